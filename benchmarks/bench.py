@@ -1,0 +1,125 @@
+"""What a case is given: the sizes, the sides that are there, and fresh processes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Goal, Label, Row, Table, Turn, rows_of, take_turns
+from benchmarks.shapes import WORKERS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured. A goal is judged where its numbers are those of the full size."""
+
+    leaves: int
+    flat: int
+    chain: int
+    million: int
+    build: int
+    calls: int
+    traced: int
+    steps: int
+    starts: int
+    repeat: int
+    at_least: int
+
+
+SIZES = {
+    "tiny": Size(200, 200, 100, 10_000, 1_000, 16, 100, 100, 2, 2, 1),
+    "small": Size(1_000, 1_000, 500, 100_000, 10_000, 64, 500, 1_000, 5, 5, 3),
+    "full": Size(5_000, 10_000, 2_000, 1_000_000, 10_000, 64, 500, 1_000, 11, 7, 3),
+}
+FULL = SIZES["full"]
+
+
+class Bench:
+    """The sides that are there, the sizes, and the turns that the cases share."""
+
+    def __init__(self, size: Size, repeat: int | None) -> None:
+        self.size = size
+        self.repeat = repeat or size.repeat
+        self.at_least = min(self.repeat, size.at_least)
+        self.missing: dict[str, str] = {}
+        self.lazyflow: Any = importlib.import_module("lazyflow")
+        self.dask = self._peer("dask")
+        self.joblib = self._peer("joblib")
+        self.pool = ThreadPoolExecutor(WORKERS)
+        self._bytecode = tempfile.TemporaryDirectory(prefix="lazyflow-bench-")
+        self.lazy = {"lazyflow": self.lazyflow} | ({"dask": self.dask} if self.dask else {})
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown()
+        self._bytecode.cleanup()
+
+    def _peer(self, name: str) -> Any:
+        if importlib.util.find_spec(name) is None:
+            self.missing[name] = "not installed; pip install 'lazyflow[bench]'"
+            return None
+        return importlib.import_module(name)
+
+    def child(self, *arguments: str) -> str:
+        """Run a fresh interpreter and return what it prints; RuntimeError when it fails.
+
+        Compiled code of all sides is kept in one folder of this run, whatever the caller's
+        PYTHONDONTWRITEBYTECODE says: without that a checkout would compile at every start
+        and an installed peer would not.
+        """
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        path = [os.path.abspath(p) for p in given] + [str(ROOT)]
+        here = self._bytecode.name
+        env = kept | {"PYTHONPATH": os.pathsep.join(path), "PYTHONPYCACHEPREFIX": here}
+        command = [sys.executable, *arguments]
+        done = subprocess.run(
+            command, env=env, cwd=here, capture_output=True, text=True, timeout=300, check=False
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines()
+            raise RuntimeError(said[-1] if said else f"ended with status {done.returncode}")
+        return done.stdout
+
+    def measure(
+        self, turns: dict[Label, Turn], unit: str, scale: float
+    ) -> tuple[list[Row], dict[str, str]]:
+        """Run `turns`; return a row per label, in order, and the sides that failed."""
+        samples, failed = take_turns(turns, self.repeat, self.at_least)
+        labels = list(dict.fromkeys(row for row, _ in turns))
+        rows = rows_of(samples, labels, unit, scale)
+        for row in rows:
+            row.broken = "lazyflow" in failed
+        return rows, failed
+
+    def table(
+        self, case: Callable[[Bench], Table], rows: list[Row], *reasons: dict[str, str], **more: Any
+    ) -> Table:
+        """Put a case's rows under its title; of two reasons for one side the last one counts."""
+        absent: dict[str, str] = {}
+        for some in (*reasons, self.missing):
+            absent.update(some)
+        return Table(case.__name__, title_of(case), rows, absent=absent, **more)
+
+    def judged(self, row: Row, goal: Goal, *sizes: str) -> None:
+        """Give `row` a goal, which counts where these sizes are the full ones."""
+        row.goal = goal
+        if any(getattr(self.size, name) != getattr(FULL, name) for name in sizes):
+            row.why_unjudged = "(for --size full)"
+
+
+def title_of(case: Callable[[Bench], Table]) -> str:
+    return (case.__doc__ or "").strip().splitlines()[0]

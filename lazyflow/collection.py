@@ -1,0 +1,70 @@
+"""What makes an object a collection: made of tasks, acting as something else.
+
+A chunked array is a collection; `Delayed` itself is the simplest one. A class becomes one by
+deriving from `Collection` and saying which tasks it is made of, how its value is put together
+from theirs, and how one like it is made of other tasks. Then `compute`, `persist`, `optimize`
+and calls of delayed functions take it like any lazy value.
+
+    >>> import lazyflow
+    >>> class Pieces(lazyflow.Collection):
+    ...     def __init__(self, tasks): self.tasks = tasks
+    ...     def __lazyflow_tasks__(self): return self.tasks
+    ...     def __lazyflow_finalize__(self, values): return sum(values, [])
+    ...     def __lazyflow_rebuild__(self, tasks): return Pieces(tasks)
+    >>> ab = Pieces([lazyflow.delayed(list)("a"), lazyflow.delayed(list)("b")])
+    >>> lazyflow.compute(ab, {"length": lazyflow.delayed(len)(ab)})
+    (['a', 'b'], {'length': 2})
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+from lazyflow.graph.task import Task, new_task
+
+__all__ = ["Collection"]
+
+
+class Collection(ABC):
+    """Base of objects that are made of tasks."""
+
+    @abstractmethod
+    def __lazyflow_tasks__(self) -> Sequence[Task]:
+        """Return the tasks it is made of."""
+
+    @abstractmethod
+    def __lazyflow_finalize__(self, values: list[Any]) -> Any:
+        """Return the value of the whole, given the values of its tasks in their order."""
+
+    @abstractmethod
+    def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
+        """Return an object like this one, made of other tasks (held results, after persist)."""
+
+    @classmethod
+    def __lazyflow_optimize__(cls, wanted: Sequence[Self]) -> Sequence[Self]:
+        """Return cheaper equals of these; all of the class that one compute wants, at once."""
+        return wanted
+
+    def __lazyflow_value__(self) -> Task:
+        """Return one task whose result is the value of the whole: what a call gets as input."""
+        (self,) = type(self).__lazyflow_optimize__([self])
+        task: Task = new_task(Task, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())))
+        return task
+
+    def _finalizer(self) -> Any:
+        return _Finalizer(self.__lazyflow_finalize__)
+
+
+class _Finalizer:
+    """Keeps the collection out of sight of the search for inputs."""
+
+    __slots__ = ("finalize",)
+
+    def __init__(self, finalize: Any) -> None:
+        self.finalize = finalize
+
+
+def _finalize(finalizer: _Finalizer, values: list[Any]) -> Any:
+    return finalizer.finalize(values)

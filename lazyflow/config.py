@@ -1,0 +1,188 @@
+"""The few things that can be set, each in one place.
+
+===============  ==========  =====================================================================
+key              default     meaning
+===============  ==========  =====================================================================
+scheduler        None        name, `Scheduler` or Executor used when none is given; None: where the
+                             persisted inputs live, else "threads"
+num_workers      None        running tasks at once; None: the cores this process may use
+check_mutation   False       compare the inputs of every task before and after; `InputMutated`
+max_runs_ahead   16          unfinished `persist` calls of one thread before the next one waits
+===============  ==========  =====================================================================
+
+Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
+async tasks do not see each other's), then plain ``config.set(...)`` (the process), then the
+environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then the
+default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any
+
+__all__ = ["cpu_count", "get", "nearest", "set"]
+
+
+def _whole(name: str, low: int) -> Any:
+    def check(value: Any) -> Any:
+        if value is None and name == "num_workers":
+            return None
+        if type(value) is not int or value < low:
+            raise ValueError(f"{name} must be a whole number, {low} or more; got {value!r}")
+        return value
+
+    return check
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"check_mutation must be True or False; got {value!r}")
+    return value
+
+
+_CHECKS: dict[str, Any] = {
+    "scheduler": lambda value: value,  # checked where it is resolved: entry points may name more
+    "num_workers": _whole("num_workers", 1),
+    "check_mutation": _flag,
+    "max_runs_ahead": _whole("max_runs_ahead", 1),
+}
+
+
+def _from_text(name: str, text: str) -> Any:
+    if name == "scheduler":
+        return text
+    if name == "check_mutation":
+        words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+        if text.lower() in words:
+            return words[text.lower()]
+    elif text.strip().isdecimal():
+        return _CHECKS[name](int(text))
+    raise ValueError(f"LAZYFLOW_{name.upper()}={text!r} in the environment can't be understood")
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {name: environ.get(f"LAZYFLOW_{name.upper()}") for name in _CHECKS}
+    return {name: _from_text(name, text) for name, text in found.items() if text}
+
+
+_defaults: dict[str, Any] = {
+    "scheduler": None,
+    "num_workers": None,
+    "check_mutation": False,
+    "max_runs_ahead": 16,
+} | _from_environment(os.environ)
+_layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
+_context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
+
+
+def nearest(name: str, known: Any) -> str:
+    """Return ``"; did you mean 'x'?"`` for a misspelt name, or nothing.
+
+    >>> nearest("schedular", ["scheduler", "timeout"])
+    "; did you mean 'scheduler'?"
+    """
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _check_name(name: str) -> None:
+    if name not in _CHECKS:
+        raise KeyError(
+            f"unknown config key {name!r}{nearest(name, _CHECKS)} Known keys: {', '.join(_CHECKS)}"
+        )
+
+
+def get(name: str) -> Any:
+    """Return the value of a key where the code runs.
+
+    Raises
+    ------
+    KeyError
+        Unknown key; the message has the nearest one.
+
+    Examples
+    --------
+    >>> from lazyflow import config
+    >>> with config.set(num_workers=3):
+    ...     config.get("num_workers")
+    3
+    """
+    _check_name(name)
+    inner = _context.get()
+    if name in inner:
+        return inner[name]
+    for layer in reversed(_layers):
+        if name in layer:
+            return layer[name]
+    return _defaults[name]
+
+
+_MAX_LAYERS = 64  # a guess: programs that call plain ``set`` in a loop must not grow
+
+
+class set:
+    """Set keys: for a block as a context manager, else for the process.
+
+    >>> from lazyflow import config
+    >>> with config.set(scheduler="sync"):
+    ...     config.get("scheduler")
+    'sync'
+    """
+
+    # Called plainly it has to act at once, as a context manager only inside the block. So it
+    # puts a layer on the process, and `__enter__` moves just that layer into the context: two
+    # threads that enter and leave in any order can't restore each other's values.
+
+    def __init__(self, arg: Mapping[str, Any] | None = None, /, **values: Any) -> None:
+        values = dict(arg or {}) | values
+        for name, value in values.items():
+            _check_name(name)
+            values[name] = _CHECKS[name](value)
+        self._values: Mapping[str, Any] = values
+        self._token: Token[Mapping[str, Any]] | None = None
+        _layers.append(values)
+        if len(_layers) > _MAX_LAYERS:
+            for layer in _layers[: _MAX_LAYERS // 2]:
+                _defaults.update(layer)
+            del _layers[: _MAX_LAYERS // 2]
+
+    def __enter__(self) -> None:
+        for at, layer in enumerate(_layers):
+            if layer is self._values:
+                del _layers[at]
+                break
+        self._token = _context.set({**_context.get(), **self._values})
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        _context.reset(self._token)
+
+
+def cpu_count() -> int:
+    """Return the number of cores this process may use: affinity and cgroup quota included."""
+    count = getattr(os, "process_cpu_count", None)
+    cores = count() if count else None
+    if cores is None:
+        try:
+            cores = len(os.sched_getaffinity(0))
+        except AttributeError:  # not Linux
+            cores = os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            cores = min(cores, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return max(1, cores)

@@ -1,0 +1,249 @@
+"""`delayed`: marks a function, so that calling it makes a task instead of running it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Any
+
+from lazyflow.graph.kinds import ATOM, COLLECTION, LAZY, kinds
+from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
+from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
+from lazyflow.lazy import Delayed
+
+__all__ = ["DelayedFunction", "delayed"]
+
+_new = object.__new__
+_frame = sys._getframe
+
+
+class _Unfinished(Task):
+    """A `DelayedFunction` whose fields can still be set, at the speed of slots."""
+
+    __slots__ = ("_called_options", "_traverse")
+    _called_options: Options
+    _traverse: bool
+
+
+class DelayedFunction(Delayed, _Unfinished):
+    """A callable made lazy. Calling it makes a task; as an argument it is the function itself.
+
+    Made by `delayed`; keeps the function's name, docstring and signature.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        """Make the task of one call; keyword ``dask_key_name`` names it."""
+        if kwargs or dask_key_name is not None or annotation.get() is not None:
+            return self._call_with(args, kwargs, dask_key_name)
+        height = lazy = 0
+        for x in args:
+            kind = kinds[type(x)]
+            if kind == LAZY:
+                lazy += 1
+                if x._height >= height:
+                    height = x._height + 1
+            elif kind != ATOM:
+                return self._call_with(args, kwargs, None)
+        if lazy == 0:
+            inputs: tuple[Task, ...] = ()
+        elif lazy == len(args):
+            inputs = args
+        else:
+            return self._call_with(args, kwargs, None)
+        task = _new(Task)
+        task._func = self._args[0]
+        task._args = args
+        task._inputs = inputs
+        task._bind = None
+        task._options = self._called_options
+        frame = _frame(1)
+        task._code = frame.f_code
+        task._lasti = frame.f_lasti
+        task._height = height
+        task._key = None
+        task.__class__ = Delayed
+        return task  # type: ignore[return-value]
+
+    def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Delayed:
+        options = self._called_options
+        if key is not None:
+            if not isinstance(key, str):
+                raise TypeError(f"dask_key_name must be a str; got {key!r}")
+            options = options.replace(named=True)
+        return new_task(  # type: ignore[no-any-return]
+            Delayed, self._args[0], args, kwargs, options,
+            key=key, traverse=self._traverse, depth=3,
+        )
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        """Act as a method: bind the instance as the first argument."""
+        return self if obj is None else MethodType(self, obj)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__", "__annotations__", "__defaults__", "__text_signature__"):
+            return getattr(self._args[0], name)
+        return super().__getattr__(name)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        func: Callable[..., Any] = self._args[0]
+        return func
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return getattr(self._args[0], "__doc__", None)
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return getattr(self._args[0], "__module__", None) or "builtins"
+
+    def __repr__(self) -> str:
+        return f"<delayed function {function_name(self._args[0])}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        import cloudpickle
+
+        what = (self._args[0], self._called_options, self._traverse)
+        return _function_again, (cloudpickle.dumps(what),)
+
+
+def _function_again(data: bytes) -> DelayedFunction:
+    import pickle
+
+    return _make_function(*pickle.loads(data))
+
+
+def _make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
+    leaf = _new(_Unfinished)
+    leaf._func = VALUE
+    leaf._args = (func,)
+    leaf._inputs = ()
+    leaf._bind = None
+    leaf._options = DEFAULT
+    leaf._code = None
+    leaf._lasti = 0
+    leaf._height = 0
+    leaf._key = None
+    leaf._called_options = options
+    leaf._traverse = traverse
+    leaf.__class__ = DelayedFunction
+    return leaf  # type: ignore[return-value]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<nothing>"
+
+
+_MISSING: Any = _Missing()
+
+
+def delayed(
+    obj: Any = _MISSING,
+    *,
+    name: str | None = None,
+    pure: bool = False,
+    nout: int | None = None,
+    traverse: bool = True,
+    mutates: bool = False,
+    retries: int = 0,
+    crash_retries: int | None = None,
+    priority: int = 0,
+    resources: Mapping[str, float] | None = None,
+    num_returns: int | None = None,
+) -> Any:
+    """Make a function lazy: calling it returns a `Delayed` instead of running it.
+
+    Use it as a decorator, with or without options, or on any callable or value in place.
+
+    Parameters
+    ----------
+    obj
+        A callable, or a plain value to use as a lazy one. A `Delayed` is returned as it is.
+    name
+        For a callable: what errors and drawings call its tasks. For a value: its key.
+    pure
+        Equal arguments give equal results: such calls are made once.
+    nout
+        How many values the function returns; makes the result iterable. Read from an annotation
+        ``-> tuple[A, B]`` when left out. ``num_returns`` is the same.
+    traverse
+        False: don't look for lazy values inside containers among the arguments.
+    mutates
+        The function edits its arguments: it gets private, writable values. Otherwise arrays
+        arrive read-only.
+    retries
+        How often to run again after an exception.
+    crash_retries
+        How often to run again after the death of its worker (schedulers with processes).
+    priority
+        Among tasks that are ready, higher ones start first.
+    resources
+        What the task needs of a worker, by name (schedulers with workers that differ).
+
+    Examples
+    --------
+    >>> from lazyflow import delayed
+    >>> @delayed
+    ... def add(x, y):
+    ...     return x + y
+    >>> add(add(1, 2), 3).compute()
+    6
+    >>> @delayed(nout=2)
+    ... def split(pair):
+    ...     return pair
+    >>> a, b = split((1, 2))
+    >>> (a + b).compute()
+    3
+    """
+    if (
+        name is None and nout is None and not pure and not mutates and not retries
+        and not priority and traverse and crash_retries is None and resources is None
+        and num_returns is None
+    ):
+        if callable(obj) and kinds[type(obj)] == ATOM:
+            return _make_function(obj, DEFAULT, True)
+        options = DEFAULT
+    else:
+        if num_returns is not None:
+            if nout is not None and nout != num_returns:
+                raise TypeError(f"nout={nout} and num_returns={num_returns} say the same thing twice")
+            nout = num_returns
+        check_options(nout, retries, crash_retries, priority, resources, name)
+        options = Options(
+            label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
+            crash_retries=crash_retries, priority=priority, resources=resources,
+        )
+    if obj is _MISSING:
+        return lambda func: _decorated(func, options, traverse)
+    return _lazy(obj, options, traverse, name)
+
+
+def _decorated(func: Any, options: Options, traverse: bool) -> Any:
+    if not callable(func):
+        raise TypeError(f"@delayed(...) decorates a function or class; got {func!r:.100}")
+    return _lazy(func, options, traverse, options.label)
+
+
+def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
+    kind = kinds[type(obj)]
+    if kind == LAZY:
+        return obj
+    if kind == COLLECTION:
+        return obj.__lazyflow_value__()
+    if callable(obj):
+        return _make_function(obj, options, traverse)
+    if kind != ATOM and traverse:
+        task = new_task(Delayed, _same, (obj,), depth=3)
+        if task._inputs:
+            return task
+    return new_leaf(Delayed, VALUE, obj, name, depth=3)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+

@@ -1,0 +1,306 @@
+"""What ``python -m lazyflow demo`` runs: two solvers on real data, checked against scikit-learn.
+
+The programs to read are `lazyflow.learn.lbfgs` and `lazyflow.learn.saga`; this page cuts the
+handwritten digits into chunks, calls them, and prints what they did beside what was to be
+reached. The exit status is 0 when every goal holds.
+"""
+
+import argparse
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from lazyflow.errors import LazyflowWarning
+from lazyflow.evaluate import observers
+from lazyflow.learn.result import Result
+from lazyflow.schedulers.base import Observer
+
+__all__ = ["main"]
+
+C = 1.0
+LINES = 10
+CYCLIC: dict[Literal["cyclic", "random"], str] = {
+    "cyclic": "whole chunks, fixed order, step 0.3 / L",
+    "random": "short visits, random order",
+}
+
+
+@dataclass(frozen=True)
+class Digits:
+    """scikit-learn's handwritten digits, 8 by 8 pixels from 0 to 1, split 3 to 1."""
+
+    X_train: np.ndarray
+    X_test: np.ndarray
+    y_train: np.ndarray
+    y_test: np.ndarray
+
+    @classmethod
+    def load(cls) -> "Digits":
+        """Read the data that comes with scikit-learn; nothing is downloaded."""
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
+        X, y = load_digits(return_X_y=True)
+        return cls(*train_test_split(X / 16, y, test_size=0.25, stratify=y, random_state=0))
+
+    def chunks(self, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Cut the training rows into `count` chunks of neighbouring rows."""
+        pieces = np.array_split(self.X_train, count), np.array_split(self.y_train, count)
+        return list(zip(*pieces, strict=True))
+
+    def accuracy(self, model: Any) -> float:
+        """Return the share of test rows whose digit `model` predicts."""
+        return float((model.predict(self.X_test) == self.y_test).mean())
+
+
+class Meter(Observer):
+    """Counts tasks, and the time during which at least one task's function was running."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._since = 0.0
+        self.tasks = 0
+        self.busy = 0.0
+
+    def task_started(self, run: Any, i: int) -> None:
+        """Start the clock when this is the only running function."""
+        with self._lock:
+            if not self._running:
+                self._since = perf_counter()
+            self._running += 1
+
+    def task_ended(self, run: Any, i: int) -> None:
+        """Stop the clock when no other function is running."""
+        with self._lock:
+            self._running -= 1
+            self.tasks += 1
+            if not self._running:
+                self.busy += perf_counter() - self._since
+
+    def task_failed(self, run: Any, i: int, error: BaseException) -> None:
+        """Count a failed task like any other."""
+        self.task_ended(run, i)
+
+
+class Check(NamedTuple):
+    """One line of what was reached and what was to be reached."""
+
+    what: str
+    reached: str
+    goal: str
+    holds: bool
+
+
+def metered(train: Callable[[], Result]) -> tuple[Result, str]:
+    """Train under a meter; return the model and a line on what its tasks cost."""
+    meter = Meter()
+    token = observers.set((*observers.get(), meter))
+    began = perf_counter()
+    try:
+        model = train()
+    finally:
+        observers.reset(token)
+    wall = perf_counter() - began
+    outside = 1e6 * (wall - meter.busy) / max(1, meter.tasks)
+    return model, (
+        f"{meter.tasks:,} tasks in {wall:.2f} s, {outside:.1f} µs per task outside the functions\n"
+        f"  (wall time in which no task's function ran, divided by tasks: graphs, plans, "
+        f"scheduling,\n  the solver's own loop and this clock)"
+    )
+
+
+def print_trace(model: Result, unit: str) -> None:
+    """Print about ten points of a trace, closer together at its start."""
+    count = len(model.trace)
+    places = np.unique(np.geomspace(1, count, min(LINES, count)).round().astype(int)) - 1
+    print(f"  {unit:>9}  {'objective':>12}  {'max|gradient|':>13}  {'seconds':>8}")
+    for step, objective, norm, seconds in (model.trace[at] for at in places):
+        print(f"  {step:>9}  {objective:>12.8f}  {norm:>13.2e}  {seconds:>8.3f}")
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    """Print facts beside their goals."""
+    for check in checks:
+        verdict = "ok" if check.holds else "MISSED"
+        print(f"  {check.what:<58} {check.reached:>9}  {check.goal:<17} {verdict}")
+
+
+def checks_of(
+    model: Result, tol: float, accuracy: float, least: float, difference: float, of: str
+) -> list[Check]:
+    """Return the three checks that both solvers must pass."""
+    norm = model.trace[-1].gradient_norm
+    return [
+        Check("max|gradient| at the end", f"{norm:.1e}", f"goal <= {tol:g}", norm <= tol),
+        Check(
+            "accuracy on the test rows",
+            f"{accuracy:.4f}",
+            f"goal >= {least:.4f}",
+            accuracy >= least,
+        ),
+        Check(
+            f"max|coef - scikit-learn's|, {of}",
+            f"{difference:.1e}",
+            "goal <= 0.001",
+            difference <= 1e-3,
+        ),
+    ]
+
+
+def run_lbfgs(digits: Digits, chunks: list[Any], scheduler: str) -> list[Check]:
+    """Train softmax regression, print its trace, and compare it with scikit-learn's."""
+    from sklearn.linear_model import LogisticRegression
+
+    from lazyflow.learn.lbfgs import softmax_regression
+
+    tol = 1e-8
+    print("\nSoftmax regression by L-BFGS (lazyflow/learn/lbfgs.py)")
+    model, cost = metered(
+        lambda: softmax_regression(chunks, classes=range(10), C=C, tol=tol, scheduler=scheduler)
+    )
+    print_trace(model, "iteration")
+    reference = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10)
+    reference.fit(digits.X_train, digits.y_train)
+    # A shift common to all classes changes no probability, so it is taken out of both.
+    theirs = centred(np.column_stack([reference.coef_, reference.intercept_]))
+    ours = centred(np.column_stack([model.coef, model.intercept]))
+    checks = checks_of(
+        model,
+        tol,
+        accuracy=digits.accuracy(model),
+        least=0.968,
+        difference=float(abs(ours - theirs).max()),
+        of="both less their mean over classes",
+    )
+    print_checks(checks)
+    print(f"  {cost}")
+    return checks
+
+
+def centred(theta: np.ndarray) -> np.ndarray:
+    """Return `theta` (K, d + 1) less its mean over the K classes."""
+    return theta - theta.mean(axis=0)
+
+
+def run_saga(digits: Digits, chunks: list[Any], scheduler: str) -> list[Check]:
+    """Train one-against-rest regression, print its trace, and compare it with scikit-learn's."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    from lazyflow.learn.saga import one_vs_rest
+
+    tol = 1e-7
+    print("\nOne-against-rest logistic regression by SAGA (lazyflow/learn/saga.py)")
+    model, cost = metered(
+        lambda: one_vs_rest(chunks, classes=range(10), C=C, tol=tol, scheduler=scheduler)
+    )
+    print_trace(model, "epoch")
+    rival = OneVsRestClassifier(LogisticRegression(C=C, solver="saga", random_state=0))
+    exact = OneVsRestClassifier(LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its 100 epochs end before its tolerance is reached
+        rival.fit(digits.X_train, digits.y_train)
+    exact.fit(digits.X_train, digits.y_train)
+    # Each class is a problem with one optimum: nothing to centre.
+    theirs = np.array([[*e.coef_[0], e.intercept_[0]] for e in exact.estimators_])
+    ours = np.column_stack([model.coef, model.intercept])
+    checks = checks_of(
+        model,
+        tol,
+        accuracy=digits.accuracy(model),
+        least=digits.accuracy(rival) - 0.01,
+        difference=float(abs(ours - theirs).max()),
+        of="one-vs-rest newton-cholesky",
+    )
+    print_checks(checks)
+    print(f"  {cost}")
+    return checks
+
+
+def run_cyclic(chunks: list[Any], scheduler: str, epochs: int = 100) -> None:
+    """Print what the order of visits does to SAGA, all else equal: rows as given, no blocks."""
+    from lazyflow.learn.saga import one_vs_rest
+
+    norms = []
+    for order, heading in CYCLIC.items():
+        print(f"\nSAGA on rows as they are (not centred, one at a time): {heading}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LazyflowWarning)  # neither is at 1e-7 by then
+            model = one_vs_rest(
+                chunks,
+                classes=range(10),
+                C=C,
+                max_epochs=epochs,
+                block=1,
+                order=order,
+                center=False,
+                check_every=epochs // LINES,
+                scheduler=scheduler,
+            )
+        print_trace(model, "epoch")
+        norms.append(model.trace[-1].gradient_norm)
+    fixed, short = norms
+    print(f"  After {epochs} epochs: {fixed:.1e} in fixed order, {short:.1e} with short visits.")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the command line; argparse exits with status 2 when it can't be understood."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lazyflow demo",
+        description="Train two models on handwritten digits, as graphs of delayed calls, and "
+        "compare them with scikit-learn's. Exit status: 0 when every goal is reached, else 1.",
+    )
+    parser.add_argument(
+        "--scheduler", choices=["sync", "threads"], default="threads", help="default: threads"
+    )
+    parser.add_argument(
+        "--chunks", type=int, default=20, metavar="N", help="chunks of training rows (default: 20)"
+    )
+    parser.add_argument(
+        "--cyclic",
+        action="store_true",
+        help="show as well how SAGA stalls when it visits whole chunks in a fixed order",
+    )
+    options = parser.parse_args(argv)
+    if not 1 <= options.chunks <= 1000:
+        parser.error(f"--chunks must be from 1 to 1000, not {options.chunks}")
+    return options
+
+
+def main(argv: list[str]) -> int:
+    """Run the demo with the words after ``demo``; return the exit status.
+
+    0 when every goal is reached, 1 when one is missed or scikit-learn is not installed.
+    """
+    options = parse(argv)
+    began = perf_counter()
+    try:
+        digits = Digits.load()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        print('The demo needs scikit-learn: pip install "lazyflow[learn]"', file=sys.stderr)
+        return 1
+    chunks = digits.chunks(options.chunks)
+    print(
+        f"scikit-learn's handwritten digits: {len(digits.y_train)} training rows in "
+        f"{len(chunks)} chunks, {len(digits.y_test)} test rows, C = {C:g}, "
+        f"scheduler {options.scheduler}"
+    )
+    checks = run_lbfgs(digits, chunks, options.scheduler)
+    checks += run_saga(digits, chunks, options.scheduler)
+    if options.cyclic:
+        run_cyclic(chunks, options.scheduler)
+    missed = [check for check in checks if not check.holds]
+    print(
+        f"\n{len(checks) - len(missed)} of {len(checks)} goals reached "
+        f"in {perf_counter() - began:.1f} s"
+    )
+    return 1 if missed else 0

@@ -1,0 +1,1 @@
+"""What to look at: pictures of task graphs and of their runs."""

@@ -1,0 +1,589 @@
+"""From lazy to real: `compute`, `persist`, `optimize`, `wait`.
+
+All four take any nesting of containers, lazy values and plain values. The lazy values of one
+call go into one plan, so that what they share runs once.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+from lazyflow import config
+from lazyflow.collection import Collection
+from lazyflow.errors import Cancelled
+from lazyflow.graph.arguments import bind
+from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
+from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.task import HELD, Task, task_name
+from lazyflow.schedulers.base import Request, Scheduler
+from lazyflow.schedulers.future import Future, timed_out, unseen_errors, wait_for
+from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+from lazyflow.schedulers.run import Run, here, scheduler_here
+from lazyflow.store.values import Releaser
+
+__all__ = ["compute", "is_lazy", "optimize", "persist", "wait"]
+
+#: Observers in force where the code runs: see `lazyflow.diagnostics`.
+observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())
+
+Outcome = tuple[Any, BaseException | None]
+
+
+class Options:
+    """The keywords of one compute or persist, checked."""
+
+    __slots__ = ("collect", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse")
+
+    def __init__(
+        self,
+        name: str,
+        unknown: dict[str, Any],
+        scheduler: Any = None,
+        num_workers: int | None = None,
+        traverse: bool = True,
+        optimize_graph: bool = True,
+        timeout: float | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        for word in unknown:
+            known = [*Options.__slots__[1:], "on_error"]
+            raise TypeError(
+                f"{name}() got an unexpected keyword {word!r}{config.nearest(word, known)}"
+            )
+        if num_workers is not None and (type(num_workers) is not int or num_workers < 1):
+            raise ValueError(f"num_workers must be a whole number, 1 or more; got {num_workers!r}")
+        if on_error not in ("raise", "collect"):
+            raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
+        self.num_workers = num_workers
+        self.traverse = traverse
+        self.optimize_graph = optimize_graph
+        self.timeout = timeout
+        self.collect = on_error == "collect"
+
+    @classmethod
+    def of(cls, name: str, given: dict[str, Any]) -> Options:
+        """Make options of the keywords of a method that passes them on."""
+        known = {k: given[k] for k in (*cls.__slots__[1:], "on_error") if k in given}
+        return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
+
+
+# -- what is wanted -------------------------------------------------------------------------
+
+
+class Wanted:
+    """The tasks inside some arguments, and how their values go back in.
+
+    ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
+    """
+
+    def __init__(self, args: tuple[Any, ...], traverse: bool) -> None:
+        if all(kinds[type(x)] == LAZY for x in args):
+            self.tasks: list[Task] = list(args)
+            self._items: Sequence[Any] | None = None
+            return
+        self._items, binder = bind(args, {}, traverse=traverse, as_is=True)
+        self._binder = binder
+        self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
+        self.tasks = []
+        for item in _optimized(self._items):
+            tasks = [item] if kinds[type(item)] == LAZY else list(item.__lazyflow_tasks__())
+            self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
+            self.tasks.extend(tasks)
+
+    def fill(self, values: list[Any], joined: Callable[[Any, list[Any]], Any]) -> tuple[Any, ...]:
+        """Return the arguments with values put in; `joined` makes one of a collection's."""
+        if self._items is None:
+            return tuple(map(_plain, values))
+        found = [
+            _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
+            for item, first, last in self._parts
+        ]
+        return tuple(self._binder.fill(found)[0])
+
+
+def _optimized(items: Sequence[Any]) -> Sequence[Any]:
+    """Let each class of collections see all of its kind that this call wants."""
+    groups: dict[type[Collection], list[int]] = {}
+    for at, item in enumerate(items):
+        if kinds[type(item)] == COLLECTION:
+            groups.setdefault(type(item), []).append(at)
+    if not groups:
+        return items
+    found = list(items)
+    for cls, places in groups.items():
+        better = cls.__lazyflow_optimize__([items[at] for at in places])
+        for at, item in zip(places, better, strict=True):
+            found[at] = item
+    return found
+
+
+def _finalized(item: Any, values: list[Any]) -> Any:
+    for value in values:  # on_error="collect": a failed part fails the whole
+        if isinstance(value, _Failed):
+            return value.error
+    return item.__lazyflow_finalize__(values)
+
+
+class _Failed:
+    """Stands for a missing value under ``on_error="collect"``."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _plain(value: Any) -> Any:
+    return value.error if value.__class__ is _Failed else value
+
+
+# -- compute --------------------------------------------------------------------------------
+
+
+def choose_scheduler(plan: Plan, given: Scheduler | None) -> Scheduler:
+    """Return who runs a plan: given, configured, where its inputs live, as here, or threads."""
+    if given is not None:
+        return given
+    configured = config.get("scheduler")
+    if configured is not None:
+        return scheduler_of(configured)
+    for i in plan.leaves:
+        task = plan.tasks[i]
+        if task._func is HELD and task._args[0].scheduler is not None:
+            scheduler: Scheduler = task._args[0].scheduler
+            return scheduler
+    return scheduler_here.get() or scheduler_named("threads")
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_unhonoured(plan: Plan, scheduler: Scheduler) -> None:
+    """Say once per scheduler and option that it has no effect there."""
+    for option in ("priority", "resources", "crash_retries"):
+        if option in scheduler.options or (scheduler.name, option) in _warned:
+            continue
+        for task in plan.tasks:
+            if getattr(task._options, option):
+                import warnings
+
+                from lazyflow.errors import LazyflowWarning
+
+                _warned.add((scheduler.name, option))
+                warnings.warn(
+                    f"{option}= of {task_name(task)} has no effect on the {scheduler.name!r} "
+                    "scheduler",
+                    LazyflowWarning,
+                    stacklevel=5,
+                )
+                break
+
+
+def start(plan: Plan, options: Options, background: bool = False) -> Run:
+    """Make a run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
+    scheduler = choose_scheduler(plan, options.scheduler)
+    if plan.unusual:
+        _warn_unhonoured(plan, scheduler)
+    request = Request(
+        num_workers=options.num_workers,
+        collect=options.collect or background,
+        background=background,
+        check_mutation=config.get("check_mutation"),
+        observers=observers.get(),
+    )
+    if unseen_errors:
+        log_unseen()
+    return Run(plan, request, scheduler)
+
+
+def finish(run: Run, timeout: float | None) -> Outcome:
+    """Run to the end: the values of the outputs, or the error. Interrupts cancel it."""
+    outer = here.worker.run if here.worker is not None else None
+    if outer is not None:
+        outer.children.add(run)
+    try:
+        run.scheduler.start(run)
+        if not run.scheduler.wait(run, timeout):
+            assert timeout is not None
+            names = [run.task_name(i) for i in run.plan.outputs]
+            error = timed_out(names, timeout, run.scheduler.running(run))
+            run.cancel(error)
+            return None, error
+    except BaseException:
+        run.cancel(Cancelled("interrupted"))
+        for i in run.plan.leaves:
+            task = run.plan.tasks[i]
+            if task._func is HELD:
+                task._args[0].cancel()
+        raise
+    finally:
+        if outer is not None:
+            outer.children.discard(run)
+    if run.error is not None:
+        return None, run.error
+    return results(run), None
+
+
+def results(run: Run) -> list[Any]:
+    """Return the outputs of a finished run, each the caller's own."""
+    plan, values = run.plan, run.values
+    found = [values[i] for i in plan.outputs]
+    if run.failed:
+        found = [
+            _Failed(run.failed[i]) if i in run.failed else value
+            for i, value in zip(plan.outputs, found, strict=True)
+        ]
+    if any(stored[t] for t in set(map(type, found))):
+        release = Releaser(held_values(plan) if any(map(_shared, found)) else ())
+        found = [release(value) for value in found]
+    run.values = []
+    return found
+
+
+def _shared(value: Any) -> bool:
+    """Tell whether an output may be a held value or a literal: a writable array can't be."""
+    return stored[type(value)] and not (kinds[type(value)] == ARRAY and value.flags.writeable)
+
+
+def held_values(plan: Plan) -> list[Any]:
+    """Return what somebody else keeps: the literals of a plan, and the values of its futures."""
+    found = []
+    for task in plan.tasks:
+        if task._func is HELD:
+            found.append(task._args[0].outcome()[0])
+        elif task._bind is None:
+            if task._args is not task._inputs:
+                found.extend(x for x in task._args if stored[type(x)])
+        else:
+            for template in (task._bind.template, *(m[1] for m in task._bind.makers)):
+                found.extend(x for x in template or () if stored[type(x)])
+    return found
+
+
+def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
+    """Compute arguments; the error is returned, so that the public function can raise it."""
+    wanted = Wanted(args, options.traverse)
+    if not wanted.tasks:
+        return args, None
+    run = start(make_plan(wanted.tasks, options.optimize_graph), options)
+    values, error = finish(run, options.timeout)
+    if error is not None:
+        return None, error
+    return wanted.fill(values, _finalized), None
+
+
+def compute(
+    *args: Any,
+    scheduler: Any = None,
+    num_workers: int | None = None,
+    traverse: bool = True,
+    optimize_graph: bool = True,
+    timeout: float | None = None,
+    on_error: str = "raise",
+    **unknown: Any,
+) -> tuple[Any, ...]:
+    """Compute lazy values and return them as a tuple, in the places where they were.
+
+    Parameters
+    ----------
+    *args
+        Lazy values, containers of them to any depth, and plain values, which pass through.
+    scheduler
+        ``"sync"``, ``"threads"``, another registered name, a scheduler object or a
+        `concurrent.futures.Executor`. Left out: `config`'s, else where the persisted inputs
+        live, else the one whose task is running here, else threads.
+    num_workers
+        Tasks running at once, at most. Left out: `config`'s, else the cores.
+    traverse
+        False: look only at the arguments themselves, not into containers.
+    optimize_graph
+        False: run the tasks as they are, without merging equal pure ones or fusing.
+    timeout
+        Seconds; then `TaskTimeout`. On sync it is looked at between tasks.
+    on_error
+        ``"raise"`` the first error; ``"collect"``: run on, and put the exception where the
+        value would be.
+
+    Raises
+    ------
+    Exception
+        Whatever a task raised, with its own traceback and a note about the task.
+    TaskTimeout, KeyConflict, Cancelled
+        As their names say.
+
+    Examples
+    --------
+    >>> from lazyflow import compute, delayed
+    >>> x = delayed(sum)([1, 2, 3])
+    >>> compute(x, {"twice": [x * 2]}, "plain")
+    (6, {'twice': [12]}, 'plain')
+    """
+    values, error = evaluate(
+        args,
+        Options(
+            "compute", unknown, scheduler, num_workers, traverse, optimize_graph, timeout, on_error
+        ),
+    )
+    if error is not None:
+        del values, args
+        try:
+            raise error
+        finally:
+            del error  # a frame that holds its own exception is a cycle
+    return values  # type: ignore[no-any-return]
+
+
+# -- persist --------------------------------------------------------------------------------
+
+_ahead = threading.local()
+
+
+def _limit_runs_ahead() -> deque[weakref.ref[Run]]:
+    """Wait for the oldest unfinished persist of this thread while there are too many."""
+    runs: deque[weakref.ref[Run]] = _ahead.__dict__.setdefault("runs", deque())
+    limit = config.get("max_runs_ahead")
+    while runs:
+        oldest = runs[0]()
+        if oldest is not None and not oldest.over:
+            if len(runs) < limit:
+                break
+            oldest.scheduler.wait(oldest, None)
+        del oldest
+        runs.popleft()
+    return runs
+
+
+def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
+    """Start a plan without waiting; return its run and the futures of its outputs.
+
+    The run holds the futures weakly: when the last user drops one, what only it needed is not
+    started any more.
+    """
+    run = start(plan, options, background=True)
+    futures: dict[int, Future] = {}
+    for i in dict.fromkeys(plan.outputs):
+        future = futures[i] = Future(run.task_name(i), run.scheduler)
+        future.run = (run, i)
+    run.futures = {i: weakref.ref(f, _dropper(run.dropped, i)) for i, f in futures.items()}
+    run.scheduler.start(run)
+    return run, [futures[i] for i in plan.outputs]
+
+
+def _dropper(dropped: deque[int], i: int) -> Callable[[Any], None]:
+    return lambda _: dropped.append(i)
+
+
+def persist(
+    *args: Any,
+    scheduler: Any = None,
+    num_workers: int | None = None,
+    traverse: bool = True,
+    optimize_graph: bool = True,
+    **unknown: Any,
+) -> tuple[Any, ...]:
+    """Start computing, and return the same objects made of results instead of histories.
+
+    Returns at once (on sync: when done) with a tuple like `compute`'s in which each lazy value
+    is lazy still, but its task is a future. A loop of persist steps has a graph of constant
+    size. An error surfaces where the value is first used.
+
+    Parameters are those of `compute`. When ``config.max_runs_ahead`` persists of this thread are
+    unfinished, the oldest is waited for.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, persist
+    >>> x = delayed(0)
+    >>> for _ in range(100):
+    ...     (x,) = persist(x + 1)
+    >>> x.compute()
+    100
+    """
+    options = Options("persist", unknown, scheduler, num_workers, traverse, optimize_graph)
+    wanted = Wanted(args, options.traverse)
+    if not wanted.tasks:
+        return args
+    if all(t._func is HELD for t in wanted.tasks):
+        return wanted.fill(list(wanted.tasks), _rebuilt)
+    ahead = _limit_runs_ahead()
+    run, futures = start_background(make_plan(wanted.tasks, options.optimize_graph), options)
+    ahead.append(weakref.ref(run))
+    return wanted.fill([_held(t, f) for t, f in zip(wanted.tasks, futures, strict=True)], _rebuilt)
+
+
+def _held(task: Any, future: Future) -> Task:
+    """Return a leaf in the place of a task: itself when its value is held already."""
+    if task._func is HELD:
+        return task  # type: ignore[no-any-return]
+    key = task._key if task._options.named else None
+    return task._leaf(HELD, future, key)  # type: ignore[no-any-return]
+
+
+def _rebuilt(item: Any, tasks: list[Any]) -> Any:
+    return item.__lazyflow_rebuild__(tasks)
+
+
+def optimize(*args: Any, traverse: bool = True, **unknown: Any) -> tuple[Any, ...]:
+    """Return objects equal to these whose graphs are merged and rewritten already.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, optimize
+    >>> f = delayed(abs, pure=True)
+    >>> (a, b), = optimize([f(-1), f(-1)])
+    >>> a is b
+    True
+    """
+    options = Options("optimize", unknown, traverse=traverse)
+    wanted = Wanted(args, options.traverse)
+    if not wanted.tasks:
+        return args
+    plan = make_plan(wanted.tasks)
+    rebuilt: list[Task] = []
+    for task, inputs in zip(plan.tasks, plan.inputs, strict=True):
+        now = tuple(rebuilt[j] for j in inputs or ())
+        if all(a is b for a, b in zip(now, task._inputs, strict=True)):
+            rebuilt.append(task)
+        else:
+            rebuilt.append(task._with_inputs(now))  # type: ignore[attr-defined]
+    return wanted.fill([rebuilt[i] for i in plan.outputs], _rebuilt)
+
+
+# -- waiting --------------------------------------------------------------------------------
+
+
+async def awaited(x: Any) -> Any:
+    """Compute one lazy value without blocking the event loop; cancelling cancels the work."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    plan = make_plan([x])
+    _, (future,) = start_background(plan, Options("await", {}))
+    woken = loop.create_future()
+
+    def wake(_: Future) -> None:
+        loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+
+    future.add_callback(wake)
+    try:
+        await woken
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    value, error = future.outcome()
+    if error is not None:
+        raise error
+    return Releaser(held_values(plan))(value)
+
+
+def future_of(x: Any) -> Future:
+    """Return the future behind a persisted value, or say how to get one."""
+    if kinds[type(x)] == LAZY and x._func is HELD:
+        future: Future = x._args[0]
+        return future
+    raise TypeError(
+        f"{x!r:.100} is not running: only what persist(...) returned can be waited for or "
+        "cancelled. Write: x, = lazyflow.persist(x)"
+    )
+
+
+def wait(
+    fs: Any, num_returns: int | None = None, timeout: float | None = None
+) -> tuple[list[Any], list[Any]]:
+    """Wait until `num_returns` of the persisted values are done (None, the default: all of them).
+
+    Parameters
+    ----------
+    fs
+        A persisted value or a list of them.
+    num_returns
+        How many to wait for; None is all (Ray's default is 1).
+    timeout
+        Seconds; when they are over the function returns, it does not raise.
+
+    Returns
+    -------
+    done, pending
+        Both in the order of `fs`. A failed or cancelled value is done.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, persist, wait
+    >>> xs = persist(*[delayed(abs)(-i) for i in range(3)])
+    >>> done, pending = wait(xs)
+    >>> len(done), pending
+    (3, [])
+    """
+    items = [fs] if kinds[type(fs)] in (LAZY, COLLECTION) else list(fs)
+    groups = [
+        [future_of(t) for t in (x.__lazyflow_tasks__() if kinds[type(x)] == COLLECTION else [x])]
+        for x in items
+    ]
+    if num_returns is not None and not 0 <= num_returns <= len(items):
+        raise ValueError(
+            f"num_returns must be between 0 and the number of values ({len(items)}); "
+            f"got {num_returns!r}"
+        )
+    futures = [_all_of(group) for group in groups]
+    worker = here.worker
+    blocked = getattr(worker.run.scheduler, "blocked", None) if worker and worker.run else None
+    try:
+        with blocked(worker) if blocked is not None else nullcontext():
+            wait_for(futures, num_returns, timeout)
+    except BaseException:  # Ctrl-C: what was waited for is not wanted any more
+        for future in futures:
+            future.cancel()
+        raise
+    done = [x for x, f in zip(items, futures, strict=True) if f.done()]
+    pending = [x for x, f in zip(items, futures, strict=True) if not f.done()]
+    return done, pending
+
+
+def _all_of(futures: list[Future]) -> Future:
+    """Return a future that is done when all of these are."""
+    if len(futures) == 1:
+        return futures[0]
+    whole = Future("collection", None)
+    left = iter((None,) * (len(futures) - 1))
+
+    def one_more(_: Future) -> None:
+        if next(left, True):
+            whole.set_value(None)
+
+    for future in futures:
+        future.add_callback(one_more)
+    return whole
+
+
+def log_unseen() -> None:
+    """Log the errors of persisted values that died before anybody looked at them."""
+    import logging
+
+    while unseen_errors:
+        error = unseen_errors.popleft()
+        notes = " ".join(getattr(error, "__notes__", ()))
+        logging.getLogger("lazyflow").error(
+            "a persisted value that nobody looked at had failed: %s: %s (%s)",
+            type(error).__name__,
+            error,
+            notes,
+        )
+
+
+def is_lazy(x: Any) -> bool:
+    """Tell whether `x` is a lazy value: a `Delayed` or another collection.
+
+    >>> from lazyflow import delayed, is_lazy
+    >>> is_lazy(delayed(1)), is_lazy([delayed(1)]), is_lazy(1)
+    (True, False, False)
+    """
+    return kinds[type(x)] in (LAZY, COLLECTION)

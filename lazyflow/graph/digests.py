@@ -1,0 +1,223 @@
+"""Digests of object graphs: from what each object consists of to 32 bytes that stand for it.
+
+A digest is a Merkle hash: an object's own bytes, followed by the digests of the objects it refers
+to. The walk keeps its own stack, so depth is bounded by memory alone, and looks at each object
+once, so structures that share their parts cost what they hold and not what they unfold to.
+
+Objects that refer to themselves form strongly connected components, found on the same walk
+(Tarjan). `_cycle_digests` gives each member a digest of everything that can be reached from it:
+no reference is ever replaced by "seen before", so the digest depends neither on where the walk
+entered the cycle nor on the order in which a set was iterated.
+
+SHA-256, cut to 32 hex digits at the very end: with the SHA instructions of x86 (2017) and ARMv8 it
+hashes 1.9 GB/s, blake2b 1.3, md5 0.8; sha1 is 5 % faster, but files that collide are published.
+The choice is fixed, because tokens are compared between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+__all__ = ["NoContent", "Parts", "hashed", "merkle", "type_name"]
+
+_PATH_STEPS = 12  # a path longer than twice this is shortened in its middle
+
+
+class NoContent(Exception):
+    """An object has no content that another process could compare; the text says why."""
+
+
+class Parts:
+    """What an object consists of: bytes of its own, and other objects.
+
+    Parameters
+    ----------
+    head : bytes
+        Kind and own content. No head may be the beginning of another one, or the digests that
+        follow could be taken for a part of it: a fixed tag, then `marshal` output.
+    children : sequence of object
+        The objects referred to; a `Parts` among them is taken as it is.
+    labels : sequence of object, optional
+        What ``style`` needs to name each child in an error's path.
+    style : str
+        A format with one place: ``"[{!r}]"`` for items, ``".{}"`` for attributes.
+    ordered : bool
+        False: the children are a multiset.
+    """
+
+    __slots__ = ("children", "head", "labels", "ordered", "style")
+
+    def __init__(
+        self,
+        head: bytes,
+        children: Sequence[Any],
+        labels: Sequence[Any] | None = None,
+        style: str = "{}",
+        ordered: bool = True,
+    ) -> None:
+        self.head = head
+        self.children = children
+        self.labels = labels
+        self.style = style
+        self.ordered = ordered
+
+    def step(self, child: object) -> str:
+        """The text that leads from this object to one of its children."""
+        if self.labels is None:
+            return ""
+        position = next(i for i, each in enumerate(self.children) if each is child)
+        label = self.labels[position]
+        if type(label) in (str, int, bytes, float, bool, type(None)):
+            return self.style.format(label)
+        return f"[<{type_name(type(label))}>]"  # its repr is the user's code
+
+
+def hashed(*parts: Any) -> bytes:
+    """SHA-256 of the parts, one after the other (32 bytes).
+
+    >>> hashed(b"a", b"b") == hashed(b"ab")
+    True
+    """
+    return sha256(b"".join(parts)).digest()
+
+
+def type_name(cls: type) -> str:
+    """``module.qualname`` of a class, without the module of the builtins."""
+    if cls.__module__ == "builtins":
+        return cls.__qualname__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+class _Open:
+    """An object whose children are being visited."""
+
+    __slots__ = ("key", "low", "number", "parts", "rest", "value")
+
+    def __init__(self, value: Any, number: int, parts: Parts) -> None:
+        self.value = value
+        self.key = id(value)
+        self.number = number  # order of discovery
+        self.low = number  # the earliest open object that can be reached from here
+        self.parts = parts
+        self.rest: Iterator[Any] = iter(parts.children)
+
+
+def merkle(
+    root: Parts,
+    contents: Callable[[Any], bytes | Parts],
+    missing: Callable[[Any, NoContent, Callable[[], str]], bytes],
+) -> bytes:
+    """Digest of ``root``: 32 bytes.
+
+    ``contents(obj)`` gives an object's parts, or its digest at once. Where it raises `NoContent`,
+    ``missing(obj, error, path)`` says which digest to take, or raises; ``path()`` is where it is.
+    """
+    done: dict[int, bytes] = {}  # id -> digest
+    numbers: dict[int, int] = {id(root): 0}  # id -> order of discovery
+    held: list[Any] = [root]  # an id means its object only while that object lives
+    path = [_Open(root, 0, root)]
+    component = path.copy()  # discovered objects that have no digest yet
+    while path:
+        frame = path[-1]
+        for child in frame.rest:
+            key = id(child)
+            if key in done:
+                continue
+            if key in numbers:
+                frame.low = min(frame.low, numbers[key])
+                continue
+            held.append(child)
+            try:
+                found = child if type(child) is Parts else contents(child)
+            except NoContent as error:
+                found = missing(child, error, partial(_path, path, child))
+            if type(found) is bytes:
+                done[key] = found
+                continue
+            inner = _Open(child, len(numbers), found)
+            numbers[key] = inner.number
+            path.append(inner)
+            component.append(inner)
+            break
+        else:
+            path.pop()
+            if path:
+                path[-1].low = min(path[-1].low, frame.low)
+            if frame.low == frame.number:
+                _close(frame, component, done)
+    return done[id(root)]
+
+
+def _close(frame: _Open, component: list[_Open], done: dict[int, bytes]) -> None:
+    """Digest the strongly connected component that was entered at ``frame``."""
+    last = component.pop()
+    members = {last.key: last.parts}
+    while last is not frame:
+        last = component.pop()
+        members[last.key] = last.parts
+    try:
+        # Children of a larger component are missing here too: its members close together.
+        digests = [done[id(child)] for child in frame.parts.children]
+    except KeyError:
+        done.update(_cycle_digests(members, done))
+    else:
+        done[frame.key] = _combined(frame.parts, digests)
+
+
+def _combined(parts: Parts, digests: Iterable[bytes]) -> bytes:
+    return hashed(parts.head, *(digests if parts.ordered else sorted(digests)))
+
+
+def _cycle_digests(members: dict[int, Parts], done: dict[int, bytes]) -> dict[int, bytes]:
+    """Digests of objects each of which can be reached from each other.
+
+    Partition refinement: all members start with one name; whoever refers to a member that was
+    renamed is looked at again, and a class whose members now differ is split. The unchanged part,
+    or else the largest, keeps the old name: a ring of n equal lists costs n, not n². Classes,
+    their sizes and hashes decide, never the order of the walk. When nothing moves, equal names
+    mean equal content to any depth; the digest is a member's name within the set of all
+    (name, own bytes, names of the children), which describes the component completely.
+    """
+    parents: dict[int, set[int]] = {key: set() for key in members}
+    for key, parts in members.items():
+        for child in parts.children:
+            if id(child) in parents:
+                parents[id(child)].add(key)
+    name = dict.fromkeys(members, bytes(32))
+    size = {bytes(32): len(members)}
+
+    def signature(key: int) -> bytes:
+        parts = members[key]
+        seen = (done.get(id(child)) or name[id(child)] for child in parts.children)
+        return hashed(b"name\0", name[key], _combined(parts, seen))
+
+    affected = set(members)
+    while affected:
+        groups: dict[bytes, dict[bytes, list[int]]] = {}
+        for key in affected:
+            groups.setdefault(name[key], {}).setdefault(signature(key), []).append(key)
+        moved: list[int] = []
+        for old, split in groups.items():
+            if sum(map(len, split.values())) == size[old]:
+                del split[max((len(keys), new) for new, keys in split.items())[1]]
+            for new, keys in split.items():
+                size[old] -= len(keys)
+                size[new] = len(keys)
+                name.update(dict.fromkeys(keys, new))
+                moved += keys
+        affected = {parent for key in moved for parent in parents[key]}
+    whole = hashed(b"component\0", *sorted(set(map(signature, members))))
+    return {key: hashed(b"cycle\0", whole, name[key]) for key in members}
+
+
+def _path(path: Sequence[_Open], last: Any) -> str:
+    """Where the walk stands, as the expression that leads there: ``args[0].lock``."""
+    inner = [*(frame.value for frame in path[1:]), last]
+    steps = [frame.parts.step(child) for frame, child in zip(path, inner, strict=True)]
+    if len(steps) > 2 * _PATH_STEPS:
+        left_out = len(steps) - 2 * _PATH_STEPS
+        steps[_PATH_STEPS:-_PATH_STEPS] = [f" … {left_out} steps … "]
+    return "".join(steps)

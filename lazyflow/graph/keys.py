@@ -1,0 +1,84 @@
+"""Names of tasks as text, made only when something needs one.
+
+A key that the user gave is used as it is. A pure task, and an operator on anything, is named by
+its function, its arguments and the keys of its inputs; every other task gets a name that
+nobody else has. Once made, a key stays with its task (also through pickle).
+"""
+
+from __future__ import annotations
+
+
+
+from lazyflow.errors import KeyConflict
+from lazyflow.graph.task import Task, function_name, is_leaf, place, set_key, task_name
+
+
+def _is_derived(task: Task) -> bool:
+    return task._options.pure or task._options.operator
+
+
+def key_of(task: Task) -> str:
+    """Return the key of a task, making it (and those it is derived from) when needed.
+
+    >>> from lazyflow import delayed
+    >>> key_of(delayed(5, name="five"))
+    'five'
+    >>> f = delayed(abs, pure=True)
+    >>> key_of(f(-1)) == key_of(f(-1)), key_of(f(-1)) == key_of(f(-2))
+    (True, False)
+    """
+    stack = [task]
+    while stack:
+        top = stack[-1]
+        if top._key is not None:
+            stack.pop()
+        elif _is_derived(top):
+            unnamed = [x for x in top._inputs if x._key is None]
+            if unnamed:
+                stack.extend(unnamed)
+            else:
+                set_key(top, f"{task_name(top)}-{content_token(top)}")
+        else:
+            from uuid import uuid4
+
+            name = type(top._args[0]).__name__ if is_leaf(top) else function_name(top._func)
+            set_key(top, f"{name}-{uuid4().hex}")
+    assert task._key is not None
+    return task._key
+
+
+def content_token(task: Task) -> str:
+    """Return the hash of a task's function, arguments and input keys."""
+    from lazyflow.graph.tokens import tokenize
+
+    inputs = [key_of(x) for x in task._inputs]
+    binder = task._bind
+    if binder is None:
+        return tokenize(task._func, () if task._inputs else task._args, inputs)
+    arguments = (binder.template, binder.holes, binder.makers, binder.n_positional, binder.names)
+    return tokenize(task._func, arguments, inputs)
+
+
+def same_content(one: Task, other: Task) -> bool:
+    """Tell whether two tasks that carry one key are the same call on equal arguments."""
+    return content_token(one) == content_token(other)
+
+
+def conflict(one: Task, other: Task) -> KeyConflict:
+    """Make the error for two different tasks under one key."""
+
+    def told(task: Task) -> str:
+        file, line, function = place(task)
+        what = "value" if is_leaf(task) else function_name(task._func)
+        return f"  {what}, made at {file}:{line} in {function}"
+
+    return KeyConflict(
+        f"the key {key_of(one)!r} was given to two different tasks:\n{told(one)}\n{told(other)}\n"
+        "Give each its own dask_key_name= (or name=); for a label that several tasks may share, "
+        "use lazyflow.annotate(name=...)."
+    )
+
+
+
+
+__all__ = ["conflict", "content_token", "key_of", "same_content"]

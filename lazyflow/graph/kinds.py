@@ -1,0 +1,120 @@
+"""Sorts types into the few kinds that the library treats differently, once per type.
+
+Every argument of every call and every result of every task is looked at. The look must cost a
+dict lookup, so `kinds` maps an exact type to a small integer and classifies a type when it is
+first met. numpy and pandas are recognised without importing them: an object of theirs can
+only exist once somebody else has.
+"""
+
+import sys
+import types
+from collections import deque
+from typing import Any
+
+ATOM = 0  # never searched, handed over as it is
+LAZY = 1  # a Task: becomes an input
+COLLECTION = 2  # made of tasks, acts as something else (the protocol in collection.py)
+LIST = 3
+TUPLE = 4
+DICT = 5
+SET = 6
+FROZENSET = 7
+SLICE = 8
+NAMEDTUPLE = 9
+DATACLASS = 10
+LISTLIKE = 11  # subclasses of list, and deque: copied, emptied and filled again
+DICTLIKE = 12  # subclasses of dict
+ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
+DICTVIEW = 14
+ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
+FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
+
+#: Results of these kinds are copied for each consumer, so that an edit stays private.
+COPIED = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE, FRAME})
+
+# Programs that make types in a loop must not grow the table for ever. The figure is a guess:
+# far above the number of types that one program passes around.
+_MAX_TYPES = 20_000
+
+_EXACT: dict[type, int] = {
+    list: LIST,
+    tuple: TUPLE,
+    dict: DICT,
+    set: SET,
+    frozenset: FROZENSET,
+    slice: SLICE,
+    types.GeneratorType: ITERATOR,
+    type(iter([])): ITERATOR,
+    type(iter(())): ITERATOR,
+    type(iter(set())): ITERATOR,
+    type(reversed([])): ITERATOR,
+    type(iter({})): ITERATOR,
+    type(iter({}.values())): ITERATOR,
+    type(iter({}.items())): ITERATOR,
+    map: ITERATOR,
+    zip: ITERATOR,
+    filter: ITERATOR,
+    enumerate: ITERATOR,
+    reversed: ITERATOR,
+    type({}.keys()): DICTVIEW,
+    type({}.values()): DICTVIEW,
+    type({}.items()): DICTVIEW,
+    **dict.fromkeys((int, float, complex, bool, str, bytes, bytearray, type(None)), ATOM),
+}
+
+
+def _classify(t: type) -> int:
+    kind: int | None = getattr(t, "_lazyflow_kind", None)
+    if kind is not None:
+        return kind
+    if hasattr(t, "__lazyflow_tasks__"):
+        return COLLECTION
+    if issubclass(t, tuple):
+        return NAMEDTUPLE if hasattr(t, "_fields") and hasattr(t, "_make") else ATOM
+    if issubclass(t, list | deque):
+        return LISTLIKE
+    if issubclass(t, dict):
+        return DICTLIKE
+    if hasattr(t, "__dataclass_fields__"):
+        return DATACLASS
+    return _classify_foreign(t)
+
+
+def _classify_foreign(t: type) -> int:
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and issubclass(t, getattr(numpy, "ndarray", ())):
+        return ARRAY
+    pandas: Any = sys.modules.get("pandas")
+    if pandas is not None and hasattr(pandas, "Series"):  # not while it is being imported
+        if issubclass(t, (pandas.DataFrame, pandas.Series)):
+            return FRAME
+    return ATOM
+
+
+class _Kinds(dict[type, int]):
+    def __missing__(self, t: type) -> int:
+        if len(self) > _MAX_TYPES:
+            self.clear()
+            self.update(_EXACT)
+        kind = self[t] = _classify(t)
+        return kind
+
+
+#: ``kinds[type(x)]`` is the kind of ``x``.
+kinds: dict[type, int] = _Kinds(_EXACT)
+
+
+#: Kinds of results that are looked at when they are stored: see store/values.py.
+_STORED = COPIED | {LAZY, COLLECTION, ARRAY}
+
+
+class _Stored(dict[type, bool]):
+    def __missing__(self, t: type) -> bool:
+        if len(self) > _MAX_TYPES:
+            self.clear()
+        found = self[t] = kinds[t] in _STORED
+        return found
+
+
+#: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.
+stored: dict[type, bool] = _Stored()

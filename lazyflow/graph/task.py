@@ -1,0 +1,188 @@
+"""What a task is: one call to run, pointing at the tasks whose results it needs.
+
+A graph is nothing but tasks that point at their inputs. A task never changes once it is made,
+so it can be shared, planned by several threads at once, and kept. `Delayed` (lazy.py) is this
+class with operators: one object a call, not an object and a proxy.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from lazyflow.graph.arguments import Binder, bind, height_over
+from lazyflow.graph.kinds import LAZY
+from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
+
+Place = tuple[str, int, str]  # file, line, qualified name of the function
+
+
+class Task:
+    """One call to run. Made by `new_task`, or field by field on the hottest path.
+
+    Fields (all private, since public names belong to the user's value):
+
+    _func       what to call; VALUE or HELD for a leaf
+    _args       the arguments as given when they hold no container, ``(value,)`` for a leaf
+    _inputs     the tasks among the arguments, in order, repeated when used twice;
+                the very object `_args` when every argument is a task
+    _bind       None when the inputs, or `_args` without inputs, are the positional arguments;
+                else a Binder
+    _options    Options, shared
+    _code       code object of the line that made it, or a Place once pickled
+    _lasti      offset in that code
+    _height     longest path to a leaf; planning runs the higher input first
+    _key        name as text, once somebody needed it
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_args",
+        "_bind",
+        "_code",
+        "_func",
+        "_height",
+        "_inputs",
+        "_key",
+        "_lasti",
+        "_options",
+    )
+    _lazyflow_kind = LAZY
+
+    _func: Callable[..., Any]
+    _args: tuple[Any, ...]
+    _inputs: tuple[Task, ...]
+    _bind: Binder | None
+    _options: Options
+    _code: CodeType | Place | None
+    _lasti: int
+    _height: int
+    _key: str | None
+
+
+
+def set_key(task: Task, key: str) -> None:
+    """Give a task its name as text; the only field that is filled in later."""
+    Task._key.__set__(task, key)  # type: ignore[attr-defined]
+
+
+def VALUE(value: Any) -> Any:
+    """Mark a leaf whose only argument is its value."""
+    return value
+
+
+def HELD(future: Any) -> Any:
+    """Mark a leaf whose only argument is the future of a value made by an earlier run."""
+    return future.result()
+
+
+def new_task(
+    cls: type[Task],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    options: Options = DEFAULT,
+    *,
+    key: str | None = None,
+    traverse: bool = True,
+    depth: int = 1,
+) -> Any:
+    """Make a task of any call; `depth` frames above this one is the line that made it."""
+    note = annotation.get()
+    if note is not None:
+        options = note.apply(options)
+    task = object.__new__(Task)
+    task._inputs, binder = bind(args, kwargs or {}, options.mutates, traverse)
+    if binder.holes or kwargs:
+        task._bind, task._args = binder, ()
+    else:
+        task._bind, task._args = None, tuple(binder.template)
+    task._func = func
+    task._options = options
+    frame = sys._getframe(depth)
+    task._code = frame.f_code
+    task._lasti = frame.f_lasti
+    task._height = height_over(task._inputs)
+    task._key = key
+    task.__class__ = cls  # last: Delayed refuses assignment
+    return task
+
+
+def new_leaf(
+    cls: type[Task],
+    func: Callable[..., Any],
+    value: Any,
+    key: str | None = None,
+    *,
+    made_at: Task | None = None,
+    depth: int = 1,
+) -> Any:
+    """Make a leaf: ``func`` is VALUE or HELD; ``made_at`` is a task whose place it takes."""
+    leaf = object.__new__(Task)
+    leaf._func = func
+    leaf._args = (value,)
+    leaf._inputs = ()
+    leaf._bind = None
+    leaf._options = DEFAULT if key is None else NAMED
+    if made_at is not None:
+        leaf._code, leaf._lasti = made_at._code, made_at._lasti
+    else:
+        frame = sys._getframe(depth)
+        leaf._code, leaf._lasti = frame.f_code, frame.f_lasti
+    leaf._height = 0
+    leaf._key = key
+    leaf.__class__ = cls
+    return leaf
+
+
+def is_leaf(task: Task) -> bool:
+    """Tell whether a task is a value rather than a call."""
+    return task._func is VALUE or task._func is HELD
+
+
+def place(task: Task) -> Place:
+    """Return file, line and function of the line that made a task."""
+    code = task._code
+    if code is None:
+        return ("<unknown>", 0, "<unknown>")
+    if isinstance(code, tuple):
+        return code
+    line = code.co_firstlineno
+    for start, end, at in code.co_lines():
+        if start <= task._lasti < end:
+            line = at or line
+            break
+    return (code.co_filename, line, code.co_qualname)
+
+
+def function_name(func: Any) -> str:
+    """Return the short name of any callable.
+
+    >>> function_name(len)
+    'len'
+    """
+    if isinstance(func, operator.attrgetter):
+        return f".{func.__reduce__()[1][0]}"
+    for _ in range(10):  # partials of partials
+        if hasattr(func, "func") and not hasattr(func, "__name__"):
+            func = func.func
+        else:
+            break
+    try:
+        name = func.__name__
+    except Exception:  # a hostile __getattr__ must not stop an error message
+        name = None
+    return name if isinstance(name, str) else type(func).__name__
+
+
+def task_name(task: Task) -> str:
+    """Return what messages call a task: its label, its given key, or its function's name."""
+    options = task._options
+    if options.label is not None:
+        return options.label
+    if task._key is not None and (options.named or is_leaf(task)):
+        return task._key
+    return "value" if is_leaf(task) else function_name(task._func)

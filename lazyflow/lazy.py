@@ -1,0 +1,407 @@
+"""`Delayed`: a task that looks like its result.
+
+Operators, attributes, items and calls make further tasks; what would need the value now
+(truth, iteration, assignment) raises a TypeError that says what to type instead.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from lazyflow import evaluate, wire
+from lazyflow.graph import keys
+from lazyflow.graph.options import OPERATOR, annotation
+from lazyflow.graph.task import HELD, VALUE, Task, new_leaf, new_task, place, task_name
+from lazyflow.schedulers.careful import check_length
+from lazyflow.schedulers.failures import call_text, summary
+from lazyflow.services import service
+
+__all__ = ["Delayed"]
+
+
+class _Item:
+    """Takes item `index` of a result that has `length` of them; checks that it has."""
+
+    __slots__ = ("index", "length", "maker")
+
+    def __init__(self, index: int, length: int, maker: str) -> None:
+        self.index = index
+        self.length = length
+        self.maker = maker
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.maker}[{self.index}]"
+
+    def __call__(self, value: Any) -> Any:
+        check_length(value, self.length, self.maker)
+        return value[self.index]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Item, (self.index, self.length, self.maker)
+
+
+class _Method:
+    """Calls a method by name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(obj, self.name)(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Method, (self.name,)
+
+
+def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return func(*args, **kwargs)
+
+
+def _unary(func: Callable[[Any], Any]) -> Callable[[Delayed], Delayed]:
+    def method(self: Delayed) -> Delayed:
+        return new_task(Delayed, func, (self,), None, OPERATOR, depth=2)  # type: ignore[no-any-return]
+
+    return method
+
+
+def _binary(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Delayed]:
+    def method(self: Delayed, other: Any) -> Delayed:
+        return _apply(func, self, other)
+
+    return method
+
+
+def _reflected(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Delayed]:
+    def method(self: Delayed, other: Any) -> Delayed:
+        return _apply(func, other, self)
+
+    return method
+
+
+def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
+    """Make the task of a binary operator; quickly when both sides are Delayed."""
+    if type(one) is not Delayed or type(other) is not Delayed or annotation.get() is not None:
+        return new_task(Delayed, func, (one, other), None, OPERATOR, depth=3)  # type: ignore[no-any-return]
+    task = object.__new__(Task)
+    task._func = func
+    task._args = task._inputs = (one, other)
+    task._bind = None
+    task._options = OPERATOR
+    frame = sys._getframe(2)
+    task._code = frame.f_code
+    task._lasti = frame.f_lasti
+    high, low = one._height, other._height
+    task._height = (high if high > low else low) + 1
+    task._key = None
+    task.__class__ = Delayed
+    return task  # type: ignore[return-value]
+
+
+def _advice(what: str, instead: str) -> TypeError:
+    return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
+
+
+class Delayed(Task):
+    """The result of a call that has not been made yet.
+
+    Made by calling what `delayed` returns. Behaves like the value to come: operators,
+    attributes, method calls and ``[...]`` give further lazy values.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed
+    >>> x = delayed(divmod)(17, 5)
+    >>> x
+    <Delayed divmod(17, 5)>
+    >>> (x[0] + 1).compute()
+    4
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # numpy leaves operators to us
+
+    # -- evaluation -------------------------------------------------------------------------
+
+    def compute(self, **options: Any) -> Any:
+        """Compute the value; options are those of `lazyflow.compute`."""
+        values, error = evaluate.evaluate((self,), evaluate.Options.of("compute", options))
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        return values[0]
+
+    def persist(self, **options: Any) -> Delayed:
+        """Start computing; returns a lazy value without history, see `lazyflow.persist`."""
+        return evaluate.persist(self, **options)[0]  # type: ignore[no-any-return]
+
+    def cancel(self) -> bool:
+        """Give up a persisted value; returns whether that came before it was computed.
+
+        Work that nothing else needs is not started any more; a task that is running ends, and
+        its result is ignored. Using the value then raises `Cancelled`.
+        """
+        return evaluate.future_of(self).cancel()
+
+    def visualize(self, filename: str | None = None, **options: Any) -> Any:
+        """Draw the graph; see `lazyflow.visualize`."""
+        return service("visualize")(self, filename=filename, **options)
+
+    @property
+    def key(self) -> str:
+        """The task's name as text: unique, or a content hash with ``pure=True``."""
+        return keys.key_of(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return evaluate.awaited(self).__await__()
+
+    # -- more tasks -------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Delayed:
+        if name.startswith("_"):
+            raise AttributeError(f"lazy values have no attribute {name!r}")
+        if name == "dtype" and isinstance(self._func, operator.attrgetter):
+            # np.dtype(x) asks for x.dtype.dtype... until it finds a dtype
+            raise _advice("The dtype", "Compute it first: np.dtype(x.dtype.compute())")
+        return new_task(  # type: ignore[no-any-return]
+            _Attribute, operator.attrgetter(name), (self,), None, OPERATOR, depth=2
+        )
+
+    def __getitem__(self, index: Any) -> Delayed:
+        return new_task(  # type: ignore[no-any-return]
+            Delayed, operator.getitem, (self, index), None, OPERATOR, depth=2
+        )
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        return _called(_call, (self, *args), kwargs, dask_key_name)
+
+    def __iter__(self) -> Iterator[Delayed]:
+        n = self._length("iterate over it")
+        maker = task_name(self)
+        return iter(
+            [new_task(Delayed, _Item(i, n, maker), (self,), None, OPERATOR, depth=2)
+             for i in range(n)]
+        )
+
+    def __len__(self) -> int:
+        return self._length("take its len")
+
+    def _length(self, doing: str) -> int:
+        n = self._options.nout
+        if n is None and self._func is not VALUE and self._func is not HELD:
+            n = annotated_length(self._func)
+        if n is None:
+            raise TypeError(
+                f"can't {doing}: how many values {task_name(self)} returns is not known before "
+                "it is computed. Say it: delayed(f, nout=2), or annotate the function "
+                "'-> tuple[A, B]'; or iterate inside a delayed function, or compute() first."
+            )
+        return n
+
+    # -- what needs the value now -----------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        raise _advice(
+            "The truth", "Write x.compute() in the condition, or put the 'if' inside a delayed "
+            "function; to compare two lazy values for identity use 'is'."
+        )
+
+    def __contains__(self, item: Any) -> bool:
+        raise _advice("What is in the result", "Write: delayed(operator.contains)(x, item)")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "lazy values can't be changed: x[...] = value would change what other tasks see. "
+            "Return a changed copy from a delayed function instead."
+        )
+
+    def __delitem__(self, index: Any) -> None:
+        self.__setitem__(index, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise TypeError(
+            f"lazy values can't be changed: x.{name} = value would change what other tasks see. "
+            "Return a changed object from a delayed function instead."
+        )
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __index__(self) -> int:
+        raise _advice("The whole number", "Write x.compute()")
+
+    def __float__(self) -> float:
+        raise _advice("The number", "Write float(x.compute()), or delayed(float)(x)")
+
+    def __int__(self) -> int:
+        raise _advice("The number", "Write int(x.compute()), or delayed(int)(x)")
+
+    def __complex__(self) -> complex:
+        raise _advice("The number", "Write complex(x.compute()), or delayed(complex)(x)")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise _advice("The array", "Write np.asarray(x.compute()), or delayed(np.asarray)(x)")
+
+    # -- identity, text, copies -------------------------------------------------------------
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<Delayed {_told(self)}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        file, line, function = place(self)
+        rows = {
+            "task": _told(self),
+            "made at": f"{file}:{line} in {function}",
+            "inputs": str(len(self._inputs)),
+        }
+        body = "".join(
+            f"<tr><th style='text-align:left'>{k}</th><td>{escape(v)}</td></tr>"
+            for k, v in rows.items()
+        )
+        return f"<table><caption><b>Delayed</b></caption>{body}</table>"
+
+    def __copy__(self) -> Delayed:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Delayed:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return wire.packed(self)
+
+    def __lazyflow_tokenize__(self) -> str:
+        return keys.key_of(self)
+
+    def _leaf(self, func: Callable[..., Any], value: Any, key: str | None) -> Delayed:
+        return new_leaf(Delayed, func, value, key, made_at=self)  # type: ignore[no-any-return]
+
+    def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
+        """Return this call on other inputs."""
+        task = object.__new__(Task)
+        for field in ("_func", "_args", "_bind", "_options", "_code", "_lasti", "_height", "_key"):
+            setattr(task, field, getattr(self, field))
+        if self._args is self._inputs:
+            task._args = inputs
+        task._inputs = inputs
+        task.__class__ = Delayed
+        return task  # type: ignore[return-value]
+
+
+class _Attribute(Delayed):
+    """``x.name``: when it is called, one task calls the method; else it is the attribute."""
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        (name,) = self._func.__reduce__()[1]  # of the attrgetter
+        return _called(_Method(name), (*self._inputs, *args), kwargs, dask_key_name)
+
+
+def _called(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None
+) -> Delayed:
+    from lazyflow.graph.options import DEFAULT, NAMED
+
+    options = DEFAULT if key is None else NAMED
+    return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)  # type: ignore[no-any-return]
+
+
+def _told(task: Task) -> str:
+    if task._func is VALUE:
+        return task._key or summary(task._args[0])
+    if task._func is HELD:
+        future = task._args[0]
+        return f"{future.name}: {future.state}"
+    return call_text(task, list(task._inputs))
+
+
+_BINARY = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+    "matmul": operator.matmul,
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
+_UNARY = {
+    "neg": operator.neg,
+    "pos": operator.pos,
+    "abs": operator.abs,
+    "invert": operator.invert,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+
+
+def _divmod(self: Delayed, other: Any) -> Delayed:
+    return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)  # type: ignore[no-any-return]
+
+
+def _rdivmod(self: Delayed, other: Any) -> Delayed:
+    return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)  # type: ignore[no-any-return]
+
+
+def _round(self: Delayed, ndigits: int | None = None) -> Delayed:
+    return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)  # type: ignore[no-any-return]
+
+
+def _add_operators() -> None:
+    for name, binary in _BINARY.items():
+        setattr(Delayed, f"__{name}__", _binary(binary))
+        setattr(Delayed, f"__r{name}__", _reflected(binary))
+    for name in _COMPARE:
+        setattr(Delayed, f"__{name}__", _binary(getattr(operator, name)))
+    for name, unary in _UNARY.items():
+        setattr(Delayed, f"__{name}__", _unary(unary))
+    Delayed.__divmod__ = _divmod  # type: ignore[attr-defined]
+    Delayed.__rdivmod__ = _rdivmod  # type: ignore[attr-defined]
+    Delayed.__round__ = _round  # type: ignore[attr-defined]
+
+
+_add_operators()
+
+
+def annotated_length(func: Any) -> int | None:
+    """Return the length of a function's result when its annotation says so.
+
+    >>> def f() -> tuple[int, str]: ...
+    >>> annotated_length(f)
+    2
+    """
+    import typing
+
+    try:
+        hint = typing.get_type_hints(func).get("return")
+    except Exception:  # names that can't be resolved here say nothing
+        return None
+    if typing.get_origin(hint) is not tuple:
+        return None
+    parts = typing.get_args(hint)
+    if Ellipsis in parts:
+        return None
+    return len(parts)

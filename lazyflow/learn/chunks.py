@@ -1,0 +1,123 @@
+"""What every solver asks of chunked rows: check them once, add up what the chunks give.
+
+Data that cannot be right is refused before the first iteration, in a message that names the
+chunk. Sums have a shape fixed by the number of chunks, so a result has the same bits whatever
+the scheduler, the number of workers and the order in which tasks end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow import compute, delayed, persist
+
+__all__ = ["Rows", "checked_rows", "tree_sum"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Training rows that were checked.
+
+    `chunks` has one pair per chunk, both persisted: X (float64, row-major) and the class of
+    each row as an index into `classes`. `penalty` is 1 / (C n), the factor of |W|² / 2 beside
+    a mean loss.
+    """
+
+    chunks: list[tuple[Any, Any]]
+    sizes: list[int]
+    n_features: int
+    classes: np.ndarray
+    penalty: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows in all chunks."""
+        return sum(self.sizes)
+
+    def n_blocks(self, block: int) -> int:
+        """Count blocks of at most `block` rows; none crosses from chunk to chunk."""
+        return sum(-(-size // block) for size in self.sizes)
+
+
+@delayed(nout=2)
+def checked(X: Any, y: Any, classes: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return one chunk as (float64 rows, index of each row's class), or say what is wrong."""
+    X, y = np.asarray(X), np.asarray(y)
+    where = f"chunk {position}"
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(
+            f"{where} has X of shape {X.shape} and y of shape {y.shape}; "
+            f"needed are (rows, features) and (rows,)"
+        )
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"{where} has X of dtype {X.dtype}; convert it to real numbers first")
+    if not np.isfinite(X).all():
+        row, column = np.argwhere(~np.isfinite(X))[0]
+        raise ValueError(
+            f"{where} has {X[row, column]} at row {row}, column {column}: "
+            f"fill such values or drop their rows"
+        )
+    is_class = y[:, None] == classes
+    if not is_class.any(axis=1).all():
+        unknown = y[~is_class.any(axis=1)][0]
+        raise ValueError(f"{where} has the label {unknown!r}, which is not in {classes=}")
+    return np.ascontiguousarray(X, dtype=np.float64), is_class.argmax(axis=1)
+
+
+@delayed
+def summary(X: np.ndarray, labels: np.ndarray, n_classes: int) -> tuple[int, int, np.ndarray]:
+    """Return (rows, features, rows of each class) of one chunk."""
+    return (*X.shape, np.bincount(labels, minlength=n_classes))
+
+
+def checked_rows(chunks: Sequence[tuple[Any, Any]], classes: Any, C: float, **run: Any) -> Rows:
+    """Check and persist `chunks`, pairs (X, y) of arrays or of Delayed.
+
+    Raises `ValueError` when a chunk or the whole cannot be trained on; `run` has the keywords
+    of `persist` (``scheduler=``, ``num_workers=``).
+    """
+    if not C > 0:
+        raise ValueError(f"C must be positive, not {C}; the smaller C, the stronger the penalty")
+    classes = np.asarray(classes)
+    if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) < len(classes):
+        raise ValueError(f"classes must be at least two different labels, not {classes}")
+    if not len(chunks):
+        raise ValueError("there are no chunks: give at least one pair (X, y)")
+    pairs = [checked(X, y, classes, k) for k, (X, y) in enumerate(chunks)]
+    (pairs,) = persist([(X, labels) for X, labels in pairs], **run)
+    summaries = compute(*[summary(X, labels, len(classes)) for X, labels in pairs], **run)
+    sizes, features, counts = zip(*summaries, strict=True)
+    for k, d in enumerate(features):
+        if d != features[0]:
+            raise ValueError(f"chunk {k} has {d} features, chunk 0 has {features[0]}")
+    absent = classes[np.sum(counts, axis=0) == 0]
+    if len(absent):
+        raise ValueError(
+            f"no row has the label {absent.tolist()[0]!r}: its intercept has no finite optimum; "
+            f"leave it out of classes"
+        )
+    return Rows(pairs, list(sizes), features[0], classes, penalty=1 / (C * sum(sizes)))
+
+
+@delayed
+def add(parts: Sequence[tuple]) -> tuple:
+    """Add tuples place by place, from left to right."""
+    return tuple(sum(column) for column in zip(*parts, strict=True))
+
+
+def tree_sum(parts: Sequence[Any], fan_in: int = 8) -> Any:
+    """Add the tuples that `parts` will be: a tree of tasks with `fan_in` inputs each.
+
+    A tree and not one task, so that few parts are alive at a time and sums run side by side.
+
+    >>> from lazyflow import compute, delayed
+    >>> pair = delayed(lambda i: (i, i * i))
+    >>> compute(tree_sum([pair(i) for i in range(100)]))
+    ((4950, 328350),)
+    """
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [add(parts[i : i + fan_in]) for i in range(0, len(parts), fan_in)]
+    return parts[0]

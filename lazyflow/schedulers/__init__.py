@@ -1,0 +1,1 @@
+"""What runs plans. `base` is the page to read to add a scheduler."""

@@ -1,0 +1,125 @@
+"""The one page to read to add a scheduler.
+
+A scheduler runs plans. It is any object with the two attributes and the one method of
+`Scheduler`; register it for `scheduler="name"` by the entry-point group
+``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
+pass the object itself.
+
+All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when::
+
+    class Mine:
+        name = "mine"
+        options = frozenset()          # of "priority", "resources", "crash_retries"
+
+        def start(self, run):          # must return soon
+            run.begin(self)            # puts in motion what is ready
+
+        def offer(self, run, count):   # `count` more tasks of the run may be taken
+            somewhere.submit(run.work, Worker("mine-1"))
+
+        def wait(self, run, timeout):  # block the caller; True when the run is done
+            return run.finished.wait(timeout)
+
+`run.work(worker)` takes ready tasks of the run one after the other, and those that they make
+ready, until there is none left; any number of threads may be inside it at once. A scheduler
+that runs tasks elsewhere uses the single steps instead: `run.take_ready()`, `run.arguments(i)`,
+`run.deliver(i, value)` and `run.refuse(i, error)`. `lazyflow.testing.contract` is the suite
+that every scheduler must pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.run import Run
+
+
+class Observer:
+    """Watches runs; a subclass overrides what it wants to hear.
+
+    Methods are called by whichever thread runs the task, between its tasks: keep them short.
+    An observer that raises is logged once and dropped; it changes no result. Nothing is called,
+    made or timed when nobody observes. ``i`` is a task's number in ``run.plan``;
+    ``run.task_name(i)`` is its name.
+    """
+
+    def run_started(self, run: Run) -> None:
+        """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
+
+    def task_started(self, run: Run, i: int) -> None:
+        """Hear that this thread is about to call task `i`."""
+
+    def task_ended(self, run: Run, i: int) -> None:
+        """Hear that this thread called task `i`, and it returned."""
+
+    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+        """Hear that task `i` raised, after its last retry."""
+
+    def run_ended(self, run: Run) -> None:
+        """Hear that the run is over: done, failed or cancelled."""
+
+
+class Worker:
+    """Who is inside `Run.work`: a thread, seen from outside.
+
+    ``task`` is the number of the task it is running in ``run``, or -1.
+    """
+
+    __slots__ = ("__weakref__", "name", "run", "task")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.run: Run | None = None
+        self.task = -1
+
+
+class Scheduler(Protocol):
+    """What `compute` and `persist` need of a scheduler."""
+
+    name: str
+    #: Task options beyond retries that it honours; others make it warn once.
+    options: frozenset[str]
+
+    def start(self, run: Run) -> None:
+        """Put a run in motion; return at once, unless the caller's thread does the work."""
+
+    def offer(self, run: Run, count: int) -> None:
+        """Learn that `count` tasks of a run became ready outside of its workers."""
+
+    def wait(self, run: Run, timeout: float | None) -> bool:
+        """Block until the run is done (True) or `timeout` seconds are over (False)."""
+
+    def abandon(self, run: Run) -> None:
+        """Learn that a run was cancelled while tasks of it may still be running."""
+
+    def running(self, run: Run) -> list[str]:
+        """Name the tasks of a run that are running now."""
+
+
+class Request:
+    """What the caller asked of a run, beside the plan.
+
+    num_workers
+        Cap on tasks running at once.
+    collect
+        Failed tasks give their exception to what needs them; the run goes on.
+    background
+        Nobody waits for it yet; waited-for runs go first.
+    """
+
+    __slots__ = ("background", "check_mutation", "collect", "num_workers", "observers")
+
+    def __init__(
+        self,
+        num_workers: int | None = None,
+        collect: bool = False,
+        background: bool = False,
+        check_mutation: bool = False,
+        observers: tuple[Any, ...] = (),
+    ) -> None:
+        self.num_workers = num_workers
+        self.collect = collect
+        self.background = background
+        self.check_mutation = check_mutation
+        self.observers = observers

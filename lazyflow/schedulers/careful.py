@@ -1,0 +1,221 @@
+"""The rare things between two tasks of a run: everything the quick loop must not pay for.
+
+Functions over `Run`, beside its loop: calling a task with observers, copied values, failed
+inputs, `mutates`, `nout` or `check_mutation` about, and culling what dropped futures needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.errors import InputMutated
+from lazyflow.graph.task import Task, place, task_name
+from lazyflow.store.values import editable, private
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.run import Run
+
+logger = logging.getLogger("lazyflow")
+
+#: Observers that raised: logged then, ignored since.
+broken_observers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def tell(run: Run, event: str, *details: Any) -> None:
+    """Call one method of every observer; one that raises is logged and dropped."""
+    for observer in tuple(run.observers):
+        try:
+            getattr(observer, event)(run, *details)
+        except Exception:
+            run.observers.remove(observer)
+            if observer not in broken_observers:
+                broken_observers.add(observer)
+                logger.exception(
+                    "the observer %r failed in %s and is not called again; results are not "
+                    "affected", observer, event
+                )
+
+
+def call_once(task: Task, given: list[Any]) -> Any:
+    """Call a task's function with these values of its inputs."""
+    if task._bind is not None:
+        args, kwargs = task._bind.fill(given)
+        return task._func(*args, **kwargs)
+    return task._func(*(given if task._inputs else task._args))
+
+
+def call(run: Run, i: int) -> Any:
+    """Run task `i` with everything looked at; return its value, or None when it failed."""
+    if run.deadline is not None and monotonic() >= run.deadline:
+        run.stop.append(None)
+        return None
+    numbers = run.plan.inputs[i] or ()
+    raw, last = _take(run, numbers)
+    if _is_moot(run, i, numbers):
+        return None
+    task = run.plan.tasks[i]
+    attempts = task._options.retries + 1
+    tell(run, "task_started", i)
+    given: list[Any] = []
+    while True:
+        attempts -= 1
+        try:
+            given = _handed(run, task, raw, numbers, last if not attempts else None)
+            value = _checked(run, task, raw, given)
+            break
+        except BaseException as error:
+            if attempts and isinstance(error, Exception):
+                continue
+            return _give_up(run, i, given, error)
+    tell(run, "task_ended", i)
+    return value
+
+
+def prepared(run: Run, i: int) -> list[Any] | None:
+    """Return the values of task `i`'s inputs as it may have them; None when it need not run."""
+    numbers = run.plan.inputs[i] or ()
+    raw, last = _take(run, numbers)
+    if _is_moot(run, i, numbers):
+        return None
+    return _handed(run, run.plan.tasks[i], raw, numbers, None)
+
+
+def _is_moot(run: Run, i: int, numbers: Sequence[int]) -> bool:
+    """Tell whether a task need not run: nobody wants it, or an input failed (then it has, too)."""
+    failed = next((j for j in numbers if j in run.failed), None)
+    if failed is not None:
+        run.failed[i] = run.failed[failed]
+    return failed is not None or i in run.unneeded
+
+
+def _take(run: Run, numbers: Sequence[int]) -> tuple[list[Any], list[bool]]:
+    """Return the stored values of some inputs, and for each whether nobody else will ask."""
+    raw, last = [], []
+    for j in numbers:
+        left = run.releases[j]
+        is_last = left is None or next(left, True) is True
+        raw.append(run.values[j])
+        last.append(is_last)
+        if is_last:
+            run.values[j] = None
+    return raw, last
+
+
+def _handed(
+    run: Run,
+    task: Task,
+    raw: list[Any],
+    numbers: Sequence[int],
+    last: list[bool] | None,
+) -> list[Any]:
+    """Return what the task gets: copies where it may edit or others share."""
+    if task._options.mutates:
+        if last is None:  # it may have to run again
+            return [editable(value, False) for value in raw]
+        given = []
+        for at, is_last in enumerate(last):
+            value, raw[at] = raw[at], None  # so that ours is the only reference
+            given.append(editable(value, is_last))
+        return given
+    if run.copied.isdisjoint(numbers):
+        return raw
+    return [private(v) if j in run.copied else v for j, v in zip(numbers, raw, strict=True)]
+
+
+def _checked(run: Run, task: Task, raw: list[Any], given: list[Any]) -> Any:
+    check = run.request.check_mutation and not task._options.mutates
+    before = list(_contents(task, raw)) if check else []
+    value = call_once(task, given)
+    if check:
+        for (where, token), (_, now) in zip(before, _contents(task, raw), strict=True):
+            if token != now:
+                file, line, function = place(task)
+                raise InputMutated(
+                    f"{task_name(task)} changed its {where} in place. Other tasks share that "
+                    f"value: copy it first, or say delayed({task_name(task)}, mutates=True) to "
+                    f"get a private one. Made at {file}:{line} in {function}"
+                )
+    nout = task._options.nout
+    if nout is not None:
+        check_length(value, nout, task_name(task))
+    return value
+
+
+def _contents(task: Task, raw: list[Any]) -> Iterator[tuple[str, str]]:
+    """Yield name and content hash of each input and literal; nothing for what has no content."""
+    from lazyflow.graph.tokens import tokenize
+
+    literals = list(task._args) if task._bind is None else [
+        *task._bind.template, *(m[1] for m in task._bind.makers)
+    ]
+    named = [(f"input {at}", v) for at, v in enumerate(raw)]
+    named += [(f"literal argument {at}", v) for at, v in enumerate(literals)]
+    for where, value in named:
+        try:
+            yield where, tokenize(value, strict=True)
+        except TypeError:
+            yield where, ""
+
+
+def check_length(value: Any, nout: int, name: str) -> None:
+    """Raise ValueError when a result has another length than was said."""
+    if nout == 0 and value is None:
+        return
+    try:
+        length = len(value)
+    except TypeError:
+        raise ValueError(
+            f"{name} was said to return {nout} values (nout={nout}) but returned one "
+            f"{type(value).__name__}, which has no length"
+        ) from None
+    if length != nout:
+        raise ValueError(
+            f"{name} was said to return {nout} values (nout={nout}) but returned {length}"
+        )
+
+
+def _give_up(run: Run, i: int, given: list[Any], error: BaseException) -> None:
+    from lazyflow.schedulers.failures import dressed, is_users_interrupt
+
+    if is_users_interrupt(error):
+        run.cancel(error)
+        raise error
+    error = dressed(error, run.plan.tasks[i], given)
+    tell(run, "task_failed", i, error)
+    run.note_failure(i, error)
+
+
+_cull_lock = threading.Lock()
+
+
+def cull(run: Run) -> None:
+    """Mark what only dropped futures needed, so that it is not started.
+
+    The uses of each task are counted down as in reference counting; a task without any is
+    unneeded, and so it uses its inputs no more.
+    """
+    with _cull_lock:
+        if run.futures is None:
+            return
+        if run.uses_left is None:
+            run.uses_left = [len(run.plan.uses(i)) for i in range(run.plan.end)]
+        uses = run.uses_left
+        todo = []
+        while run.dropped:
+            i = run.dropped.popleft()
+            if run.futures.pop(i, None) is not None:
+                todo.append(i)
+        while todo:
+            i = todo.pop()
+            uses[i] -= 1
+            if uses[i] == 0:
+                run.unneeded.add(i)
+                todo.extend(run.plan.inputs[i] or ())
+        run.odd.append(None)
+        if not run.futures:
+            run.close_unneeded()

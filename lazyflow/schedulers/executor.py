@@ -1,0 +1,230 @@
+"""Runs plans on any `concurrent.futures.Executor` that the user brings.
+
+On a ThreadPoolExecutor (and subclasses) threads of the pool work on a run as our own do. On
+any other executor each task is submitted by itself, with its function pickled by cloudpickle in
+case the executor pickles at all; results come back through the caller's process.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Future as TheirFuture
+from contextlib import contextmanager
+from typing import Any
+
+from lazyflow import config
+from lazyflow.schedulers import careful
+from lazyflow.schedulers.base import Worker
+from lazyflow.schedulers.failures import dressed
+from lazyflow.schedulers.run import Run, here
+from lazyflow.schedulers.threads import default_workers
+
+
+def _width(executor: Executor, run: Run) -> int:
+    asked = run.request.num_workers or config.get("num_workers")
+    return int(asked or getattr(executor, "_max_workers", None) or default_workers())
+
+
+class _Base:
+    """What both kinds share: the wait, which is a plain sleep."""
+
+    options: frozenset[str] = frozenset({"priority"})
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = weakref.ref(executor)
+        self.name = type(executor).__name__
+
+    @property
+    def executor(self) -> Executor:
+        executor = self._executor()
+        if executor is None:
+            raise RuntimeError(f"the {self.name} that this run was started on is gone")
+        return executor
+
+    def wait(self, run: Run, timeout: float | None) -> bool:
+        return run.wait(timeout)
+
+    def abandon(self, run: Run) -> None:
+        """Tasks that run are the executor's; their results are ignored."""
+
+    def running(self, run: Run) -> list[str]:
+        return []
+
+
+class ThreadExecutorScheduler(_Base):
+    """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready."""
+
+    def start(self, run: Run) -> None:
+        run.attached = [None] * _width(self.executor, run)  # free seats
+        run.begin()
+
+    def offer(self, run: Run, count: int) -> None:
+        for _ in range(min(count, len(run.attached))):
+            try:
+                run.attached.pop()
+            except IndexError:
+                return
+            self._submit(run)
+
+    def _submit(self, run: Run) -> None:
+        try:
+            self.executor.submit(self._work, run)
+        except RuntimeError as error:  # it was shut down
+            run.cancel(error)
+
+    def _work(self, run: Run) -> None:
+        worker = Worker(threading.current_thread().name)
+        try:
+            while run.ready:
+                run.context.copy().run(run.work, worker)
+        finally:
+            run.attached.append(None)
+        if run.ready:  # came in between the last look and the seat's return
+            self.offer(run, 1)
+
+    def wait(self, run: Run, timeout: float | None) -> bool:
+        """Sleep; inside a task of this executor, work on the run first."""
+        me = here.worker
+        if me is None or me.run is None or me.run.scheduler is not self:
+            return run.wait(timeout)
+        if timeout is None and not run.over and run.ready:
+            run.context.copy().run(run.work, me)
+        with self.blocked(me):
+            return run.wait(timeout)
+
+    @contextmanager
+    def blocked(self, me: Worker) -> Iterator[None]:
+        """Give what is queued behind us a thread of its own while this one sleeps in a task.
+
+        The executor has no spare threads to give, and without one a task that waits for
+        queued work would wait for ever.
+        """
+        spare = ThreadPoolExecutor(1, thread_name_prefix="lazyflow-spare")
+        try:
+            queue = getattr(self.executor, "_work_queue", None)
+            if queue is not None and not queue.empty():
+                spare.submit(_run_queued, queue)
+            yield
+        finally:
+            spare.shutdown(wait=False)
+
+
+def _run_queued(queue: Any) -> None:
+    """Run what waits in a ThreadPoolExecutor's queue, in its stead."""
+    from queue import Empty
+
+    while True:
+        try:
+            item = queue.get_nowait()
+        except Empty:
+            return
+        if item is None:  # the executor's own sign to end: put it back
+            queue.put(None)
+            return
+        item.run()
+
+
+class _Portable:
+    """A call that can be sent anywhere: pickled by cloudpickle, if it is pickled at all."""
+
+    def __init__(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.call = (func, args, kwargs)
+
+    def __call__(self) -> Any:
+        func, args, kwargs = self.call
+        try:
+            return func(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:  # would end the worker
+            return _Raised(error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
+        return _portable_again, (cloudpickle.dumps(self.call),)
+
+
+def _portable_again(data: bytes) -> _Portable:
+    import pickle
+
+    return _Portable(*pickle.loads(data))
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class ExecutorScheduler(_Base):
+    """Any executor, a task at a time."""
+
+    def start(self, run: Run) -> None:
+        run.attached = [None] * _width(self.executor, run)
+        run.begin()
+
+    def offer(self, run: Run, count: int) -> None:
+        while not run.stop:
+            try:
+                run.attached.pop()
+            except IndexError:
+                return
+            i = run.take_ready()
+            if i < 0:
+                run.attached.append(None)
+                if not run.ready:
+                    return
+            else:
+                self._submit(run, i)
+
+    def _submit(self, run: Run, i: int) -> None:
+        given = careful.prepared(run, i)
+        if given is None:  # an input failed, or nobody wants it any more
+            run.attached.append(None)
+            run.deliver(i, None)
+            return
+        careful.tell(run, "task_started", i)
+        self._try(run, i, given, run.plan.tasks[i]._options.retries)
+
+    def _try(self, run: Run, i: int, given: list[Any], retries: int) -> None:
+        task = run.plan.tasks[i]
+        try:
+            if task._bind is not None:
+                args, kwargs = task._bind.fill(given)
+            else:
+                args, kwargs = (given if task._inputs else list(task._args)), {}
+            theirs = self.executor.submit(_Portable(task._func, args, kwargs))
+        except BaseException as error:
+            run.attached.append(None)
+            run.refuse(i, dressed(error, task, given))
+            return
+        theirs.add_done_callback(lambda f: self._done(run, i, given, retries, f))
+
+    def _done(
+        self, run: Run, i: int, given: list[Any], retries: int, theirs: TheirFuture[Any]
+    ) -> None:
+        error = theirs.exception() if not theirs.cancelled() else RuntimeError("cancelled")
+        value = None if error is not None else theirs.result()
+        if isinstance(value, _Raised):
+            error = value.error
+        task = run.plan.tasks[i]
+        if error is None and task._options.nout is not None:
+            try:
+                careful.check_length(value, task._options.nout, run.task_name(i))
+            except ValueError as wrong:
+                error = wrong
+        if error is not None and retries and isinstance(error, Exception):
+            self._try(run, i, given, retries - 1)
+            return
+        run.attached.append(None)
+        if error is not None:
+            error = dressed(error, task, given)
+            careful.tell(run, "task_failed", i, error)
+            run.refuse(i, error)
+        else:
+            careful.tell(run, "task_ended", i)
+            run.deliver(i, value)
+        self.offer(run, 1)

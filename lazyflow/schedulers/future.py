@@ -1,0 +1,147 @@
+"""A handle on a value that exists or will: what `persist` puts in the place of a history.
+
+No lock is held while a value is set: the setter and whoever adds a callback both take
+callbacks from one list, and `list.pop` gives each to just one of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from lazyflow.errors import Cancelled, TaskTimeout
+
+PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
+
+#: Errors of futures that died before anybody looked: finalizers append, schedulers drain.
+unseen_errors: deque[BaseException] = deque()
+
+
+class Future:
+    """The value of one wanted task of a background run.
+
+    ``run`` is ``(run, number of the task)`` until it is done: the future keeps its run alive, and
+    the run knows the future by a weak reference only, so that a value nobody can ask for any
+    more is not computed. ``name`` is for messages.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_error",
+        "_open",
+        "_seen",
+        "_trace",
+        "_value",
+        "name",
+        "run",
+        "scheduler",
+        "state",
+    )
+
+    def __init__(self, name: str, scheduler: Any) -> None:
+        self.name = name
+        self.scheduler = scheduler  # where the value lives: runs that use it go there
+        self.state = PENDING
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
+        self._seen = False
+        self._open = [None]  # whoever pops it sets the outcome
+        self._callbacks: list[Callable[[Future], None]] = []
+        self.run: tuple[Any, int] | None = None
+
+    def done(self) -> bool:
+        """Tell whether waiting would return at once."""
+        return self.state is not PENDING
+
+    def cancel(self) -> bool:
+        """Give the value up; returns whether that came in time."""
+        run = self.run
+        error = Cancelled(f"{self.name} was cancelled before it was computed")
+        if not self._set(CANCELLED, error=error):
+            return False
+        self._seen = True
+        if run is not None:
+            run[0].dropped.append(run[1])
+        return True
+
+    def set_value(self, value: Any) -> None:
+        """Store the value, unless the future was cancelled."""
+        self._set(FINISHED, value)
+
+    def set_error(self, error: BaseException) -> None:
+        """Store why there is no value, unless the future was cancelled."""
+        self._set(FAILED, error=error)
+
+    def _set(self, state: str, value: Any = None, error: BaseException | None = None) -> bool:
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self._value = value
+        if error is not None:
+            self._error, self._trace = error, error.__traceback__
+        self.state = state
+        self.run = None
+        self._call_back()
+        return True
+
+    def add_callback(self, callback: Callable[[Future], None]) -> None:
+        """Call ``callback(self)`` once it is done, at once if it is; it must not raise."""
+        self._callbacks.append(callback)
+        if self.state is not PENDING:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks = self._callbacks
+        while callbacks:
+            try:
+                callback = callbacks.pop(0)
+            except IndexError:
+                return
+            callback(self)
+
+    def outcome(self) -> tuple[Any, BaseException | None]:
+        """Return value and error of a done future; the error with just the task's frames."""
+        self._seen = True
+        if self._error is not None:
+            return None, self._error.with_traceback(self._trace)
+        return self._value, None
+
+    def outcome_now(self) -> tuple[Any, BaseException | None]:
+        """Return value and error, waiting for them."""
+        wait_for([self])
+        return self.outcome()
+
+    def __del__(self) -> None:
+        if self._error is not None and not self._seen:
+            unseen_errors.append(self._error)
+
+
+def wait_for(
+    futures: Sequence[Future], count: int | None = None, timeout: float | None = None
+) -> bool:
+    """Sleep until `count` of them (None: all) are done; False when the time ran out first."""
+    waiting = [f for f in futures if not f.done()]
+    missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
+    gate = threading.Semaphore(0)
+    for future in waiting if missing > 0 else ():
+        future.add_callback(lambda _: gate.release())
+    deadline = None if timeout is None else monotonic() + timeout
+    for _ in range(missing):
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        if not gate.acquire(timeout=left):
+            return False
+    return True
+
+
+def timed_out(names: Sequence[str], timeout: float, running: Sequence[str]) -> TaskTimeout:
+    """Make the error for values that were not there in time."""
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    now = f"; running when time ran out: {', '.join(running)}" if running else ""
+    return TaskTimeout(f"no result of {shown} after {timeout:g} s{now}")

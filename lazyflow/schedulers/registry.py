@@ -1,0 +1,83 @@
+"""Which scheduler a word, an object or nothing at all stands for."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from lazyflow import config
+from lazyflow.schedulers.base import Scheduler
+
+#: The words of other libraries for ours, so that a moved program runs.
+_ALIASES = {"synchronous": "sync", "single-threaded": "sync", "threading": "threads"}
+
+_made: dict[str, Scheduler] = {}
+_executors: weakref.WeakKeyDictionary[Any, Scheduler] = weakref.WeakKeyDictionary()
+
+
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="lazyflow.schedulers")}
+
+
+def _make(name: str) -> Scheduler:
+    if name == "sync":
+        from lazyflow.schedulers.sync import SyncScheduler
+
+        return SyncScheduler()
+    if name == "threads":
+        from lazyflow.schedulers.threads import threads
+
+        return threads
+    found = _entry_points()
+    if name in found:
+        made: Scheduler = found[name].load()()
+        return made
+    known = sorted({"sync", "threads", *found})
+    raise ValueError(
+        f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
+        "pass a scheduler object or a concurrent.futures.Executor"
+    )
+
+
+def scheduler_named(name: str) -> Scheduler:
+    """Return the scheduler of this name, made on first use."""
+    name = _ALIASES.get(name, name)
+    if name not in _made:
+        _made[name] = _make(name)
+    return _made[name]
+
+
+def scheduler_of(what: Any) -> Scheduler:
+    """Return the scheduler that a name, an Executor or a scheduler object stands for.
+
+    Raises
+    ------
+    ValueError
+        No scheduler has this name; the message lists the known ones.
+    TypeError
+        It is neither a name, nor an Executor, nor a scheduler.
+    """
+    if isinstance(what, str):
+        return scheduler_named(what)
+    if not isinstance(what, type) and all(hasattr(what, m) for m in ("start", "offer", "wait")):
+        scheduler: Scheduler = what
+        return scheduler
+    from concurrent.futures import Executor, ThreadPoolExecutor
+
+    if isinstance(what, Executor):
+        if what not in _executors:
+            from lazyflow.schedulers import executor
+
+            kind = (
+                executor.ThreadExecutorScheduler
+                if isinstance(what, ThreadPoolExecutor)
+                else executor.ExecutorScheduler
+            )
+            _executors[what] = kind(what)
+        return _executors[what]
+    raise TypeError(
+        f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
+        f"scheduler object; got {type(what).__name__}"
+    )

@@ -1,0 +1,76 @@
+"""Runs everything in the caller's thread, in the order of the plan: for debuggers and tests.
+
+``breakpoint()`` in a task stops where it stands. A task can't be interrupted by ``timeout=``
+here (nobody else is there to do it), so the time is looked at between tasks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from time import monotonic
+
+from lazyflow.schedulers.base import Worker
+from lazyflow.schedulers.run import Run, here
+
+
+class _Caller:
+    """The thread that computes: its runs with ready tasks, and what wakes it.
+
+    A run is put here when tasks of it became ready outside its own loop; the newest comes
+    first, since the others wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.runs: deque[Run] = deque()
+        self.wake = threading.Semaphore(0)
+
+
+class SyncScheduler:
+    """The caller's thread as the only worker."""
+
+    name = "sync"
+    options = frozenset({"priority"})
+
+    def start(self, run: Run) -> None:
+        """Begin; a run in the background is done at once, since nobody else will do it."""
+        run.attached = _Caller()
+        run.begin()
+        if run.request.background:
+            self.wait(run, None)
+
+    def offer(self, run: Run, count: int) -> None:
+        """Put a run before its caller, unless he is in its loop and will look by himself."""
+        worker = here.worker
+        if worker is None or worker.run is not run:
+            caller: _Caller = run.attached
+            caller.runs.append(run)
+            caller.wake.release()
+
+    def wait(self, run: Run, timeout: float | None) -> bool:
+        """Do the work."""
+        caller: _Caller = run.attached
+        worker = Worker(threading.current_thread().name)
+        if timeout is not None:
+            run.deadline = monotonic() + timeout
+            run.odd.append(None)
+        while not run.over:
+            left = None if run.deadline is None else run.deadline - monotonic()
+            if left is not None and left <= 0:
+                return False
+            try:
+                other = caller.runs.pop()
+            except IndexError:  # everything waits for values that other threads make
+                caller.wake.acquire(timeout=left)
+                continue
+            other.context.copy().run(other.work, worker)
+        return True
+
+    def abandon(self, run: Run) -> None:
+        """Nothing can be left running: the caller is the only worker."""
+        caller: _Caller = run.attached
+        caller.wake.release()
+
+    def running(self, run: Run) -> list[str]:
+        """Nothing runs while the caller looks."""
+        return []

@@ -1,0 +1,20 @@
+"""The one table by which lower layers reach services of higher ones.
+
+Layers import downwards only. What a method of a lower layer offers but a higher layer does
+(``x.visualize()`` draws, ``repr`` in a notebook) is looked up here by name. There is no
+other import by string, and a test reads this table.
+"""
+
+from typing import Any
+
+SERVICES: dict[str, str] = {
+    "visualize": "lazyflow.diagnostics.visualize:visualize",
+}
+
+
+def service(name: str) -> Any:
+    """Return what does `name`, importing its module on first use."""
+    from importlib import import_module
+
+    module, _, attribute = SERVICES[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""Where values are while a run needs them, and how they are handed over."""

@@ -1,0 +1,121 @@
+"""How values pass between tasks of one process, so that no task can change another's input.
+
+An array is stored as a read-only view, once, and that view is what every consumer gets. Lists,
+dicts and sets go as a shallow copy per consumer, pandas objects as a shallow copy-on-write
+copy. Arrays inside other objects, and sparse matrices, are not covered here:
+``config.check_mutation`` finds edits of those.
+
+What a caller gets back is his own: `release` copies an array whose memory is also a literal's,
+a held value's or another output's, and takes the read-only flag off otherwise.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, kinds
+
+
+def private(value: Any) -> Any:
+    """Return what one consumer gets of a stored value whose kind is in COPIED."""
+    if kinds[type(value)] == FRAME:
+        return value.copy(deep=False)
+    return copy.copy(value)
+
+
+def editable(value: Any, is_last: bool) -> Any:
+    """Return a value that a ``mutates=True`` task may edit: itself when nobody else holds it.
+
+    ``is_last`` tells that no other task of the run will ask for it.
+    """
+    kind = kinds[type(value)]
+    if kind == ARRAY:
+        return _editable_array(value) if is_last else value.copy()
+    if kind == FRAME:
+        return value.copy(deep=True)
+    if kind in COPIED:
+        return copy.copy(value)
+    return value
+
+
+# A view that only we hold: its name here, the caller's name and list, getrefcount's argument.
+# More than that, or another holder of the owner, means somebody else can see the edit.
+_OWNER_REFS = 3
+
+
+def _editable_array(view: Any) -> Any:
+    owner = view
+    while owner.base is not None and kinds[type(owner.base)] == ARRAY:
+        owner = owner.base
+    if owner is view or owner.base is not None or not owner.flags.writeable:
+        return view.copy()
+    if sys.getrefcount(owner) > _OWNER_REFS:
+        return view.copy()
+    mine = view.view()
+    mine.flags.writeable = True
+    return mine
+
+
+def memory_of(array: Any) -> int:
+    """Return a number for the memory an array looks at: the id of the last owner."""
+    owner = array
+    while getattr(owner, "base", None) is not None:
+        owner = owner.base
+    return id(owner)
+
+
+class Releaser:
+    """Gives the results of one run to the caller, each his own and writable.
+
+    Parameters
+    ----------
+    held
+        Values that somebody keeps: the literals of the graph and the values of held tasks.
+    """
+
+    def __init__(self, held: Iterable[Any]) -> None:
+        self.kept: list[Any] = []  # ids below are good while these live
+        self.seen: set[int] = set()
+        for value in held:
+            self._remember(value)
+
+    def _remember(self, value: Any) -> None:
+        kind = kinds[type(value)]
+        if kind == ARRAY:
+            self.kept.append(value)
+            self.seen.add(memory_of(value))
+        elif kind in COPIED:
+            self.kept.append(value)
+            self.seen.add(id(value))
+
+    def __call__(self, value: Any) -> Any:
+        """Return the caller's own form of one output."""
+        kind = kinds[type(value)]
+        if kind == ARRAY:
+            if memory_of(value) in self.seen:
+                return value.copy()
+            self._remember(value)
+            if value.flags.writeable:
+                return value
+            return _made_writable(value)
+        if kind in COPIED:
+            if id(value) in self.seen:
+                return private(value)
+            self._remember(value)
+        return value
+
+
+def _made_writable(view: Any) -> Any:
+    try:
+        mine = view.view()
+        mine.flags.writeable = True
+        return mine
+    except ValueError:  # numpy refuses: the memory is not an array's own
+        return view.copy()
+
+
+__all__ = ["Releaser", "editable", "memory_of", "private", "read_only"]

@@ -1,0 +1,127 @@
+"""`trace`: a graph built and planned once, and run again with other leaf values.
+
+An optimiser calls the same graph a thousand times with other parameters. Traced, it pays for
+building and planning once; a rerun copies a few lists and runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.evaluate import Options, Wanted, _finalized, finish, start
+from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
+from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.task import VALUE, function_name, new_leaf
+from lazyflow.lazy import Delayed
+
+__all__ = ["Trace", "trace"]
+
+
+class Trace:
+    """A function of leaf values whose graph is kept; made by `trace`. Threads may share it."""
+
+    def __init__(self, func: Callable[..., Any], options: Options) -> None:
+        self._func = func
+        self._options = options
+        self._lock = threading.Lock()  # two first calls must not build two graphs
+        self._built: tuple[Plan, Wanted, tuple[str | int, ...], dict[int, int]] | None = None
+        self.__wrapped__ = func
+        self.__doc__ = func.__doc__
+
+    def __repr__(self) -> str:
+        state = "not built yet" if self._built is None else f"{len(self._built[0])} tasks"
+        return f"<trace of {function_name(self._func)}: {state}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph with these values for its leaves; return what the function returned.
+
+        Raises
+        ------
+        TypeError
+            Other leaves than in the first call, or a lazy value as a leaf.
+        """
+        self._check(args, kwargs)
+        if self._built is None:
+            with self._lock:
+                if self._built is None:
+                    self._built = self._build(args, kwargs)
+        plan, wanted, names, leaves = self._built
+        if names != (len(args), *kwargs) and set(names[1:]) == set(kwargs) and names[0] == len(args):
+            kwargs = {name: kwargs[name] for name in names[1:]}  # type: ignore[index]
+        elif names != (len(args), *kwargs):
+            raise TypeError(
+                f"{function_name(self._func)} was traced with {_leaves_told(names)}; this call "
+                f"has {_leaves_told((len(args), *kwargs))}. Trace it again for other leaves."
+            )
+        run = start(plan, self._options)
+        given = [*args, *kwargs.values()]
+        run.leaf_values = {i: given[at] for i, at in leaves.items()}
+        values, error = finish(run, self._options.timeout)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        (result,) = wanted.fill(values, _finalized)
+        return result
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for where, value in [*enumerate(args), *kwargs.items()]:
+            if kinds[type(value)] in (LAZY, COLLECTION):
+                raise TypeError(
+                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy: a leaf is "
+                    "a value. Compute it first, or use it inside the traced function."
+                )
+
+    def _build(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Plan, Wanted, tuple[str | int, ...], dict[int, int]]:
+        leaves = [new_leaf(Delayed, VALUE, None) for _ in args]
+        named = {name: new_leaf(Delayed, VALUE, None) for name in kwargs}
+        wanted = Wanted((self._func(*leaves, **named),), self._options.traverse)
+        plan = make_plan(wanted.tasks, self._options.optimize_graph)
+        place_of = {leaf: at for at, leaf in enumerate([*leaves, *named.values()])}
+        used = {i: place_of[plan.tasks[i]] for i in plan.leaves if plan.tasks[i] in place_of}
+        return plan, wanted, (len(args), *kwargs), used
+
+
+def _leaves_told(names: tuple[str | int, ...]) -> str:
+    count, words = names[0], names[1:]
+    named = f" and {', '.join(map(str, words))}" if words else ""
+    return f"{count} positional leaves{named}"
+
+
+def trace(
+    func: Callable[..., Any],
+    *,
+    scheduler: Any = None,
+    num_workers: int | None = None,
+    optimize_graph: bool = True,
+    timeout: float | None = None,
+) -> Trace:
+    """Return a function that builds and plans a graph once, and reruns it with other leaves.
+
+    Parameters
+    ----------
+    func
+        Called once, with a lazy leaf in the place of each argument; returns lazy values in any
+        nesting. What it decides by Python's own ``if`` is decided then, for all reruns.
+    scheduler, num_workers, optimize_graph, timeout
+        As in `compute`; used by every rerun.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, trace
+    >>> square = delayed(lambda x: x * x)
+    >>> norm2 = trace(lambda x, y: square(x) + square(y))
+    >>> norm2(3, 4), norm2(5, 12)
+    (25, 169)
+    """
+    if not callable(func):
+        raise TypeError(f"trace needs a function that returns lazy values; got {func!r:.100}")
+    options = Options(
+        "trace", {}, scheduler, num_workers, True, optimize_graph, timeout
+    )
+    return Trace(func, options)

@@ -1,0 +1,64 @@
+"""Lazy values as bytes: a graph is pickled as a flat list of records in topological order.
+
+Depth costs no recursion, functions go by cloudpickle (lambdas and those of `__main__` too), and
+where a task was made goes as file, line and name, never as code. A task that comes back to a
+process where it still lives, or where it was unpickled before, is that same object, so what
+two pickled values shared is still computed once.
+"""
+
+from __future__ import annotations
+
+import pickle
+import weakref
+from typing import Any
+
+from lazyflow.graph.keys import key_of
+from lazyflow.graph.plan import in_order
+from lazyflow.graph.task import HELD, VALUE, Task, place
+
+_known: weakref.WeakValueDictionary[str, Task] = weakref.WeakValueDictionary()
+
+
+def packed(task: Task) -> tuple[Any, ...]:
+    """Return what `__reduce_ex__` has to: a function and its arguments."""
+    import cloudpickle
+
+    order, number = in_order([task])
+    records = []
+    for t in order:
+        func, args = t._func, t._args
+        if func is HELD:
+            value, error = args[0].outcome_now()
+            if error is not None:
+                raise error
+            func, args = VALUE, (value,)
+        inputs = tuple([number[x] for x in t._inputs])
+        all_inputs = t._args is t._inputs
+        key = key_of(t)
+        if not t._options.named:
+            _known[key] = t
+        records.append(
+            (type(t), func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
+             t._height, key)
+        )
+    return unpacked, (cloudpickle.dumps(records),)
+
+
+def unpacked(data: bytes) -> Task:
+    """Return the last task of the records."""
+    tasks: list[Task] = []
+    for cls, func, args, numbers, bind, options, where, height, key in pickle.loads(data):
+        known = None if options.named else _known.get(key)
+        if known is not None:
+            tasks.append(known)
+            continue
+        task = object.__new__(Task)
+        task._inputs = tuple([tasks[n] for n in numbers])
+        task._args = task._inputs if args is None else args
+        task._func, task._bind, task._options = func, bind, options
+        task._code, task._lasti, task._height, task._key = where, -1, height, key
+        task.__class__ = cls
+        if not options.named:
+            _known[key] = task
+        tasks.append(task)
+    return tasks[-1]

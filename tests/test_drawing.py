@@ -1,0 +1,485 @@
+"""Pictures of task graphs: valid, tidy, harmless, and clear errors."""
+
+import os
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import FrozenInstanceError
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyflow.diagnostics import drawing
+from lazyflow.diagnostics.drawing import Node, Picture, draw, to_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Parsed:
+    """The geometry of a picture, read back from its text."""
+
+    def __init__(self, text):
+        self.root = ElementTree.fromstring(text)
+        self.width, self.height = (float(self.root.get(name)) for name in ("width", "height"))
+        groups = [group for group in self.root.iter(f"{SVG}g") if group.get("data-node")]
+        self.groups = {int(group.get("data-node")): group for group in groups}
+        assert len(self.groups) == len(groups)
+        self.boxes = {index: rectangle(group) for index, group in self.groups.items()}
+        self.paths = Counter(
+            tuple(map(int, path.get("data-edge").split())) for path in self.root.iter(f"{SVG}path")
+        )
+        self.lines = {
+            tuple(map(int, path.get("data-edge").split())): points(path.get("d"))
+            for path in self.root.iter(f"{SVG}path")
+        }
+
+    def label(self, index):
+        return self.groups[index].find(f"{SVG}text").text or ""
+
+    def title(self, index):
+        return self.groups[index].find(f"{SVG}title").text or ""
+
+    def centre(self, index):
+        left, top, right, bottom = self.boxes[index]
+        return (left + right) / 2, (top + bottom) / 2
+
+
+def rectangle(group):
+    box = group.find(f"{SVG}rect")
+    x, y, width, height = (float(box.get(name)) for name in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+def points(data):
+    """Points along the stroke of a path; the arrowhead, which is the second stroke, left out."""
+    found = []
+    for command, numbers in re.findall("([MLC])([^MLC]*)", data):
+        values = [float(number) for number in numbers.split()]
+        ends = list(zip(values[::2], values[1::2], strict=True))
+        if command == "M" and found:
+            break
+        curve = [*found[-1:], *ends]
+        steps = 24 if len(curve) > 1 else 1
+        found += [bezier(curve, step / steps) for step in range(1, steps + 1)]
+    return found
+
+
+def bezier(curve, t):
+    """De Casteljau's point of a straight line or a cubic curve."""
+    while len(curve) > 1:
+        curve = [(x + (p - x) * t, y + (q - y) * t) for (x, y), (p, q) in pairwise(curve)]
+    return curve[0]
+
+
+def edges_of(nodes):
+    return {(source, index) for index, node in enumerate(nodes) for source in node.inputs}
+
+
+def check_tidy(nodes, rankdir="TB"):
+    """All that holds for every picture; returns it parsed."""
+    picture = Parsed(to_svg(nodes, rankdir=rankdir))
+    assert sorted(picture.boxes) == list(range(len(nodes)))
+    for left, top, right, bottom in picture.boxes.values():
+        assert left > 0 and top > 0 and right < picture.width and bottom < picture.height
+    boxes = sorted(picture.boxes.values())
+    for i, (_, top, right, bottom) in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            if other[0] >= right + 5:
+                break
+            assert other[1] >= bottom + 5 or other[3] <= top - 5, "boxes overlap"
+    assert picture.paths == Counter(edges_of(nodes)), "every edge once"
+    axis, sign = {"TB": (1, 1), "BT": (1, -1), "LR": (0, 1), "RL": (0, -1)}[rankdir]
+    for (source, target), line in picture.lines.items():
+        near, far = (axis, axis + 2) if sign > 0 else (axis + 2, axis)
+        assert line[0][axis] == pytest.approx(picture.boxes[source][far], abs=0.11)
+        assert line[-1][axis] == pytest.approx(picture.boxes[target][near], abs=0.11)
+        for end, index in ((line[0], source), (line[-1], target)):
+            assert end[1 - axis] == pytest.approx(picture.centre(index)[1 - axis], abs=0.11)
+        along = [sign * point[axis] for point in line]
+        assert all(b >= a - 0.11 for a, b in pairwise(along))
+    return picture
+
+
+def check_clear(picture):
+    """No edge runs through a box that it does not belong to."""
+    for edge, line in picture.lines.items():
+        for index, (left, top, right, bottom) in picture.boxes.items():
+            if index not in edge:
+                assert not any(left < x < right and top < y < bottom for x, y in line)
+
+
+@st.composite
+def graphs(draw_one, max_nodes=30):
+    count = draw_one(st.integers(0, max_nodes))
+    nodes = []
+    for index in range(count):
+        inputs = ()
+        if index:
+            inputs = tuple(draw_one(st.lists(st.integers(0, index - 1), max_size=4)))
+        label = draw_one(st.sampled_from(["f", "load", "a_long_name_of_a_function" * 2]))
+        kind = draw_one(st.sampled_from(["task", "value", "output"]))
+        nodes.append(Node(label, inputs, kind))
+    return nodes
+
+
+def chain(length):
+    return [Node("inc", (i - 1,) if i else ()) for i in range(length)]
+
+
+def tree(leaves):
+    nodes = [Node("load", ()) for _ in range(leaves)]
+    level = list(range(leaves))
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=True)
+        first = len(nodes)
+        nodes += [Node("add", pair) for pair in pairs]
+        level = list(range(first, len(nodes)))
+    return nodes
+
+
+# --- layout
+
+
+@given(graphs(), st.sampled_from(["TB", "BT", "LR", "RL"]))
+def test_any_graph_is_tidy(nodes, rankdir):
+    check_clear(check_tidy(nodes, rankdir))
+
+
+@given(graphs(max_nodes=12))
+def test_same_nodes_give_the_same_text(nodes):
+    assert to_svg(nodes) == to_svg([Node(n.label, n.inputs, n.kind, n.title) for n in nodes])
+
+
+def test_chain_of_500_is_straight():
+    picture = check_tidy(chain(500))
+    assert len({picture.centre(index)[0] for index in range(500)}) == 1
+
+
+@pytest.mark.parametrize("rankdir", ["TB", "BT", "LR", "RL"])
+def test_tree_stands_centred(rankdir):
+    nodes = tree(16)
+    picture = check_tidy(nodes, rankdir)
+    across = 0 if rankdir in ("TB", "BT") else 1
+    for index, node in enumerate(nodes):
+        if node.inputs:
+            places = [picture.centre(source)[across] for source in node.inputs]
+            assert picture.centre(index)[across] == pytest.approx(sum(places) / 2, abs=0.2)
+
+
+def test_outgoing_tree_stands_centred():
+    nodes = [Node("split", ())] + [Node("part", ((i - 1) // 2,)) for i in range(1, 15)]
+    picture = check_tidy(nodes)
+    for index in range(7):
+        places = [picture.centre(2 * index + side)[0] for side in (1, 2)]
+        assert picture.centre(index)[0] == pytest.approx(sum(places) / 2, abs=0.2)
+
+
+def test_trees_have_no_crossing_however_they_are_numbered():
+    # leaves in bit-reversed order: the rows as given would cross
+    order = [int(f"{i:04b}"[::-1], 2) for i in range(16)]
+    nodes = [Node("load", ()) for _ in range(16)]
+    nodes += [Node("add", (order[2 * i], order[2 * i + 1])) for i in range(8)]
+    nodes += [Node("add", (16 + i, 20 + i)) for i in range(4)]
+    picture = check_tidy(nodes)
+    for row in (range(16), range(16, 24)):
+        users = {s: picture.centre(t)[0] for s, t in picture.lines if s in row}
+        ordered = [users[s] for s in sorted(row, key=lambda s: picture.centre(s)[0])]
+        assert ordered == sorted(ordered)
+
+
+def test_a_lean_chain_beside_a_lane_stays_straight():
+    nodes = [*chain(120), Node("sum", tuple(range(120)))]
+    picture = check_tidy(nodes)
+    check_clear(picture)
+    assert picture.width < 200
+
+
+def test_a_value_stands_just_above_its_first_user():
+    nodes = [Node("3", (), "value"), *(Node("inc", (i,) if i else ()) for i in range(8))]
+    nodes.append(Node("mul", (0, 8)))
+    picture = check_tidy(nodes)
+    assert picture.centre(0)[1] == picture.centre(8)[1]
+
+
+def test_wide_fan_in_is_staggered():
+    nodes = [Node("load", ()) for _ in range(100)] + [Node("sum", tuple(range(100)))]
+    picture = check_tidy(nodes)
+    check_clear(picture)
+    assert picture.width < 2_400 and picture.width < 6 * picture.height
+
+
+def test_staggered_rows_in_the_middle_keep_their_edges():
+    nodes = [Node("split", ())] + [Node("work", (0,)) for _ in range(80)]
+    nodes += [Node("work", (i,)) for i in range(1, 81)] + [Node("sum", (0, *range(81, 161)))]
+    check_clear(check_tidy(nodes))
+
+
+def test_separate_parts_are_packed_in_rows():
+    nodes = []
+    for i in range(100):
+        nodes += [Node(str(i), (), "value"), Node("inc", (2 * i,), "output")]
+    picture = check_tidy(nodes)
+    assert 0.4 < picture.width / picture.height < 4
+
+
+def test_a_deep_graph_with_links_far_back_is_drawn_whole():
+    check_tidy([Node("f", tuple({i - 1, i * 7919 % i, i // 3}) if i else ()) for i in range(300)])
+
+
+def test_edges_beyond_the_most_bends_become_one_curve(monkeypatch):
+    nodes = [*chain(8), Node("add", (0, 7)), Node("mul", (3, 8))]
+    monkeypatch.setattr(drawing, "MAX_BENDS", 0)
+    picture = check_tidy(nodes)
+    for edge in ((0, 8), (3, 9)):  # it leaves the boxes that it passes, and stays in the picture
+        reach = max(x for x, _ in picture.lines[edge])
+        assert picture.boxes[8][2] < reach < picture.width
+
+
+# --- boxes and texts
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "]]></text><![CDATA[",
+    "&lt; &amp; &#60;",
+    "-->' onload='x",
+    "a\\nb\\N",
+    "日本語 😀 é",
+]
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_hostile_texts_come_out_as_text(label):
+    text = to_svg([Node(label, (), title=label)])
+    picture = Parsed(text)
+    tags = {element.tag.removeprefix(SVG) for element in picture.root.iter()}
+    assert tags == {"svg", "rect", "g", "title", "text"}
+    assert picture.title(0) == f"{label}\n{label}"
+    shown = picture.label(0)
+    assert shown == label or (shown.endswith("…") and label.startswith(shown[:-1]))
+
+
+@pytest.mark.parametrize(
+    "char",
+    ["\0", "\x1b", "\x7f", "\x85", "\ud800", "\udfff", "\ufffe", "\uffff", "\u202e", "\u2066"],
+)
+def test_what_xml_cannot_hold_is_replaced(char):
+    text = to_svg([Node(f"a{char}b", (), title=f"c{char}d")])
+    picture = Parsed(text.encode())
+    assert picture.label(0) == "a\ufffdb"
+    assert picture.title(0) == "a\ufffdb\nc\ufffdd"
+
+
+@given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=30))
+def test_any_text_gives_valid_xml(label, title):
+    picture = Parsed(to_svg([Node(label, (), title=title)]).encode())
+    left, _, right, _ = picture.boxes[0]
+    assert right - left <= 200
+
+
+def test_long_labels_are_cut_and_whole_in_the_tooltip():
+    label = "standardize_and_project_onto_components"
+    picture = Parsed(to_svg([Node(label, (), title="made in fit.py, line 3")]))
+    assert picture.label(0).endswith("…") and label.startswith(picture.label(0)[:-1])
+    assert len(picture.label(0)) > 15
+    assert picture.title(0) == f"{label}\nmade in fit.py, line 3"
+
+
+def test_endless_texts_are_cut():
+    text = to_svg([Node("x" * 10**6, (), title="y" * 10**6)])
+    assert len(text) < 5_000
+    assert Parsed(text).title(0).endswith("…")
+
+
+def test_label_of_several_lines_is_shown_in_one():
+    assert Parsed(to_svg([Node("a\n\t b", ())])).label(0) == "a b"
+
+
+def test_boxes_grow_with_their_labels():
+    picture = Parsed(to_svg([Node("f", ()), Node("concatenate", ()), Node("日本語日本語", ())]))
+    short, long, wide = (right - left for left, _, right, _ in picture.boxes.values())
+    assert short < long
+    assert wide >= 6 * 12
+
+
+def test_kinds_look_different_without_colour():
+    nodes = [Node("a", (), kind) for kind in ("task", "value", "output")]
+    boxes = [group.find(f"{SVG}rect") for group in Parsed(to_svg(nodes)).groups.values()]
+    assert len({(box.get("rx"), box.get("stroke-width")) for box in boxes}) == 3
+    assert len({box.get("fill") for box in boxes}) == 3
+
+
+def test_background_is_explicit_and_nothing_leaks_into_the_page():
+    text = to_svg(tree(4))
+    background = Parsed(text).root.find(f"{SVG}rect")
+    assert background.get("fill") == "#ffffff"
+    assert not re.search(r"<style|<script|<marker|\bid=|class=", text)
+
+
+def test_an_input_given_twice_is_one_edge():
+    nodes = [Node("x", ()), Node("mul", (0, 0))]
+    assert check_tidy(nodes).paths == {(0, 1): 1}
+    assert "2 nodes, 1 edge," in repr(draw(nodes))
+
+
+def test_empty_graph_says_so():
+    picture = Parsed(to_svg([]))
+    assert [text.text for text in picture.root.iter(f"{SVG}text")] == ["empty graph"]
+    assert not picture.boxes
+
+
+# --- limits and errors
+
+
+def test_500_nodes_are_drawn_and_501_are_not():
+    assert len(Parsed(to_svg(chain(500))).boxes) == 500
+    nodes = [Node("1", (), "value"), *(Node("f", (0,)) for _ in range(1_500))]
+    with pytest.raises(ValueError, match=r"1,500 tasks and 1 value; .* takes 500 nodes") as caught:
+        to_svg(nodes)
+    for advice in ("a part of the graph", "smaller graph", "engine='graphviz'"):
+        assert advice in str(caught.value)
+
+
+def test_the_limit_can_be_chosen():
+    assert len(Parsed(to_svg(chain(600), max_tasks=600)).boxes) == 600
+    with pytest.raises(ValueError, match=r"3 tasks and 0 values; .* takes 2 nodes"):
+        to_svg(chain(3), max_tasks=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rankdir": "UP"}, "rankdir='UP' is not known: give one of 'TB', 'BT', 'LR', 'RL'"),
+        ({"format": "gif"}, "format='gif' is not known: give one of 'svg', 'png', 'pdf'"),
+        ({"engine": "neato"}, "engine='neato' is not known: give one of 'builtin', 'graphviz'"),
+        ({"rankdir": "UP", "engine": "graphviz"}, "rankdir='UP' is not known"),
+        ({"engine": "builtin", "format": "png"}, "engine='builtin' writes svg, not png"),
+        ({"filename": "g.gif"}, "'g.gif' ends in no known format: .* '.svg', '.png', '.pdf'"),
+        ({"filename": "g.svg", "format": "png"}, "'g.svg' and format='png' do not agree"),
+        ({"filename": ""}, "filename='' names no file"),
+    ],
+)
+def test_unknown_options(options, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        draw(chain(2), **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("source", [1, 2, -1])
+@pytest.mark.parametrize("engine", ["builtin", "graphviz"])
+def test_inputs_must_be_earlier_nodes(source, engine):
+    with pytest.raises(ValueError, match=rf"nodes\[1\] \('g'\) has input {source}, .* topological"):
+        draw([Node("f", ()), Node("g", (source,))], engine=engine)
+
+
+def test_unknown_kind():
+    with pytest.raises(ValueError, match=r"nodes\[0\].kind='job' is not known: .* 'value', 'outp"):
+        to_svg([Node("f", (), "job")])
+
+
+# --- draw and its picture
+
+
+@pytest.mark.parametrize(
+    ("filename", "format", "written"),
+    [
+        ("g.svg", None, "g.svg"),
+        ("g.SVG", None, "g.SVG"),
+        ("g", None, "g.svg"),
+        ("g", "svg", "g.svg"),
+        ("g.v2", "svg", "g.v2.svg"),
+    ],
+)
+def test_files(filename, format, written, tmp_path):
+    picture = draw(tree(4), tmp_path / filename, format=format)
+    assert os.listdir(tmp_path) == [written]
+    assert (tmp_path / written).read_text(encoding="utf-8") == picture.data == to_svg(tree(4))
+    assert picture.filename == str(tmp_path / written)
+    assert repr(picture).endswith(f", written to {str(tmp_path / written)!r}>")
+
+
+def test_picture_shows_itself_in_a_notebook():
+    picture = draw(chain(3), rankdir="LR")
+    assert type(picture) is Picture
+    assert picture._repr_svg_() == to_svg(chain(3), rankdir="LR")
+    assert picture._repr_png_() is None
+    assert repr(picture) == (
+        f"<Picture: 3 nodes, 2 edges, svg of {len(picture.data):,} characters>"
+    )
+    with pytest.raises(FrozenInstanceError):
+        picture.data = ""
+
+
+# --- graphviz
+
+
+@pytest.fixture
+def fake_dot(tmp_path, monkeypatch):
+    """A program ``dot`` that gives back its input, so that the text sent to it can be read."""
+
+    def install(script="exec /bin/cat"):
+        program = tmp_path / "bin" / "dot"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent))
+
+    pytest.importorskip("graphviz")
+    return install
+
+
+def test_png_goes_to_graphviz(fake_dot, tmp_path):
+    fake_dot()
+    nodes = [Node("<b>3</b>", (), "value"), Node("a & \\N\0", (0, 0), "output", 'say "x"')]
+    picture = draw(nodes, tmp_path / "g.png", rankdir="LR")
+    sent = picture.data.decode()
+    assert picture._repr_png_() == picture.data == (tmp_path / "g.png").read_bytes()
+    assert picture._repr_svg_() is None
+    assert repr(picture).startswith("<Picture: 2 nodes, 1 edge, png of ")
+    assert "rankdir=LR" in sent and sent.count("->") == 1
+    assert 'label="<b>3</b>"' in sent  # quoted: not taken as HTML
+    assert '"a &amp; \\\\N\ufffd"' in sent
+    assert 'say \\"x\\"' in sent
+
+
+def test_graphviz_svg_is_text_and_has_no_limit(fake_dot):
+    fake_dot()
+    picture = draw(chain(700), engine="graphviz")
+    assert picture._repr_svg_() == picture.data
+    assert picture.data.count("->") == 699
+    assert picture._repr_png_() is None
+
+
+def test_pdf_is_bytes_that_no_notebook_takes_for_png(fake_dot):
+    fake_dot()
+    picture = draw(chain(2), format="pdf")
+    assert type(picture.data) is bytes
+    assert picture._repr_png_() is None and picture._repr_svg_() is None
+
+
+def test_dot_that_fails_is_quoted(fake_dot, tmp_path):
+    fake_dot("echo no such renderer >&2; exit 1")
+    with pytest.raises(RuntimeError, match="'dot' could not draw pdf: no such renderer"):
+        draw(chain(2), tmp_path / "g.pdf")
+    assert not (tmp_path / "g.pdf").exists()
+
+
+def test_missing_dot_is_named(monkeypatch, tmp_path):
+    pytest.importorskip("graphviz")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"png .* program 'dot', .* not on the PATH.*'svg'"):
+        draw(chain(2), format="png")
+
+
+def test_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "graphviz", None)
+    with pytest.raises(ImportError, match=r"pdf .* the package is missing. .* format='svg'"):
+        draw(chain(2), format="pdf")
+    with pytest.raises(ImportError, match="package 'graphviz'"):
+        draw(chain(2), engine="graphviz")
+    assert draw(chain(2)).format == "svg"
