@@ -10,8 +10,8 @@ caller's own thread, or on any executor, without changing the program.
 #   1  graph/                              what a task is, its inputs and its name; the plan
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first
-#   4  collection, evaluate, wire, lazy,   Delayed, compute, persist, trace
-#      decorator, tracing, functions
+#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
+#      waiting, wire, lazy, decorator, tracing
 #   6  learn/                              solvers written as graphs
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -36,10 +36,12 @@ from lazyflow.errors import (
     TaskTimeout,
     WorkerDied,
 )
-from lazyflow.evaluate import compute, is_lazy, optimize, persist, wait
+from lazyflow.evaluate import compute, is_lazy, optimize, persist
 from lazyflow.graph.options import annotate
 from lazyflow.lazy import Delayed
+from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
+from lazyflow.waiting import wait
 
 __version__ = "0.1.0"
 
@@ -75,7 +77,6 @@ __all__ = [
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
     "ProgressBar": "lazyflow.diagnostics.progress",
-    "shutdown": "lazyflow.schedulers.threads",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
 }
@@ -87,7 +88,8 @@ def __getattr__(name: str) -> Any:
 
         found = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
         return found
-    raise AttributeError(f"module 'lazyflow' has no attribute {name!r}{config.nearest(name, __all__)}")
+    hint = config.nearest(name, __all__)
+    raise AttributeError(f"module 'lazyflow' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

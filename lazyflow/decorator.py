@@ -14,6 +14,11 @@ from lazyflow.lazy import Delayed
 
 __all__ = ["DelayedFunction", "delayed"]
 
+#: What `inspect` and friends ask a function for.
+_OF_THE_FUNCTION = frozenset(
+    {"__annotations__", "__defaults__", "__name__", "__qualname__", "__text_signature__"}
+)
+
 _new = object.__new__
 _frame = sys._getframe
 
@@ -73,7 +78,7 @@ class DelayedFunction(Delayed, _Unfinished):
             if not isinstance(key, str):
                 raise TypeError(f"dask_key_name must be a str; got {key!r}")
             options = options.replace(named=True)
-        return new_task(  # type: ignore[no-any-return]
+        return new_task(
             Delayed, self._args[0], args, kwargs, options,
             key=key, traverse=self._traverse, depth=3,
         )
@@ -83,7 +88,7 @@ class DelayedFunction(Delayed, _Unfinished):
         return self if obj is None else MethodType(self, obj)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__name__", "__qualname__", "__annotations__", "__defaults__", "__text_signature__"):
+        if name in _OF_THE_FUNCTION:
             return getattr(self._args[0], name)
         return super().__getattr__(name)
 
@@ -210,7 +215,7 @@ def delayed(
     else:
         if num_returns is not None:
             if nout is not None and nout != num_returns:
-                raise TypeError(f"nout={nout} and num_returns={num_returns} say the same thing twice")
+                raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")
             nout = num_returns
         check_options(nout, retries, crash_retries, priority, resources, name)
         options = Options(

@@ -1,6 +1,6 @@
-"""From lazy to real: `compute`, `persist`, `optimize`, `wait`.
+"""From lazy to real: `compute`, `persist`, `optimize`.
 
-All four take any nesting of containers, lazy values and plain values. The lazy values of one
+All three take any nesting of containers, lazy values and plain values. The lazy values of one
 call go into one plan, so that what they share runs once.
 """
 
@@ -9,28 +9,29 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 from lazyflow import config
-from lazyflow.collection import Collection
 from lazyflow.errors import Cancelled
-from lazyflow.graph.arguments import bind
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.base import Request, Scheduler
-from lazyflow.schedulers.future import Future, timed_out, unseen_errors, wait_for
+from lazyflow.schedulers.future import Future, log_unseen, timed_out, unseen_errors
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.schedulers.run import Run, here, scheduler_here
 from lazyflow.store.values import Releaser
+from lazyflow.wanted import Failed, Wanted, finalized
 
-__all__ = ["compute", "is_lazy", "optimize", "persist", "wait"]
+__all__ = ["compute", "is_lazy", "optimize", "persist"]
 
 #: Observers in force where the code runs: see `lazyflow.diagnostics`.
 observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())
+
+#: Observers of everything this process computes.
+always_observers: list[Any] = []
 
 Outcome = tuple[Any, BaseException | None]
 
@@ -74,76 +75,6 @@ class Options:
         """Make options of the keywords of a method that passes them on."""
         known = {k: given[k] for k in (*cls.__slots__[1:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
-
-
-# -- what is wanted -------------------------------------------------------------------------
-
-
-class Wanted:
-    """The tasks inside some arguments, and how their values go back in.
-
-    ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
-    """
-
-    def __init__(self, args: tuple[Any, ...], traverse: bool) -> None:
-        if all(kinds[type(x)] == LAZY for x in args):
-            self.tasks: list[Task] = list(args)
-            self._items: Sequence[Any] | None = None
-            return
-        self._items, binder = bind(args, {}, traverse=traverse, as_is=True)
-        self._binder = binder
-        self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
-        self.tasks = []
-        for item in _optimized(self._items):
-            tasks = [item] if kinds[type(item)] == LAZY else list(item.__lazyflow_tasks__())
-            self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
-            self.tasks.extend(tasks)
-
-    def fill(self, values: list[Any], joined: Callable[[Any, list[Any]], Any]) -> tuple[Any, ...]:
-        """Return the arguments with values put in; `joined` makes one of a collection's."""
-        if self._items is None:
-            return tuple(map(_plain, values))
-        found = [
-            _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
-            for item, first, last in self._parts
-        ]
-        return tuple(self._binder.fill(found)[0])
-
-
-def _optimized(items: Sequence[Any]) -> Sequence[Any]:
-    """Let each class of collections see all of its kind that this call wants."""
-    groups: dict[type[Collection], list[int]] = {}
-    for at, item in enumerate(items):
-        if kinds[type(item)] == COLLECTION:
-            groups.setdefault(type(item), []).append(at)
-    if not groups:
-        return items
-    found = list(items)
-    for cls, places in groups.items():
-        better = cls.__lazyflow_optimize__([items[at] for at in places])
-        for at, item in zip(places, better, strict=True):
-            found[at] = item
-    return found
-
-
-def _finalized(item: Any, values: list[Any]) -> Any:
-    for value in values:  # on_error="collect": a failed part fails the whole
-        if isinstance(value, _Failed):
-            return value.error
-    return item.__lazyflow_finalize__(values)
-
-
-class _Failed:
-    """Stands for a missing value under ``on_error="collect"``."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _plain(value: Any) -> Any:
-    return value.error if value.__class__ is _Failed else value
 
 
 # -- compute --------------------------------------------------------------------------------
@@ -198,7 +129,7 @@ def start(plan: Plan, options: Options, background: bool = False) -> Run:
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
-        observers=observers.get(),
+        observers=(*always_observers, *observers.get()),
     )
     if unseen_errors:
         log_unseen()
@@ -239,7 +170,7 @@ def results(run: Run) -> list[Any]:
     found = [values[i] for i in plan.outputs]
     if run.failed:
         found = [
-            _Failed(run.failed[i]) if i in run.failed else value
+            Failed(run.failed[i]) if i in run.failed else value
             for i, value in zip(plan.outputs, found, strict=True)
         ]
     if any(stored[t] for t in set(map(type, found))):
@@ -278,7 +209,7 @@ def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     values, error = finish(run, options.timeout)
     if error is not None:
         return None, error
-    return wanted.fill(values, _finalized), None
+    return wanted.fill(values, finalized), None
 
 
 def compute(
@@ -339,7 +270,7 @@ def compute(
             raise error
         finally:
             del error  # a frame that holds its own exception is a cycle
-    return values  # type: ignore[no-any-return]
+    return values
 
 
 # -- persist --------------------------------------------------------------------------------
@@ -423,9 +354,9 @@ def persist(
 def _held(task: Any, future: Future) -> Task:
     """Return a leaf in the place of a task: itself when its value is held already."""
     if task._func is HELD:
-        return task  # type: ignore[no-any-return]
+        return task
     key = task._key if task._options.named else None
-    return task._leaf(HELD, future, key)  # type: ignore[no-any-return]
+    return task._leaf(HELD, future, key)
 
 
 def _rebuilt(item: Any, tasks: list[Any]) -> Any:
@@ -456,127 +387,6 @@ def optimize(*args: Any, traverse: bool = True, **unknown: Any) -> tuple[Any, ..
         else:
             rebuilt.append(task._with_inputs(now))  # type: ignore[attr-defined]
     return wanted.fill([rebuilt[i] for i in plan.outputs], _rebuilt)
-
-
-# -- waiting --------------------------------------------------------------------------------
-
-
-async def awaited(x: Any) -> Any:
-    """Compute one lazy value without blocking the event loop; cancelling cancels the work."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    plan = make_plan([x])
-    _, (future,) = start_background(plan, Options("await", {}))
-    woken = loop.create_future()
-
-    def wake(_: Future) -> None:
-        loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
-
-    future.add_callback(wake)
-    try:
-        await woken
-    except asyncio.CancelledError:
-        future.cancel()
-        raise
-    value, error = future.outcome()
-    if error is not None:
-        raise error
-    return Releaser(held_values(plan))(value)
-
-
-def future_of(x: Any) -> Future:
-    """Return the future behind a persisted value, or say how to get one."""
-    if kinds[type(x)] == LAZY and x._func is HELD:
-        future: Future = x._args[0]
-        return future
-    raise TypeError(
-        f"{x!r:.100} is not running: only what persist(...) returned can be waited for or "
-        "cancelled. Write: x, = lazyflow.persist(x)"
-    )
-
-
-def wait(
-    fs: Any, num_returns: int | None = None, timeout: float | None = None
-) -> tuple[list[Any], list[Any]]:
-    """Wait until `num_returns` of the persisted values are done (None, the default: all of them).
-
-    Parameters
-    ----------
-    fs
-        A persisted value or a list of them.
-    num_returns
-        How many to wait for; None is all (Ray's default is 1).
-    timeout
-        Seconds; when they are over the function returns, it does not raise.
-
-    Returns
-    -------
-    done, pending
-        Both in the order of `fs`. A failed or cancelled value is done.
-
-    Examples
-    --------
-    >>> from lazyflow import delayed, persist, wait
-    >>> xs = persist(*[delayed(abs)(-i) for i in range(3)])
-    >>> done, pending = wait(xs)
-    >>> len(done), pending
-    (3, [])
-    """
-    items = [fs] if kinds[type(fs)] in (LAZY, COLLECTION) else list(fs)
-    groups = [
-        [future_of(t) for t in (x.__lazyflow_tasks__() if kinds[type(x)] == COLLECTION else [x])]
-        for x in items
-    ]
-    if num_returns is not None and not 0 <= num_returns <= len(items):
-        raise ValueError(
-            f"num_returns must be between 0 and the number of values ({len(items)}); "
-            f"got {num_returns!r}"
-        )
-    futures = [_all_of(group) for group in groups]
-    worker = here.worker
-    blocked = getattr(worker.run.scheduler, "blocked", None) if worker and worker.run else None
-    try:
-        with blocked(worker) if blocked is not None else nullcontext():
-            wait_for(futures, num_returns, timeout)
-    except BaseException:  # Ctrl-C: what was waited for is not wanted any more
-        for future in futures:
-            future.cancel()
-        raise
-    done = [x for x, f in zip(items, futures, strict=True) if f.done()]
-    pending = [x for x, f in zip(items, futures, strict=True) if not f.done()]
-    return done, pending
-
-
-def _all_of(futures: list[Future]) -> Future:
-    """Return a future that is done when all of these are."""
-    if len(futures) == 1:
-        return futures[0]
-    whole = Future("collection", None)
-    left = iter((None,) * (len(futures) - 1))
-
-    def one_more(_: Future) -> None:
-        if next(left, True):
-            whole.set_value(None)
-
-    for future in futures:
-        future.add_callback(one_more)
-    return whole
-
-
-def log_unseen() -> None:
-    """Log the errors of persisted values that died before anybody looked at them."""
-    import logging
-
-    while unseen_errors:
-        error = unseen_errors.popleft()
-        notes = " ".join(getattr(error, "__notes__", ()))
-        logging.getLogger("lazyflow").error(
-            "a persisted value that nobody looked at had failed: %s: %s (%s)",
-            type(error).__name__,
-            error,
-            notes,
-        )
 
 
 def is_lazy(x: Any) -> bool:

@@ -12,10 +12,19 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from lazyflow import evaluate, wire
+from lazyflow import evaluate, waiting, wire
 from lazyflow.graph import keys
 from lazyflow.graph.options import OPERATOR, annotation
-from lazyflow.graph.task import HELD, VALUE, Task, new_leaf, new_task, place, task_name
+from lazyflow.graph.task import (
+    HELD,
+    VALUE,
+    Task,
+    attribute_of,
+    new_leaf,
+    new_task,
+    place,
+    task_name,
+)
 from lazyflow.schedulers.careful import check_length
 from lazyflow.schedulers.failures import call_text, summary
 from lazyflow.services import service
@@ -70,7 +79,7 @@ def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _unary(func: Callable[[Any], Any]) -> Callable[[Delayed], Delayed]:
     def method(self: Delayed) -> Delayed:
-        return new_task(Delayed, func, (self,), None, OPERATOR, depth=2)  # type: ignore[no-any-return]
+        return new_task(Delayed, func, (self,), None, OPERATOR, depth=2)
 
     return method
 
@@ -92,7 +101,7 @@ def _reflected(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Dela
 def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
     """Make the task of a binary operator; quickly when both sides are Delayed."""
     if type(one) is not Delayed or type(other) is not Delayed or annotation.get() is not None:
-        return new_task(Delayed, func, (one, other), None, OPERATOR, depth=3)  # type: ignore[no-any-return]
+        return new_task(Delayed, func, (one, other), None, OPERATOR, depth=3)
     task = object.__new__(Task)
     task._func = func
     task._args = task._inputs = (one, other)
@@ -110,6 +119,10 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
 
 def _advice(what: str, instead: str) -> TypeError:
     return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
+
+
+def _dtype_advice() -> TypeError:
+    return _advice("The dtype", "Write np.dtype(x.dtype.compute())")
 
 
 class Delayed(Task):
@@ -145,7 +158,7 @@ class Delayed(Task):
 
     def persist(self, **options: Any) -> Delayed:
         """Start computing; returns a lazy value without history, see `lazyflow.persist`."""
-        return evaluate.persist(self, **options)[0]  # type: ignore[no-any-return]
+        return evaluate.persist(self, **options)[0]
 
     def cancel(self) -> bool:
         """Give up a persisted value; returns whether that came before it was computed.
@@ -153,7 +166,7 @@ class Delayed(Task):
         Work that nothing else needs is not started any more; a task that is running ends, and
         its result is ignored. Using the value then raises `Cancelled`.
         """
-        return evaluate.future_of(self).cancel()
+        return waiting.future_of(self).cancel()
 
     def visualize(self, filename: str | None = None, **options: Any) -> Any:
         """Draw the graph; see `lazyflow.visualize`."""
@@ -165,7 +178,7 @@ class Delayed(Task):
         return keys.key_of(self)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return evaluate.awaited(self).__await__()
+        return waiting.awaited(self).__await__()
 
     # -- more tasks -------------------------------------------------------------------------
 
@@ -173,14 +186,13 @@ class Delayed(Task):
         if name.startswith("_"):
             raise AttributeError(f"lazy values have no attribute {name!r}")
         if name == "dtype" and isinstance(self._func, operator.attrgetter):
-            # np.dtype(x) asks for x.dtype.dtype... until it finds a dtype
-            raise _advice("The dtype", "Compute it first: np.dtype(x.dtype.compute())")
-        return new_task(  # type: ignore[no-any-return]
+            raise _dtype_advice()  # numpy before 2.4 asks for x.dtype.dtype and so on
+        return new_task(
             _Attribute, operator.attrgetter(name), (self,), None, OPERATOR, depth=2
         )
 
     def __getitem__(self, index: Any) -> Delayed:
-        return new_task(  # type: ignore[no-any-return]
+        return new_task(
             Delayed, operator.getitem, (self, index), None, OPERATOR, depth=2
         )
 
@@ -254,6 +266,10 @@ class Delayed(Task):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise _advice("The array", "Write np.asarray(x.compute()), or delayed(np.asarray)(x)")
 
+    @property
+    def __numpy_dtype__(self) -> Any:
+        raise _dtype_advice()
+
     # -- identity, text, copies -------------------------------------------------------------
 
     __hash__ = object.__hash__
@@ -289,7 +305,7 @@ class Delayed(Task):
         return keys.key_of(self)
 
     def _leaf(self, func: Callable[..., Any], value: Any, key: str | None) -> Delayed:
-        return new_leaf(Delayed, func, value, key, made_at=self)  # type: ignore[no-any-return]
+        return new_leaf(Delayed, func, value, key, made_at=self)
 
     def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
         """Return this call on other inputs."""
@@ -309,7 +325,7 @@ class _Attribute(Delayed):
     __slots__ = ()
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
-        (name,) = self._func.__reduce__()[1]  # of the attrgetter
+        name = attribute_of(self._func)
         return _called(_Method(name), (*self._inputs, *args), kwargs, dask_key_name)
 
 
@@ -319,7 +335,7 @@ def _called(
     from lazyflow.graph.options import DEFAULT, NAMED
 
     options = DEFAULT if key is None else NAMED
-    return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)  # type: ignore[no-any-return]
+    return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)
 
 
 def _told(task: Task) -> str:
@@ -347,7 +363,7 @@ _BINARY = {
     "xor": operator.xor,
 }
 _COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
-_UNARY = {
+_UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg,
     "pos": operator.pos,
     "abs": operator.abs,
@@ -359,15 +375,15 @@ _UNARY = {
 
 
 def _divmod(self: Delayed, other: Any) -> Delayed:
-    return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)  # type: ignore[no-any-return]
+    return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)
 
 
 def _rdivmod(self: Delayed, other: Any) -> Delayed:
-    return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)  # type: ignore[no-any-return]
+    return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)
 
 
 def _round(self: Delayed, ndigits: int | None = None) -> Delayed:
-    return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)  # type: ignore[no-any-return]
+    return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)
 
 
 def _add_operators() -> None:
@@ -378,9 +394,8 @@ def _add_operators() -> None:
         setattr(Delayed, f"__{name}__", _binary(getattr(operator, name)))
     for name, unary in _UNARY.items():
         setattr(Delayed, f"__{name}__", _unary(unary))
-    Delayed.__divmod__ = _divmod  # type: ignore[attr-defined]
-    Delayed.__rdivmod__ = _rdivmod  # type: ignore[attr-defined]
-    Delayed.__round__ = _round  # type: ignore[attr-defined]
+    for name, method in (("divmod", _divmod), ("rdivmod", _rdivmod), ("round", _round)):
+        setattr(Delayed, f"__{name}__", method)
 
 
 _add_operators()

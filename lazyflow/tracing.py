@@ -10,13 +10,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from lazyflow.evaluate import Options, Wanted, _finalized, finish, start
+from lazyflow.evaluate import Options, finish, start
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name, new_leaf
 from lazyflow.lazy import Delayed
+from lazyflow.wanted import Wanted, finalized
 
 __all__ = ["Trace", "trace"]
+
+
+#: Plan, where results go, number of positional leaves, names of the others, and for each leaf in
+#: the plan its place among them.
+_Built = tuple[Plan, Wanted, int, list[str], dict[int, int]]
 
 
 class Trace:
@@ -26,7 +32,7 @@ class Trace:
         self._func = func
         self._options = options
         self._lock = threading.Lock()  # two first calls must not build two graphs
-        self._built: tuple[Plan, Wanted, tuple[str | int, ...], dict[int, int]] | None = None
+        self._built: _Built | None = None
         self.__wrapped__ = func
         self.__doc__ = func.__doc__
 
@@ -47,16 +53,15 @@ class Trace:
             with self._lock:
                 if self._built is None:
                     self._built = self._build(args, kwargs)
-        plan, wanted, names, leaves = self._built
-        if names != (len(args), *kwargs) and set(names[1:]) == set(kwargs) and names[0] == len(args):
-            kwargs = {name: kwargs[name] for name in names[1:]}  # type: ignore[index]
-        elif names != (len(args), *kwargs):
+        plan, wanted, count, names, leaves = self._built
+        if len(args) != count or kwargs.keys() != set(names):
             raise TypeError(
-                f"{function_name(self._func)} was traced with {_leaves_told(names)}; this call "
-                f"has {_leaves_told((len(args), *kwargs))}. Trace it again for other leaves."
+                f"{function_name(self._func)} was traced with {_leaves_told(count, names)}; this "
+                f"call has {_leaves_told(len(args), list(kwargs))}. For other leaves make another "
+                "trace."
             )
         run = start(plan, self._options)
-        given = [*args, *kwargs.values()]
+        given = [*args, *(kwargs[name] for name in names)]
         run.leaf_values = {i: given[at] for i, at in leaves.items()}
         values, error = finish(run, self._options.timeout)
         if error is not None:
@@ -64,7 +69,7 @@ class Trace:
                 raise error
             finally:
                 del error
-        (result,) = wanted.fill(values, _finalized)
+        (result,) = wanted.fill(values, finalized)
         return result
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -77,20 +82,19 @@ class Trace:
 
     def _build(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Plan, Wanted, tuple[str | int, ...], dict[int, int]]:
+    ) -> _Built:
         leaves = [new_leaf(Delayed, VALUE, None) for _ in args]
         named = {name: new_leaf(Delayed, VALUE, None) for name in kwargs}
         wanted = Wanted((self._func(*leaves, **named),), self._options.traverse)
         plan = make_plan(wanted.tasks, self._options.optimize_graph)
         place_of = {leaf: at for at, leaf in enumerate([*leaves, *named.values()])}
         used = {i: place_of[plan.tasks[i]] for i in plan.leaves if plan.tasks[i] in place_of}
-        return plan, wanted, (len(args), *kwargs), used
+        return plan, wanted, len(args), list(kwargs), used
 
 
-def _leaves_told(names: tuple[str | int, ...]) -> str:
-    count, words = names[0], names[1:]
-    named = f" and {', '.join(map(str, words))}" if words else ""
-    return f"{count} positional leaves{named}"
+def _leaves_told(count: int, names: list[str]) -> str:
+    named = f" and {', '.join(names)}" if names else ""
+    return f"{count} positional {'leaf' if count == 1 else 'leaves'}{named}"
 
 
 def trace(

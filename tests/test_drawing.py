@@ -6,13 +6,13 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import FrozenInstanceError
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyflow.diagnostics import drawing
+from lazyflow.diagnostics import layout
 from lazyflow.diagnostics.drawing import Node, Picture, draw, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -190,6 +190,51 @@ def test_trees_have_no_crossing_however_they_are_numbered():
         assert ordered == sorted(ordered)
 
 
+def test_crossings_do_not_grow_with_the_numbering():
+    rows = [[Node("x", ()) for _ in range(16)]]
+    for step in (1, 2, 4, 8):
+        first = 16 * (len(rows) - 1)
+        rows.append([Node("twiddle", (first + i, first + (i ^ step))) for i in range(16)])
+    nodes = [node for row in rows for node in row]
+    place = [16 * (i // 16) + (i % 16 * 11 + i // 16 * 5) % 16 for i in range(len(nodes))]
+    shuffled = list(nodes)
+    for index, node in enumerate(nodes):
+        shuffled[place[index]] = Node(node.label, tuple(place[i] for i in node.inputs))
+    natural = [(source % 16, target % 16, target // 16) for source, target in edges_of(nodes)]
+    picture = check_tidy(shuffled)
+    drawn = [
+        (picture.centre(source)[0], picture.centre(target)[0], picture.centre(target)[1])
+        for source, target in picture.lines
+    ]
+    assert crossings(drawn) <= crossings(natural) < crossings_as_numbered(shuffled)
+
+
+def crossings(edges):
+    """How many pairs of edges (from, to, row) cross in their row."""
+    return sum(
+        row == other_row and (start - other_start) * (end - other_end) < 0
+        for (start, end, row), (other_start, other_end, other_row) in combinations(edges, 2)
+    )
+
+
+def crossings_as_numbered(nodes):
+    return crossings([(s % 16, t % 16, t // 16) for s, t in edges_of(nodes)])
+
+
+def test_long_edges_are_straight_but_for_their_ends():
+    nodes = [Node("chunk", (), "value"), Node("zeros", ()), Node("step", (0, 1))]
+    for _ in range(6):
+        last = len(nodes) - 1
+        nodes += [Node("left", (last,)), Node("right", (last,))]
+        nodes += [Node("mean", (last + 1, last + 2)), Node("step", (0, last + 3))]
+    check_clear(check_tidy(nodes))
+    curves = {
+        edge: data.count("C")
+        for edge, data in re.findall('data-edge="([^"]*)" d="([^"]*)"', to_svg(nodes))
+    }
+    assert max(curves.values()) == 2
+
+
 def test_a_lean_chain_beside_a_lane_stays_straight():
     nodes = [*chain(120), Node("sum", tuple(range(120)))]
     picture = check_tidy(nodes)
@@ -231,7 +276,7 @@ def test_a_deep_graph_with_links_far_back_is_drawn_whole():
 
 def test_edges_beyond_the_most_bends_become_one_curve(monkeypatch):
     nodes = [*chain(8), Node("add", (0, 7)), Node("mul", (3, 8))]
-    monkeypatch.setattr(drawing, "MAX_BENDS", 0)
+    monkeypatch.setattr(layout, "MAX_BENDS", 0)
     picture = check_tidy(nodes)
     for edge in ((0, 8), (3, 9)):  # it leaves the boxes that it passes, and stays in the picture
         reach = max(x for x, _ in picture.lines[edge])
@@ -460,6 +505,12 @@ def test_pdf_is_bytes_that_no_notebook_takes_for_png(fake_dot):
     picture = draw(chain(2), format="pdf")
     assert type(picture.data) is bytes
     assert picture._repr_png_() is None and picture._repr_svg_() is None
+
+
+def test_what_dot_says_is_not_printed(fake_dot, capfd):
+    fake_dot("echo no such font >&2; exec /bin/cat")
+    draw(chain(2), format="png")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_dot_that_fails_is_quoted(fake_dot, tmp_path):

@@ -17,34 +17,29 @@ All look-ups go through ``type(obj)``, so that ``__getattr__``, ``__eq__``, ``__
 
 from __future__ import annotations
 
-import collections
 import copyreg
 import enum
 import functools
 import marshal
 import pickle
-import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
-from operator import itemgetter
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from lazyflow.graph.code_contents import (
     class_contents,
     code_contents,
     function_contents,
-    importable,
+    resolve,
 )
-from lazyflow.graph.digests import NoContent, Parts, hashed, type_name
+from lazyflow.graph.containers import encoded, mapping, nested, sequence, unordered
+from lazyflow.graph.digests import NoContent, Parts, hashed, hashed_buffer
 from lazyflow.graph.library_contents import LIBRARIES
 
-__all__ = ["contents", "sequence"]
+__all__ = ["contents"]
 
-_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)})
-_SORTABLE = frozenset({int, str, bytes})
-_COPIED_BYTES = 1 << 26  # str and bytes beyond this are hashed where they lie, not marshalled
-_ITEM = "[{!r}]"
+_HOOKS = ("__lazyflow_tokenize__", "__dask_tokenize__")
 
 
 def contents(obj: Any) -> bytes | Parts:
@@ -53,18 +48,50 @@ def contents(obj: Any) -> bytes | Parts:
     rule = _EXACT.get(cls)
     if rule is not None:
         return rule(obj)
-    for base in cls.__mro__:
-        for hook in ("__lazyflow_tokenize__", "__dask_tokenize__"):
+    for hook in _HOOKS:
+        for base in cls.__mro__:
             method = base.__dict__.get(hook)
             if method is not None:
-                return _by_hook(obj, cls, hook)
+                return _by_hook(obj, cls, hook, method)
     for base in cls.__mro__:
-        inherited = _INHERITED.get(base)
-        if inherited is not None:
-            return inherited(obj)
+        rule = _INHERITED.get(base)
+        if rule is not None:
+            return rule(obj)
         module = base.__module__
         library = LIBRARIES.get(module.partition(".")[0]) if type(module) is str else None
-        found = None if library is None else library(obj)
+        found = None if library is None else library(obj, cls)
         if found is not None:
             return found
     return _reduced(obj, cls)
+
+
+def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> Parts:
+    try:
+        value = method.__get__(obj, cls)()
+    except Exception as error:
+        error.add_note(f"This was raised by {type_name(cls)}.{hook}().")
+        raise
+    return Parts(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
+
+
+def _reduced(obj: Any, cls: type) -> bytes | Parts:
+    """What pickle would keep: a callable, its arguments, a state, items."""
+    if cls.__module__ == "itertools":
+        raise NoContent("what is left in an iterator changes as it is read")
+    try:
+        reducer = copyreg.dispatch_table.get(cls)
+        value = cls.__reduce_ex__(obj, 4) if reducer is None else reducer(obj)
+        if type(value) is str:
+            return _global(obj, value)
+        function, args, state, items, pairs, setter = (*value, None, None, None, None)[:6]
+        items = None if items is None else list(items)
+        pairs = None if pairs is None else list(pairs)
+    except NoContent:
+        raise
+    except Exception as error:
+        raise NoContent(f"{type(error).__name__}: {error}") from error
+    if issubclass(cls, set | frozenset) and cls.__reduce__ in (set.__reduce__, frozenset.__reduce__):
+        args = nested(unordered(b"elements", args[0]))
+    if pairs is not None and not issubclass(cls, OrderedDict):
+        pairs = nested(mapping(b"pairs", [k for k, _ in pairs], [v for _, v in pairs]))
+    labels = [f".__reduce_ex__(4)[{i}]" for i in range(6)]

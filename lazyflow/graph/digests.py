@@ -21,7 +21,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["NoContent", "Parts", "hashed", "merkle", "type_name"]
+__all__ = ["NoContent", "Parts", "hashed", "hashed_buffer", "merkle", "type_name"]
 
 _PATH_STEPS = 12  # a path longer than twice this is shortened in its middle
 
@@ -71,17 +71,25 @@ class Parts:
         position = next(i for i, each in enumerate(self.children) if each is child)
         label = self.labels[position]
         if type(label) in (str, int, bytes, float, bool, type(None)):
-            return self.style.format(label)
+            text = self.style.format(label)
+            return text if len(text) < 80 else f"{text[:76]} …"
         return f"[<{type_name(type(label))}>]"  # its repr is the user's code
 
 
-def hashed(*parts: Any) -> bytes:
+def hashed(*parts: bytes) -> bytes:
     """SHA-256 of the parts, one after the other (32 bytes).
 
     >>> hashed(b"a", b"b") == hashed(b"ab")
     True
     """
     return sha256(b"".join(parts)).digest()
+
+
+def hashed_buffer(head: bytes, buffer: Any) -> bytes:
+    """SHA-256 of a head and of memory that is too large to be copied."""
+    hasher = sha256(head)
+    hasher.update(buffer)
+    return hasher.digest()
 
 
 def type_name(cls: type) -> str:

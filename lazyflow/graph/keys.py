@@ -7,8 +7,6 @@ nobody else has. Once made, a key stays with its task (also through pickle).
 
 from __future__ import annotations
 
-
-
 from lazyflow.errors import KeyConflict
 from lazyflow.graph.task import Task, function_name, is_leaf, place, set_key, task_name
 

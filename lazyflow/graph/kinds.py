@@ -85,10 +85,9 @@ def _classify_foreign(t: type) -> int:
     if numpy is not None and issubclass(t, getattr(numpy, "ndarray", ())):
         return ARRAY
     pandas: Any = sys.modules.get("pandas")
-    if pandas is not None and hasattr(pandas, "Series"):  # not while it is being imported
-        if issubclass(t, (pandas.DataFrame, pandas.Series)):
-            return FRAME
-    return ATOM
+    if pandas is None or not hasattr(pandas, "Series"):  # or it is being imported just now
+        return ATOM
+    return FRAME if issubclass(t, (pandas.DataFrame, pandas.Series)) else ATOM
 
 
 class _Kinds(dict[type, int]):

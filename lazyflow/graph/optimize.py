@@ -78,7 +78,7 @@ def fuse(plan: Plan) -> None:
             continue
         users = consumers[source]
         if users.__class__ is list:
-            if not task._options.operator or end in users:  # type: ignore[operator]
+            if not task._options.operator or end in users:
                 continue
             branches.add(i)
         elif source in branches:

@@ -179,7 +179,7 @@ def annotate(
     >>> x
     <Delayed download('7')>
     """
-    said = {
+    said: dict[str, Any] = {
         "retries": retries,
         "crash_retries": crash_retries,
         "priority": priority,

@@ -178,7 +178,8 @@ def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
                         stack.append(first)
                     continue
                 if len(inputs) > 1:
-                    stack.extend(sorted(reversed(inputs), key=height_of))
+                    # the first of equally high ones ends on top: it runs first
+                    stack.extend(sorted(inputs[::-1], key=height_of))
                     continue
                 if inputs[0] not in number:
                     stack.append(inputs[0])

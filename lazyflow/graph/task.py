@@ -64,9 +64,12 @@ class Task:
 
 
 
+_key_slot: Any = Task.__dict__["_key"]
+
+
 def set_key(task: Task, key: str) -> None:
     """Give a task its name as text; the only field that is filled in later."""
-    Task._key.__set__(task, key)  # type: ignore[attr-defined]
+    _key_slot.__set__(task, key)
 
 
 def VALUE(value: Any) -> Any:
@@ -158,6 +161,11 @@ def place(task: Task) -> Place:
     return (code.co_filename, line, code.co_qualname)
 
 
+def attribute_of(getter: Any) -> str:
+    """Return the attribute that an attrgetter gets."""
+    return str(getter.__reduce__()[1][0])
+
+
 def function_name(func: Any) -> str:
     """Return the short name of any callable.
 
@@ -165,7 +173,7 @@ def function_name(func: Any) -> str:
     'len'
     """
     if isinstance(func, operator.attrgetter):
-        return f".{func.__reduce__()[1][0]}"
+        return f".{attribute_of(func)}"
     for _ in range(10):  # partials of partials
         if hasattr(func, "func") and not hasattr(func, "__name__"):
             func = func.func

@@ -79,7 +79,7 @@ def call(run: Run, i: int) -> Any:
 def prepared(run: Run, i: int) -> list[Any] | None:
     """Return the values of task `i`'s inputs as it may have them; None when it need not run."""
     numbers = run.plan.inputs[i] or ()
-    raw, last = _take(run, numbers)
+    raw, _ = _take(run, numbers)
     if _is_moot(run, i, numbers):
         return None
     return _handed(run, run.plan.tasks[i], raw, numbers, None)

@@ -6,6 +6,7 @@ callbacks from one list, and `list.pop` gives each to just one of them.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancell
 
 #: Errors of futures that died before anybody looked: finalizers append, schedulers drain.
 unseen_errors: deque[BaseException] = deque()
+
+#: Told when there is one; must not lock, for a finalizer may be the caller.
+wake_to_log: list[Callable[[], None]] = []
 
 
 class Future:
@@ -121,6 +125,19 @@ class Future:
     def __del__(self) -> None:
         if self._error is not None and not self._seen:
             unseen_errors.append(self._error)
+            for wake in wake_to_log:
+                wake()
+
+
+def log_unseen() -> None:
+    """Log the errors of persisted values that died before anybody looked at them."""
+    while unseen_errors:
+        error = unseen_errors.popleft()
+        notes = " ".join(getattr(error, "__notes__", ()))
+        logging.getLogger("lazyflow").error(
+            "a persisted value that nobody looked at had failed: %s: %s (%s)",
+            type(error).__name__, error, notes,
+        )
 
 
 def wait_for(

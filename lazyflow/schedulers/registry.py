@@ -81,3 +81,14 @@ def scheduler_of(what: Any) -> Scheduler:
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"
     )
+
+
+def shutdown() -> None:
+    """End the threads and processes that lazyflow keeps; queued work is cancelled.
+
+    Running tasks get two seconds. The next compute starts what it needs again.
+    """
+    for scheduler in tuple(_made.values()):
+        close = getattr(scheduler, "shutdown", None)
+        if close is not None:
+            close()

@@ -98,7 +98,7 @@ class Run:
         self.values: list[Any] = [None] * plan.end
         self.arrivals = _counters(plan.needs)
         self.releases = _counters(
-            [len(u) if u.__class__ is list else 1 for u in plan.consumers]  # type: ignore[arg-type]
+            [len(u) if u.__class__ is list else 1 for u in plan.consumers]
         )
         self.ready: Any = _Ranked(plan) if plan.priorities else plan.ready.copy()
         self.stop: list[None] = []  # not empty: start nothing more
@@ -287,12 +287,12 @@ class Run:
                     i = self._pass_on(i, users, own)  # type: ignore[arg-type]
                 else:
                     i = -1
-                    left = arrivals[users]  # type: ignore[index]
+                    left = arrivals[users]
                     if left is None or next(left, True):
                         if users == end:
                             self._complete()
                         elif ranked is None:
-                            i = users  # type: ignore[assignment]
+                            i = users
                         else:
                             i = ranked.swap(users)
 
@@ -336,7 +336,7 @@ class Run:
             if value.flags.writeable and self.plan.consumers[i] != self.plan.end:
                 return read_only(value)
             return value
-        if kind == LAZY or kind == COLLECTION:
+        if kind in (LAZY, COLLECTION):
             if value is not LATER:
                 task = value if kind == LAZY else value.__lazyflow_value__()
                 self._compute_instead(i, task)

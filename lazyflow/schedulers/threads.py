@@ -32,6 +32,7 @@ from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import place, task_name
 from lazyflow.schedulers.base import Worker
+from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
 from lazyflow.schedulers.run import Run, here
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
@@ -207,6 +208,8 @@ class ThreadsScheduler:
     def _next_run(self, me: _Thread) -> Run | None:
         """Return a run to work on, with a seat taken; sleep until there is one; None: end."""
         while True:
+            if unseen_errors:
+                log_unseen()
             with self._lock:
                 if me.abandoned:
                     return None
@@ -237,6 +240,13 @@ class ThreadsScheduler:
                 continue
             return run
         return None
+
+    def wake_one(self) -> None:
+        """Wake an idle thread, if there is one, to see what finalizers left. Never locks."""
+        try:
+            self._idle.pop().wake.release()
+        except IndexError:
+            pass
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -285,7 +295,11 @@ def default_workers() -> int:
 threads = ThreadsScheduler()
 
 
+wake_to_log.append(threads.wake_one)
+
+
 def _at_exit() -> None:
+    log_unseen()
     left = threads.shutdown()
     for name in left:
         print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)

@@ -1,0 +1,166 @@
+"""`ProgressBar`: how many tasks are done, in a terminal or a notebook, drawn by tqdm."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from contextvars import Token
+from time import monotonic
+from types import TracebackType
+from typing import Any, TextIO
+
+from lazyflow.evaluate import always_observers, observers
+from lazyflow.schedulers.base import Observer
+from lazyflow.schedulers.run import Run
+
+__all__ = ["ProgressBar"]
+
+
+def _bar_class() -> Any:
+    """Return tqdm's bar for where we are; its notebook bar needs ipywidgets."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise ImportError(
+            "ProgressBar draws with tqdm, which is not installed. Type: pip install "
+            '"lazyflow[progress]"'
+        ) from None
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None and hasattr(shell, "kernel"):
+        try:
+            import ipywidgets  # noqa: F401
+            from tqdm.notebook import tqdm as notebook_tqdm
+
+            return notebook_tqdm
+        except ImportError:
+            pass
+    return tqdm
+
+
+class ProgressBar(Observer):
+    """Shows the progress of what is computed inside the block.
+
+    Runs that overlap (a `compute` inside a task) share one bar, whose total grows.
+
+    Parameters
+    ----------
+    description
+        Text before the bar.
+    minimum
+        Seconds a run must last before the bar appears.
+    interval
+        Seconds between two drawings.
+    file
+        Where to write; standard error unless given.
+
+    Examples
+    --------
+    >>> import io, lazyflow
+    >>> text = io.StringIO()
+    >>> with lazyflow.ProgressBar(file=text):
+    ...     lazyflow.delayed(sum)([lazyflow.delayed(abs)(-i) for i in range(9)]).compute()
+    36
+    >>> "10/10" in text.getvalue()
+    True
+    """
+
+    def __init__(
+        self,
+        description: str = "",
+        *,
+        minimum: float = 0.0,
+        interval: float = 0.1,
+        file: TextIO | None = None,
+    ) -> None:
+        self._bar_class = _bar_class()
+        self._description = description
+        self._minimum = minimum
+        self._interval = interval
+        self._file = file
+        self._lock = threading.Lock()
+        self._runs: set[int] = set()
+        self._token: Token[tuple[Any, ...]] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._bar: Any = None
+        self._total = 0
+        self._done = itertools.count(1)  # counting is one step, whichever thread does it
+        self._latest = 0
+        self._next_drawing = monotonic() + self._minimum
+
+    def __enter__(self) -> ProgressBar:
+        self._token = observers.set((*observers.get(), self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        observers.reset(self._token)
+        with self._lock:
+            self._finish()
+
+    def register(self) -> None:
+        """Show the progress of everything from now on."""
+        always_observers.append(self)
+
+    def unregister(self) -> None:
+        """End what `register` began."""
+        always_observers.remove(self)
+
+    def run_started(self, run: Run) -> None:
+        with self._lock:
+            if not self._runs:
+                self._clear()
+            self._runs.add(id(run))
+            self._total += len(run.plan) - len(run.plan.leaves)
+            if self._minimum <= 0:
+                self._draw()
+
+    def task_ended(self, run: Run, i: int) -> None:
+        self._latest = next(self._done)
+        if monotonic() >= self._next_drawing and self._lock.acquire(blocking=False):
+            try:
+                self._draw()
+            finally:
+                self._lock.release()
+
+    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+        self.task_ended(run, i)
+
+    def run_ended(self, run: Run) -> None:
+        with self._lock:
+            self._runs.discard(id(run))
+            if not self._runs:
+                self._finish()
+
+    def _draw(self) -> None:
+        if self._bar is None:
+            self._bar = self._bar_class(
+                total=self._total,
+                desc=self._description,
+                unit="task",
+                file=self._file,
+                initial=self._latest,
+                mininterval=0,
+                leave=True,
+            )
+        else:
+            self._bar.total = self._total
+            self._bar.n = self._latest
+            self._bar.refresh()
+        self._next_drawing = monotonic() + self._interval
+
+    def _finish(self) -> None:
+        if self._bar is not None:
+            self._latest = max(self._latest, next(self._done) - 1)
+            self._draw()
+            self._bar.close()
+            self._bar = None
+        elif self._total and monotonic() >= self._next_drawing:
+            self._draw()

@@ -1,0 +1,70 @@
+"""`visualize`: the graph of lazy values as a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyflow.diagnostics.drawing import Node, Picture, draw
+from lazyflow.graph.plan import make_plan
+from lazyflow.graph.task import is_leaf, place, task_name
+from lazyflow.schedulers.failures import call_text, summary
+from lazyflow.wanted import Wanted
+
+__all__ = ["visualize"]
+
+
+def visualize(
+    *args: Any,
+    filename: str | None = None,
+    format: str | None = None,
+    engine: str | None = None,
+    rankdir: str = "TB",
+    optimize_graph: bool = True,
+) -> Picture:
+    """Draw the graph of lazy values.
+
+    Parameters
+    ----------
+    *args
+        Lazy values, or containers of them.
+    filename
+        Where to write the picture; left out, it is only returned (a notebook shows it).
+    format
+        ``"svg"``, or with graphviz ``"png"`` or ``"pdf"``; told by the filename when left out.
+    engine
+        ``"builtin"`` draws svg, up to 500 tasks; ``"graphviz"`` needs that package and its program.
+    rankdir
+        Which way the work flows: ``"TB"``, ``"BT"``, ``"LR"`` or ``"RL"``.
+    optimize_graph
+        False: the graph as it was written, without merging equal pure tasks.
+
+    Raises
+    ------
+    ValueError
+        Too many tasks for a picture, or an unknown word; the message says what to do.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, visualize
+    >>> x = delayed(abs)(-1) + delayed(abs)(-2)
+    >>> "<svg" in visualize(x)._repr_svg_()
+    True
+    """
+    wanted = Wanted(args, traverse=True)
+    plan = make_plan(wanted.tasks, optimize_graph)
+    outputs = set(plan.outputs)
+    nodes = []
+    for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
+        file, line, function = place(task)
+        if is_leaf(task):
+            value = task._args[0]
+            kind, told = "value", getattr(value, "name", None) or summary(value)
+            label = task_name(task) if task._options.named else told
+        else:
+            kind, told = "task", call_text(task, list(task._inputs))
+            label = task_name(task)
+        if i in outputs:
+            kind = "output"
+        title = f"{told}\nmade at {file}:{line} in {function}"
+        nodes.append(Node(label, tuple(dict.fromkeys(inputs or ())), kind, title))
+    return draw(nodes, filename, format=format, engine=engine, rankdir=rankdir)
