@@ -18,6 +18,7 @@ from benchmarks.measure import Goal, Label, Row, Table, Turn, rows_of, take_turn
 from benchmarks.shapes import WORKERS
 
 ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 300  # seconds for a fresh process
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,18 @@ class Bench:
         here = self._bytecode.name
         env = kept | {"PYTHONPATH": os.pathsep.join(path), "PYTHONPYCACHEPREFIX": here}
         command = [sys.executable, *arguments]
-        done = subprocess.run(
-            command, env=env, cwd=here, capture_output=True, text=True, timeout=300, check=False
-        )
+        try:
+            done = subprocess.run(
+                command,
+                env=env,
+                cwd=here,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"not done after {LIMIT} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines()
             raise RuntimeError(said[-1] if said else f"ended with status {done.returncode}")

@@ -8,9 +8,10 @@ the tests judge.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -130,25 +131,38 @@ def million(bench: Bench) -> Table:
 
 def build(bench: Bench) -> Table:
     """building only, ten times as many tasks; result = the larger's time / the smaller's"""
-    few, many = bench.size.build, bench.size.build * 10
+    few, many = sizes = bench.size.build, bench.size.build * 10
     rows: list[Row] = []
     failed: dict[str, str] = {}
+    notes: list[str] = []
     for shape, make in (("chain", shapes.lazy_chain), ("list", shapes.lazy_flat)):
+        works = {n: partial(make, bench.lazyflow, n) for n in sizes}
         turns: dict[Label, Turn] = {
-            (f"{shape} of {n:,}", "lazyflow"): partial(clock, partial(make, bench.lazyflow, n))
-            for n in (few, many)
+            (f"{shape} of {n:,}", "lazyflow"): partial(clock, work) for n, work in works.items()
         }
         both, some = bench.measure(turns, "µs/task", 1e6)
         failed.update(some)
-        for row, n in zip(both, (few, many), strict=True):
+        for row, n in zip(both, sizes, strict=True):
             row.samples = {side: [s / n for s in v] for side, v in row.samples.items()}
         small, large = both
-        if large.samples:
+        if not large.broken:
             large.result = large.median("lazyflow") * many / (small.median("lazyflow") * few)
+            notes.append(f"garbage collector's part: {shape}, {collector_part(works)}")
         bench.judged(large, Goal("<=", 12), "build")
         rows += both
     why = {"dask": "not run at this size; see tree", "joblib": NO_GRAPH, "futures": NO_GRAPH}
-    return bench.table(build, rows, why, failed)
+    return bench.table(build, rows, why, failed, notes=notes)
+
+
+def collector_part(works: Mapping[int, Callable[[], Any]]) -> str:
+    """Say how long the collector runs while graphs are built: more graph, more passes over all."""
+    parts = []
+    for n, work in works.items():
+        gc.collect()
+        with measure.collecting() as spent:
+            work()
+        parts.append(f"{measure.number(spent[0] / n * 1e6)} µs/task of {n:,}")
+    return ", ".join(parts)
 
 
 STARTS = {
@@ -284,7 +298,7 @@ def observer(bench: Bench) -> Table:
     if not seen.broken:
         seen.result = seen.median("lazyflow") - plain.median("lazyflow")
     bench.judged(seen, Goal("<=", 1.5), "leaves")
-    why = dict.fromkeys(("joblib", "futures"), "has no observers of single tasks")
+    why = dict.fromkeys(("joblib", "futures"), "has no hook around each task")
     return bench.table(observer, [plain, seen], why, failed, amount=f"{tasks:,} tasks")
 
 

@@ -146,7 +146,7 @@ def finish(run: Run, timeout: float | None) -> Outcome:
         if not run.scheduler.wait(run, timeout):
             assert timeout is not None
             names = [run.task_name(i) for i in run.plan.outputs]
-            error = timed_out(names, timeout, run.scheduler.running(run))
+            error = timed_out(names, timeout, run.running())
             run.cancel(error)
             return None, error
     except BaseException:
@@ -174,14 +174,15 @@ def results(run: Run) -> list[Any]:
             for i, value in zip(plan.outputs, found, strict=True)
         ]
     if any(stored[t] for t in set(map(type, found))):
-        release = Releaser(held_values(plan) if any(map(_shared, found)) else ())
+        kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
+        release = Releaser(kept)
         found = [release(value) for value in found]
     run.values = []
     return found
 
 
 def _shared(value: Any) -> bool:
-    """Tell whether an output may be a held value or a literal: a writable array can't be."""
+    """Tell whether a task's result may be a literal: those are read-only in tasks."""
     return stored[type(value)] and not (kinds[type(value)] == ARRAY and value.flags.writeable)
 
 
@@ -304,13 +305,19 @@ def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
     for i in dict.fromkeys(plan.outputs):
         future = futures[i] = Future(run.task_name(i), run.scheduler)
         future.run = (run, i)
-    run.futures = {i: weakref.ref(f, _dropper(run.dropped, i)) for i, f in futures.items()}
+    run.futures = {i: weakref.ref(f, _dropper(run, i)) for i, f in futures.items()}
     run.scheduler.start(run)
     return run, [futures[i] for i in plan.outputs]
 
 
-def _dropper(dropped: deque[int], i: int) -> Callable[[Any], None]:
-    return lambda _: dropped.append(i)
+def _dropper(run: Run, i: int) -> Callable[[Any], None]:
+    dropped, odd = run.dropped, run.odd  # not the run itself: its plan is freed when it is over
+
+    def drop(_: Any) -> None:
+        dropped.append(i)
+        odd.append(None)  # so that the loop looks
+
+    return drop
 
 
 def persist(

@@ -8,7 +8,6 @@ two pickled values shared is still computed once.
 
 from __future__ import annotations
 
-import pickle
 import weakref
 from typing import Any
 
@@ -46,6 +45,8 @@ def packed(task: Task) -> tuple[Any, ...]:
 
 def unpacked(data: bytes) -> Task:
     """Return the last task of the records."""
+    import pickle
+
     tasks: list[Task] = []
     for cls, func, args, numbers, bind, options, where, height, key in pickle.loads(data):
         known = None if options.named else _known.get(key)

@@ -1,5 +1,8 @@
 """The solvers: gradients, optima, bits, and refusals."""
 
+from functools import cache
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +12,11 @@ from scipy.optimize import minimize
 from lazyflow import compute, delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn import lbfgs, objective, saga
-from lazyflow.learn.chunks import tree_sum
+from lazyflow.learn.chunks import Rows, tree_sum
+from lazyflow.learn.curvature import Curvature
 from lazyflow.learn.lbfgs import softmax_regression
 from lazyflow.learn.saga import one_vs_rest
-from lazyflow.learn.visits import visits_of_epoch
+from lazyflow.learn.visits import step_and_length, visits_of_epoch
 
 
 def blobs(n=120, d=5, K=3, mean=0.0, seed=0):
@@ -20,7 +24,7 @@ def blobs(n=120, d=5, K=3, mean=0.0, seed=0):
     random = np.random.default_rng(seed)
     y = np.arange(n) % K
     random.shuffle(y)
-    centres = random.normal(size=(K, d))
+    centres = 0.5 * random.normal(size=(K, d))
     return centres[y] + random.normal(size=(n, d)) + mean, y
 
 
@@ -44,11 +48,20 @@ def optimum(loss_and_gradient, X, y, K, C=1.0):
     return found.x.reshape(K, -1), found.fun
 
 
+LOSSES = [lbfgs.loss_and_gradient, objective.logistic_loss_and_gradient]
+SOLVERS = [softmax_regression, one_vs_rest]
+
+
+@cache
+def softmax_optimum():
+    return optimum(lbfgs.loss_and_gradient, *blobs(), 3)[0]
+
+
 def theta_of(model):
     return np.column_stack([model.coef, model.intercept])
 
 
-@pytest.mark.parametrize("function", [lbfgs.loss_and_gradient, objective.logistic_loss_and_gradient])
+@pytest.mark.parametrize("function", LOSSES)
 def test_gradients_are_those_of_central_differences(function):
     X, y = blobs(n=30)
     theta = np.random.default_rng(1).normal(size=(3, 6))
@@ -61,7 +74,7 @@ def test_gradients_are_those_of_central_differences(function):
         assert gradient[k, j] == pytest.approx(slope, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("function", [lbfgs.loss_and_gradient, objective.logistic_loss_and_gradient])
+@pytest.mark.parametrize("function", LOSSES)
 @pytest.mark.parametrize("size", [800.0, -800.0])
 def test_losses_are_exact_where_exp_overflows(function, size):
     theta = np.array([[size, 0.0], [-size, 0.0]])
@@ -101,11 +114,11 @@ def test_saga_finds_scikit_learns_coefficients():
         assert model.intercept[k] == pytest.approx(theirs.intercept_[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_same_bits_on_every_scheduler_and_for_any_number_of_workers(solver):
-    X, y = blobs(n=200)
+    X, y = blobs()
     runs = [
-        solver(cut(X, y, 20), classes=[0, 1, 2], scheduler=scheduler, num_workers=workers)
+        solver(cut(X, y, 12), classes=[0, 1, 2], scheduler=scheduler, num_workers=workers)
         for scheduler, workers in [("sync", None), ("threads", 1), ("threads", 2), ("threads", 4)]
     ]
     for model in runs[1:]:
@@ -118,27 +131,27 @@ def test_the_same_bits_on_every_scheduler_and_for_any_number_of_workers(solver):
 def test_saga_reaches_the_optimum_whatever_the_blocks_and_chunks(block, count):
     X, y = blobs()
     exact, value = optimum(objective.logistic_loss_and_gradient, X, y, 3)
-    model = one_vs_rest(cut(X, y, count), classes=[0, 1, 2], block=block)
+    model = one_vs_rest(cut(X, y, count), classes=[0, 1, 2], block=block, scheduler="sync")
     assert model.trace[-1].gradient_norm <= 1e-7
     assert model.trace[-1].objective == pytest.approx(value, abs=1e-9)
     np.testing.assert_allclose(theta_of(model), exact, atol=1e-4)
 
 
 def test_saga_converges_on_many_chunks_where_a_fixed_order_stalls():
-    X, y = blobs(n=400, d=10, mean=1.0)
-    chunks, same = cut(X, y, 40), {"classes": [0, 1, 2], "block": 1, "center": False}
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(400, 5)) + 1.0, random.integers(0, 2, 400)
+    chunks, same = cut(X, y, 40), {"classes": [0, 1], "block": 1, "center": False}
+    short = one_vs_rest(chunks, max_epochs=60, **same)
     with pytest.warns(LazyflowWarning, match="no convergence: after 60 steps"):
-        stalled = one_vs_rest(chunks, order="cyclic", max_epochs=60, **same)
-    with pytest.warns(LazyflowWarning, match="no convergence: after 60 steps"):
-        short = one_vs_rest(chunks, max_epochs=60, **same)
-    print(stalled.trace[-1], short.trace[-1])
-    assert short.trace[-1].gradient_norm < stalled.trace[-1].gradient_norm / 100
+        stalled = one_vs_rest(chunks, max_epochs=60, order="cyclic", **same)
+    assert short.converged
+    assert min(point.gradient_norm for point in stalled.trace) > 1e-3
 
 
 def test_centring_changes_the_way_and_not_the_optimum():
     X, y = blobs(mean=1.0)
     near = one_vs_rest(cut(X, y), classes=[0, 1, 2])
-    far = one_vs_rest(cut(X, y), classes=[0, 1, 2], center=False, max_epochs=5000)
+    far = one_vs_rest(cut(X, y), classes=[0, 1, 2], center=False, max_epochs=2000)
     np.testing.assert_allclose(theta_of(near), theta_of(far), atol=1e-4)
     assert near.trace[-1].step < far.trace[-1].step / 2
     assert near.trace[0].gradient_norm == pytest.approx(far.trace[0].gradient_norm, rel=1e-12)
@@ -154,7 +167,7 @@ def test_a_seed_decides_the_bits_and_not_the_optimum():
     np.testing.assert_array_equal(np.random.get_state()[1], before)
 
 
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_inputs_may_be_read_only_and_are_left_as_they_are(solver):
     X, y = blobs()
     kept = X.copy()
@@ -172,7 +185,7 @@ def test_the_kernel_is_compiled_for_one_signature():
     assert len(saga.visit_blocks.signatures) == 1
 
 
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_chunks_may_be_lazy_and_are_loaded_once(solver):
     X, y = blobs()
     loaded = []
@@ -191,7 +204,7 @@ def test_chunks_may_be_lazy_and_are_loaded_once(solver):
 @settings(max_examples=10, deadline=None)
 def test_softmax_does_not_depend_on_how_rows_are_cut(places):
     X, y = blobs()
-    exact, _ = optimum(lbfgs.loss_and_gradient, X, y, 3)
+    exact = softmax_optimum()
     places = sorted(places)
     chunks = list(zip(np.split(X, places), np.split(y, places), strict=True))
     model = softmax_regression(chunks, classes=[0, 1, 2], scheduler="sync")
@@ -222,6 +235,17 @@ def test_an_epoch_visits_every_block_once(sizes, block, longest, seed):
             assert [k for k, _ in visits] == sorted(k for k, _ in visits)
 
 
+@given(st.floats(0.01, 100), st.floats(0.01, 1), st.integers(1, 20), st.floats(0, 10))
+def test_a_visit_moves_no_farther_than_one_gradient_step_of_the_whole(top, part, block, penalty):
+    rows = Rows([], [60, 41], 3, np.arange(2), penalty)
+    step, longest = step_and_length(Curvature(top, part * top), rows, block, "random")
+    smooth = top / 4 + penalty
+    slack = 1 + 1e-12
+    assert 1 / (3 * smooth) <= step * slack <= slack**2 / (2 * smooth)
+    assert longest == 1 or longest * step * part * top / 4 <= slack
+    assert (longest + 1) * step * part * top / 4 > 1 / slack
+
+
 def test_labels_are_what_the_classes_say():
     X, y = blobs()
     names = np.array(["wolf", "ant", "bee"])
@@ -231,7 +255,7 @@ def test_labels_are_what_the_classes_say():
     np.testing.assert_array_equal(by_name.predict(X), names[by_number.predict(X)])
 
 
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_a_true_answer_of_the_callback_stops_without_a_warning(solver):
     X, y = blobs()
     points = []
@@ -244,10 +268,10 @@ def test_a_true_answer_of_the_callback_stops_without_a_warning(solver):
     stopped = [point for point in model.trace if point in points]
     assert not model.converged
     assert stopped[-1] == model.trace[-1]
-    assert all(a.step < b.step and a.seconds <= b.seconds for a, b in zip(points, points[1:]))
+    assert all(a.step < b.step and a.seconds <= b.seconds for a, b in pairwise(points))
 
 
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_running_out_of_steps_warns_with_the_gradient_norm(solver):
     X, y = blobs()
     limit = {"max_iter" if solver is softmax_regression else "max_epochs": 2}
@@ -288,7 +312,7 @@ X0, Y0 = np.ones((2, 3)), np.array([0, 1])
         ([(X0.astype(object), Y0)], {}, "chunk 0 has X of dtype object"),
     ],
 )
-@pytest.mark.parametrize("solver", [softmax_regression, one_vs_rest])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_what_cannot_be_right_is_refused_in_words(solver, chunks, options, words):
     with pytest.raises(ValueError, match=words):
         solver(chunks, **{"classes": [0, 1], **options})

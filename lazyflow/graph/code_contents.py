@@ -24,7 +24,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lazyflow.graph.containers import ATOMS, encoded, mapping, nested, sequence
-from lazyflow.graph.digests import NoContent, Parts, hashed, merkle, type_name
+from lazyflow.graph.digests import Digest, NoContent, Parts, hashed, merkle, type_name
 
 __all__ = ["class_contents", "code_contents", "function_contents", "resolve"]
 
@@ -160,7 +160,7 @@ def _local_function(function: FunctionType, known: _Code) -> Parts:
     return Parts(b"local function\0" + known.digest, children, labels)
 
 
-def _closure(cells: tuple[CellType, ...]) -> Parts:
+def _closure(cells: tuple[CellType, ...]) -> Digest | Parts:
     """The variables of enclosing functions; some may have no value yet."""
     filled: list[int] = []
     values: list[Any] = []
@@ -186,11 +186,12 @@ def _globals_read(code: CodeType) -> Iterator[str]:
 
 
 def _wrapped_functions(function: FunctionType) -> Iterator[FunctionType]:
+    inner: Any = function
     for _ in range(_MOST_WRAPPERS):
-        function = function.__dict__.get("__wrapped__")  # type: ignore[assignment]
-        if type(function) is not FunctionType:
+        inner = inner.__dict__.get("__wrapped__")
+        if type(inner) is not FunctionType:
             return
-        yield function
+        yield inner
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:

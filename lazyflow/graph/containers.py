@@ -13,7 +13,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from lazyflow.graph.digests import Parts, hashed
+from lazyflow.graph.digests import Digest, Parts, hashed
 
 __all__ = ["ATOMS", "encoded", "mapping", "nested", "sequence", "unordered"]
 
@@ -29,9 +29,9 @@ def encoded(value: Any) -> bytes:
     return marshal.dumps(value, 2)
 
 
-def nested(found: bytes | Parts) -> Parts:
-    """A digest as a child of other parts; as bytes it would be taken for a value."""
-    return Parts(b"digest\0" + found, ()) if type(found) is bytes else found  # type: ignore
+def nested(found: bytes | Parts) -> Digest | Parts:
+    """Contents as a child of other parts; plain bytes would be taken for a value."""
+    return found if isinstance(found, Parts) else Digest(found)
 
 
 def sequence(
@@ -72,7 +72,9 @@ def _has_flat_rows(kinds: set[type], values: Sequence[Any]) -> bool:
 
     Short, because a row that is shared by all places is encoded at each of them.
     """
-    if kinds not in ({list}, {tuple}) or sum(map(len, values)) > _SHORT * len(values):
+    if len(kinds) != 1 or (list not in kinds and tuple not in kinds):
+        return False
+    if sum(map(len, values)) > _SHORT * len(values):
         return False
     inner = set(map(type, chain.from_iterable(values)))
     return inner <= ATOMS and _fits(inner, list(chain.from_iterable(values)))

@@ -178,8 +178,10 @@ def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
                         stack.append(first)
                     continue
                 if len(inputs) > 1:
-                    # the first of equally high ones ends on top: it runs first
-                    stack.extend(sorted(inputs[::-1], key=height_of))
+                    lowest_first = list(inputs)
+                    lowest_first.reverse()  # of equally high ones the first ends on top
+                    lowest_first.sort(key=height_of)
+                    stack.extend(lowest_first)
                     continue
                 if inputs[0] not in number:
                     stack.append(inputs[0])

@@ -61,8 +61,10 @@ def checked(X: Any, y: Any, classes: np.ndarray, position: int) -> tuple[np.ndar
         )
     is_class = y[:, None] == classes
     if not is_class.any(axis=1).all():
-        unknown = y[~is_class.any(axis=1)][0]
-        raise ValueError(f"{where} has the label {unknown!r}, which is not in {classes=}")
+        unknown = y[~is_class.any(axis=1)].tolist()[0]
+        raise ValueError(
+            f"{where} has the label {unknown!r}, which is not in classes={classes.tolist()}"
+        )
     return np.ascontiguousarray(X, dtype=np.float64), is_class.argmax(axis=1)
 
 
@@ -82,7 +84,7 @@ def checked_rows(chunks: Sequence[tuple[Any, Any]], classes: Any, C: float, **ru
         raise ValueError(f"C must be positive, not {C}; the smaller C, the stronger the penalty")
     classes = np.asarray(classes)
     if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) < len(classes):
-        raise ValueError(f"classes must be at least two different labels, not {classes}")
+        raise ValueError(f"classes must be at least two different labels, not {classes.tolist()}")
     if not len(chunks):
         raise ValueError("there are no chunks: give at least one pair (X, y)")
     pairs = [checked(X, y, classes, k) for k, (X, y) in enumerate(chunks)]

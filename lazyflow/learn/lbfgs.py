@@ -107,7 +107,8 @@ def softmax_regression(
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal gradient
         theta = flat.reshape(shape)
-        value, gradient = penalised(*total_loss(theta), theta, rows.n, rows.penalty)
+        loss, gradient = total_loss(theta)
+        value, gradient = penalised(loss, gradient, theta, rows.n, rows.penalty)
         if not history.points:
             history.record(0, value, gradient)
         return value, gradient.ravel()

@@ -1,13 +1,12 @@
 """One-against-rest logistic regression by SAGA: a state carried from chunk to chunk.
 
 SAGA keeps, for each row and class, the slope of the loss that it saw last, and the average of
-those gradients; a step uses what changed since. A visit of a chunk is a pure task: it gets
-coefficients, the chunk's table of slopes and the average, and returns new ones. An epoch is a
-chain of such visits, and one `persist` at its end keeps all three together (persisting the
-coefficients alone would run the chain again for the others).
+those gradients; a step uses what changed since. A visit of a chunk is a pure task: coefficients,
+table of slopes and average go in, and new ones come out. An epoch is a chain of visits; one
+`persist` at its end keeps all three (each persisted alone would run the chain once more).
 
-How chunks are visited decides whether this converges: see `visits`. The obvious program, whole
-chunks in one fixed order, can stall far from the optimum; it is here as ``order="cyclic"``.
+The order of visits decides whether this converges: see `visits`. Whole chunks in a fixed order,
+the obvious program, can stall far from the optimum; it is here as ``order="cyclic"``.
 """
 
 from collections.abc import Sequence
@@ -99,8 +98,8 @@ def one_vs_rest(
 ) -> Result:
     """Minimise mean logistic loss + |w_k|² / (2 C n) for each class k against the rest.
 
-    The problem of scikit-learn's ``OneVsRestClassifier(LogisticRegression(C=C))``, intercepts
-    free. Same seed, same bits: on every scheduler and for any number of workers.
+    The problem of scikit-learn's ``OneVsRestClassifier(LogisticRegression(C=C))``. Same seed, same
+    bits: on every scheduler and for any number of workers.
 
     Parameters
     ----------
@@ -111,8 +110,7 @@ def one_vs_rest(
         than `tol`, or after `max_epochs` passes over the rows with a `LazyflowWarning`.
     block : int
         Neighbouring rows that make one step. More rows bear a longer step, and cost less a row.
-    order : "random" or "cyclic"
-        "cyclic" visits whole chunks in a fixed order, to show what that does.
+    order : "random", or "cyclic" to see what whole chunks in a fixed order do
     center : bool
         Shift rows to mean zero inside the solver: the same optimum in far fewer epochs.
 
@@ -132,22 +130,20 @@ def one_vs_rest(
     total_loss = trace(
         lambda theta: tree_sum([chunk_loss(theta, X, labels) for X, labels in rows.chunks]), **run
     )
-
     shape = len(rows.classes), rows.n_features + 1
     theta, average = np.zeros(shape), np.zeros(shape)
     tables = [np.zeros((size, shape[0])) for size in rows.sizes]
     for epoch in range(max_epochs + 1):
         if epoch % check_every == 0 or epoch == max_epochs:
             (now,) = compute(theta, **run)
-            value, gradient = penalised(*total_loss(now), now, rows.n, rows.penalty)
+            loss, gradient = total_loss(now)
+            value, gradient = penalised(loss, gradient, now, rows.n, rows.penalty)
             gradient[:, :-1] += np.outer(gradient[:, -1], mean)  # as of the rows that were given
             if history.record(epoch, value, gradient) or epoch == max_epochs:
                 break
         for k, starts in visits_of_epoch(rows.sizes, block, longest, order, key=(seed, epoch)):
-            X, labels = rows.chunks[k]
-            theta, tables[k], average = visit(
-                theta, tables[k], average, X, labels, starts, block, scale
-            )
+            state = theta, tables[k], average
+            theta, tables[k], average = visit(*state, *rows.chunks[k], starts, block, scale)
         theta, average, tables = persist(theta, average, tables, **run)
 
     now = np.column_stack([now[:, :-1], now[:, -1] - now[:, :-1] @ mean])

@@ -93,9 +93,6 @@ class Scheduler(Protocol):
     def abandon(self, run: Run) -> None:
         """Learn that a run was cancelled while tasks of it may still be running."""
 
-    def running(self, run: Run) -> list[str]:
-        """Name the tasks of a run that are running now."""
-
 
 class Request:
     """What the caller asked of a run, beside the plan.

@@ -6,7 +6,6 @@ inputs, `mutates`, `nout` or `check_mutation` about, and culling what dropped fu
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,6 @@ from lazyflow.store.values import editable, private
 if TYPE_CHECKING:
     from lazyflow.schedulers.run import Run
 
-logger = logging.getLogger("lazyflow")
-
 #: Observers that raised: logged then, ignored since.
 broken_observers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -34,8 +31,10 @@ def tell(run: Run, event: str, *details: Any) -> None:
         except Exception:
             run.observers.remove(observer)
             if observer not in broken_observers:
+                import logging
+
                 broken_observers.add(observer)
-                logger.exception(
+                logging.getLogger("lazyflow").exception(
                     "the observer %r failed in %s and is not called again; results are not "
                     "affected", observer, event
                 )
@@ -54,6 +53,10 @@ def call(run: Run, i: int) -> Any:
     if run.deadline is not None and monotonic() >= run.deadline:
         run.stop.append(None)
         return None
+    if run.dropped:
+        cull(run)
+        if run.stop:
+            return None
     numbers = run.plan.inputs[i] or ()
     raw, last = _take(run, numbers)
     if _is_moot(run, i, numbers):
@@ -78,6 +81,8 @@ def call(run: Run, i: int) -> Any:
 
 def prepared(run: Run, i: int) -> list[Any] | None:
     """Return the values of task `i`'s inputs as it may have them; None when it need not run."""
+    if run.dropped:
+        cull(run)
     numbers = run.plan.inputs[i] or ()
     raw, _ = _take(run, numbers)
     if _is_moot(run, i, numbers):
@@ -216,6 +221,5 @@ def cull(run: Run) -> None:
             if uses[i] == 0:
                 run.unneeded.add(i)
                 todo.extend(run.plan.inputs[i] or ())
-        run.odd.append(None)
         if not run.futures:
             run.close_unneeded()

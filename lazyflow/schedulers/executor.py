@@ -50,9 +50,6 @@ class _Base:
     def abandon(self, run: Run) -> None:
         """Tasks that run are the executor's; their results are ignored."""
 
-    def running(self, run: Run) -> list[str]:
-        return []
-
 
 class ThreadExecutorScheduler(_Base):
     """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready."""
@@ -187,9 +184,12 @@ class ExecutorScheduler(_Base):
             run.deliver(i, None)
             return
         careful.tell(run, "task_started", i)
-        self._try(run, i, given, run.plan.tasks[i]._options.retries)
+        there = Worker(self.name)  # nobody we know, but the task it has
+        there.run, there.task = run, i
+        run.inside.add(there)
+        self._try(run, i, given, run.plan.tasks[i]._options.retries, there)
 
-    def _try(self, run: Run, i: int, given: list[Any], retries: int) -> None:
+    def _try(self, run: Run, i: int, given: list[Any], retries: int, there: Worker) -> None:
         task = run.plan.tasks[i]
         try:
             if task._bind is not None:
@@ -198,13 +198,20 @@ class ExecutorScheduler(_Base):
                 args, kwargs = (given if task._inputs else list(task._args)), {}
             theirs = self.executor.submit(_Portable(task._func, args, kwargs))
         except BaseException as error:
+            run.inside.discard(there)
             run.attached.append(None)
             run.refuse(i, dressed(error, task, given))
             return
-        theirs.add_done_callback(lambda f: self._done(run, i, given, retries, f))
+        theirs.add_done_callback(lambda f: self._done(run, i, given, retries, there, f))
 
     def _done(
-        self, run: Run, i: int, given: list[Any], retries: int, theirs: TheirFuture[Any]
+        self,
+        run: Run,
+        i: int,
+        given: list[Any],
+        retries: int,
+        there: Worker,
+        theirs: TheirFuture[Any],
     ) -> None:
         error = theirs.exception() if not theirs.cancelled() else RuntimeError("cancelled")
         value = None if error is not None else theirs.result()
@@ -217,8 +224,9 @@ class ExecutorScheduler(_Base):
             except ValueError as wrong:
                 error = wrong
         if error is not None and retries and isinstance(error, Exception):
-            self._try(run, i, given, retries - 1)
+            self._try(run, i, given, retries - 1, there)
             return
+        run.inside.discard(there)
         run.attached.append(None)
         if error is not None:
             error = dressed(error, task, given)

@@ -6,7 +6,6 @@ callbacks from one list, and `list.pop` gives each to just one of them.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -72,6 +71,7 @@ class Future:
         self._seen = True
         if run is not None:
             run[0].dropped.append(run[1])
+            run[0].odd.append(None)  # so that the loop looks
         return True
 
     def set_value(self, value: Any) -> None:
@@ -131,6 +131,8 @@ class Future:
 
 def log_unseen() -> None:
     """Log the errors of persisted values that died before anybody looked at them."""
+    import logging  # 5 ms that a program without such errors does not pay
+
     while unseen_errors:
         error = unseen_errors.popleft()
         notes = " ".join(getattr(error, "__notes__", ()))

@@ -29,11 +29,12 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import HELD, Task, task_name
+from lazyflow.graph.task import HELD, Task, place, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.ranked import Ranked
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
@@ -55,6 +56,16 @@ def _counters(counts: list[int]) -> list[Iterator[None] | None]:
     return [
         None if k < 2 else iter(_ONE) if k == 2 else iter((None,) * (k - 1)) for k in counts
     ]
+
+
+def doing(worker: Worker) -> str:
+    """Say what a worker is doing, for people."""
+    run, i = worker.run, worker.task
+    if run is None or not 0 <= i < len(run.plan):
+        return f"nothing (thread {worker.name})"
+    task = run.plan.tasks[i]
+    file, line, _ = place(task)
+    return f"{task_name(task)}, made at {file}:{line} (thread {worker.name})"
 
 
 class _Later:
@@ -100,7 +111,7 @@ class Run:
         self.releases = _counters(
             [len(u) if u.__class__ is list else 1 for u in plan.consumers]
         )
-        self.ready: Any = _Ranked(plan) if plan.priorities else plan.ready.copy()
+        self.ready: Any = Ranked(plan) if plan.priorities else plan.ready.copy()
         self.stop: list[None] = []  # not empty: start nothing more
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
         self.odd: list[Any] = []  # not empty: something rare is about, see careful.py
@@ -111,6 +122,7 @@ class Run:
         self.unneeded: set[int] = set()
         self.uses_left: list[int] | None = None  # made when the first future is dropped
         self.children: set[Run] = set()
+        self.inside: set[Worker] = set()  # who is working on it
         self.error: BaseException | None = None
         self.context = contextvars.copy_context()
         self.context.run(scheduler_here.set, scheduler)
@@ -168,6 +180,15 @@ class Run:
         """Return what messages call task `i`."""
         return task_name(self.plan.tasks[i])
 
+    def running(self) -> list[str]:
+        """Name the tasks that are running now: of this run, and of those its tasks started."""
+        runs, found = [self], []
+        while runs:
+            run = runs.pop()
+            runs.extend(run.children)
+            found.extend(doing(worker) for worker in tuple(run.inside) if worker.run is run)
+        return found
+
     def _complete(self) -> None:
         try:
             self._closing.pop()
@@ -224,17 +245,19 @@ class Run:
         """Run ready tasks, and those they make ready, until none is left to take."""
         outer = worker.run, worker.task
         worker.run = self
+        self.inside.add(worker)
         before, here.worker = here.worker, worker
         try:
             self._loop(worker)
         finally:
+            self.inside.discard(worker)
             worker.run, worker.task = outer
             here.worker = before
 
     def _loop(self, worker: Worker) -> None:
         plan, values, arrivals, releases = self.plan, self.values, self.arrivals, self.releases
         tasks, inputs, consumers, end = plan.tasks, plan.inputs, plan.consumers, plan.end
-        stop, odd, dropped, futures = self.stop, self.odd, self.dropped, self.futures
+        stop, odd, futures = self.stop, self.odd, self.futures
         take = self.ready.pop
         ranked = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
@@ -243,8 +266,6 @@ class Run:
                 i = own.pop() if own else take()
             except IndexError:
                 return
-            if dropped:
-                careful.cull(self)
             while i >= 0:
                 if stop:
                     return
@@ -474,39 +495,3 @@ class Run:
                     self._complete()
                 else:
                     made.append(user)
-
-
-class _Ranked:
-    """Ready tasks by priority, then by number; the part of list that `Run` uses."""
-
-    def __init__(self, plan: Plan) -> None:
-        import heapq
-
-        # The functions are C and compare whole numbers, so each is one step like list.pop.
-        self._push, self._pop, self._swap = heapq.heappush, heapq.heappop, heapq.heappushpop
-        self._width = plan.end + 1
-        self._priorities = plan.priorities
-        self._heap: list[int] = []
-        self.extend(plan.ready)
-
-    def _rank(self, i: int) -> int:
-        return i - self._priorities.get(i, 0) * self._width
-
-    def extend(self, numbers: list[int]) -> None:
-        for i in numbers:
-            self._push(self._heap, self._rank(i))
-
-    def pop(self) -> int:
-        return self._pop(self._heap) % self._width
-
-    def swap(self, i: int) -> int:
-        return self._swap(self._heap, self._rank(i)) % self._width
-
-    def sort(self, reverse: bool) -> None:
-        """Do nothing: the heap is in order."""
-
-    def clear(self) -> None:
-        self._heap.clear()
-
-    def __len__(self) -> int:
-        return len(self._heap)

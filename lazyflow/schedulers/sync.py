@@ -70,7 +70,3 @@ class SyncScheduler:
         """Nothing can be left running: the caller is the only worker."""
         caller: _Caller = run.attached
         caller.wake.release()
-
-    def running(self, run: Run) -> list[str]:
-        """Nothing runs while the caller looks."""
-        return []

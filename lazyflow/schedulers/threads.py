@@ -30,10 +30,9 @@ from time import monotonic
 
 from lazyflow import config
 from lazyflow.errors import Cancelled
-from lazyflow.graph.task import place, task_name
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
-from lazyflow.schedulers.run import Run, here
+from lazyflow.schedulers.run import Run, doing, here
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
@@ -156,16 +155,6 @@ class ThreadsScheduler:
                     thread.abandoned = True
                     self._threads.discard(thread)
 
-    def running(self, run: Run) -> list[str]:
-        """Name the tasks of a run, and of the runs below it, that are running now."""
-        runs = {run}
-        todo = [run]
-        while todo:
-            below = todo.pop().children
-            runs |= below
-            todo.extend(below)
-        return [_doing(thread) for thread in tuple(self._threads) if thread.run in runs]
-
     # -- threads ----------------------------------------------------------------------------
 
     def _full(self) -> bool:
@@ -268,16 +257,7 @@ class ThreadsScheduler:
         for thread in threads:
             if thread is not here.worker:
                 thread.thread.join(max(0.0, deadline - monotonic()))
-        return [_doing(t) for t in threads if t.run is not None and t.thread.is_alive()]
-
-
-def _doing(thread: _Thread) -> str:
-    run, i = thread.run, thread.task
-    if run is None or not 0 <= i < len(run.plan):
-        return f"nothing (thread {thread.name})"
-    task = run.plan.tasks[i]
-    file, line, _ = place(task)
-    return f"{task_name(task)}, made at {file}:{line} (thread {thread.name})"
+        return [doing(t) for t in threads if t.run is not None and t.thread.is_alive()]
 
 
 _default_workers = 0

@@ -1,0 +1,233 @@
+"""Contract: what `persist` started, `wait`, and what happens when nobody wants it any more."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+import lazyflow
+from lazyflow import config, delayed, persist, wait
+from lazyflow.graph.plan import in_order
+from lazyflow.testing.base import Part, add, inc
+
+
+class BackgroundContract(Part):
+    """Work in the background."""
+
+    def test_persist_keeps_places_and_kinds(self) -> None:
+        x, y = delayed(inc)(1), delayed(inc)(2)
+        a, (b, rest), plain = self.persist(x, [y, {"k": x}], 5)
+        assert plain == 5
+        assert [type(v).__name__ for v in (a, b, rest["k"])] == ["Delayed"] * 3
+        assert self.compute(a, b, rest["k"]) == (2, 3, 2)
+
+    def test_persist_always_returns_a_tuple(self) -> None:
+        assert isinstance(persist(delayed(inc)(1), scheduler=self.scheduler), tuple)
+        assert persist(1, scheduler=self.scheduler) == (1,)
+
+    def test_persisted_work_runs_once(self) -> None:
+        calls: list[int] = []
+        x = self.persist(delayed(lambda: calls.append(1) or 3)())
+        assert self.compute(x + 1, x + 2) == (4, 5)
+        assert self.compute(x) == 3
+        assert calls == [1]
+
+    def test_persist_returns_at_once(self) -> None:
+        if self.eager:
+            pytest.skip("this scheduler computes where it stands")
+        release = threading.Event()
+        x = self.persist(delayed(release.wait)(60))
+        assert repr(x) == "<Delayed wait: pending>"
+        release.set()
+        assert self.compute(x) is True
+        assert repr(x) == "<Delayed wait: finished>"
+
+    def test_a_loop_of_persist_steps_has_a_graph_of_constant_size(self) -> None:
+        x: Any = delayed(0)
+        sizes = set()
+        for _ in range(300):
+            x = self.persist(delayed(inc)(x))
+            sizes.add(len(in_order([x])[0]))
+        assert sizes == {1}
+        assert self.compute(x) == 300
+
+    def test_the_history_is_dropped(self) -> None:
+        class Value:
+            def __add__(self, other: Any) -> Value:
+                return Value()
+
+        kept: list[Any] = []
+
+        def make() -> Value:
+            value = Value()
+            kept.append(weakref.ref(value))
+            return value
+
+        x = delayed(make)()
+        y = self.persist(x + 1)
+        del x
+        wait(y)
+        lazyflow.compute(delayed(inc)(1), scheduler=self.scheduler)
+        gc.collect()
+        assert kept[0]() is None
+
+    def test_the_value_is_freed_with_the_last_reference(self) -> None:
+        class Value:
+            pass
+
+        x = self.persist(delayed(Value)())
+        reference = weakref.ref(self.compute(x))
+        gc.collect()
+        assert reference() is not None
+        del x
+        gc.collect()
+        assert reference() is None
+
+    def test_an_error_surfaces_at_first_use(self) -> None:
+        x, y = self.persist(delayed(lambda: 1 / 0)(), delayed(inc)(1))
+        assert self.compute(y) == 2
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError) as caught:
+                self.compute(x + 1)
+            assert len(caught.value.__notes__) == 1
+
+    def test_an_error_nobody_saw_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.ERROR, logger="lazyflow"):
+            x = self.persist(delayed(lambda: 1 / 0, name="lost")())
+            wait(x)
+            del x
+            gc.collect()
+            for _ in range(3):
+                self.compute(delayed(inc)(1))
+        told = [r.getMessage() for r in caplog.records]
+        assert len(told) == 1
+        assert "nobody looked at had failed: ZeroDivisionError" in told[0]
+        assert "in lazyflow task lost()" in told[0]
+
+    def test_a_seen_error_is_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.ERROR, logger="lazyflow"):
+            x = self.persist(delayed(lambda: 1 / 0)())
+            with pytest.raises(ZeroDivisionError):
+                self.compute(x)
+            del x
+            gc.collect()
+            self.compute(delayed(inc)(1))
+        assert caplog.records == []
+
+    def test_dropped_work_is_not_started(self) -> None:
+        if self.eager:
+            pytest.skip("persist is done before it can be dropped")
+        release, ran = threading.Event(), []
+        gate = delayed(release.wait)(60)
+        first = delayed(lambda _: ran.append("first") or 1)(gate)
+        wanted = delayed(lambda x: ran.append("wanted") or x)(first)
+        dropped = delayed(lambda x: ran.append("dropped") or x)(first)
+        a, b = self.persist(wanted, dropped, num_workers=1)
+        del b
+        gc.collect()
+        release.set()
+        assert self.compute(a) == 1
+        assert ran == ["first", "wanted"]
+
+    def test_work_nobody_wants_any_more_ends(self) -> None:
+        if self.eager:
+            pytest.skip("persist is done before it can be dropped")
+        release, started, ran = threading.Event(), threading.Event(), []
+
+        def wait_here() -> None:
+            started.set()
+            release.wait(60)
+
+        gate = delayed(wait_here)()
+        xs = self.persist([delayed(lambda _, i: ran.append(i))(gate, i) for i in range(20)],
+                          num_workers=1)
+        assert started.wait(30)
+        del xs
+        gc.collect()
+        release.set()
+        self.compute(delayed(inc)(1))
+        assert ran == []
+
+    def test_pending_values_are_inputs_like_any_other(self) -> None:
+        if self.eager:
+            pytest.skip("nothing is pending here")
+        release = threading.Event()
+        x = self.persist(delayed(lambda: release.wait(60) and 5)())
+        y = self.persist(delayed(add)(x, 1))
+        z = self.persist(delayed(add)(y, x))
+        release.set()
+        assert self.compute(z, x) == (11, 5)
+
+    def test_at_most_max_runs_ahead(self) -> None:
+        if self.eager:
+            pytest.skip("nothing runs ahead here")
+        release, passed = threading.Event(), threading.Semaphore(0)
+
+        def user() -> None:
+            kept = []
+            with config.set(max_runs_ahead=3):
+                for _ in range(4):
+                    kept.append(self.persist(delayed(release.wait)(60), num_workers=8))
+                    passed.release()
+            wait(kept)
+
+        thread = threading.Thread(target=user)
+        thread.start()
+        try:
+            assert all(passed.acquire(timeout=30) for _ in range(3))
+            assert not passed.acquire(timeout=0.05)
+        finally:
+            release.set()
+        assert passed.acquire(timeout=30)
+        thread.join()
+
+    def test_wait_gives_done_and_pending_in_order(self) -> None:
+        if self.eager:
+            pytest.skip("everything is done here")
+        release = threading.Event()
+        slow = self.persist(delayed(release.wait)(60), num_workers=4)
+        quick = [self.persist(delayed(inc)(i), num_workers=4) for i in range(3)]
+        try:
+            done, pending = wait([quick[0], slow, *quick[1:]], num_returns=3)
+            assert [id(x) for x in done] == [id(x) for x in quick]
+            assert pending[0] is slow and len(pending) == 1
+            assert wait(slow, timeout=0.01)[0] == []
+        finally:
+            release.set()
+        assert wait([slow])[1] == []
+
+    def test_wait_counts_failures_as_done(self) -> None:
+        x = self.persist(delayed(lambda: 1 / 0)())
+        done, pending = wait([x])
+        assert len(done) == 1 and pending == []
+        with pytest.raises(ZeroDivisionError):
+            self.compute(x)
+
+    def test_wait_refuses_what_is_not_running(self) -> None:
+        with pytest.raises(TypeError, match=r"Write: x, = lazyflow\.persist\(x\)"):
+            wait([delayed(inc)(1)])
+        x = self.persist(delayed(inc)(1))
+        with pytest.raises(ValueError, match=r"num_returns must be between 0 and .* \(1\); got 2"):
+            wait([x], num_returns=2)
+
+    def test_waiting_inside_a_task_with_one_worker(self) -> None:
+        def task() -> int:
+            x = persist(delayed(inc)(1), num_workers=1)[0]
+            wait([x])
+            return int(lazyflow.compute(x, num_workers=1)[0]) + 1
+
+        assert self.compute(delayed(task)(), num_workers=1) == 3
+
+    def test_persisted_inputs_choose_the_scheduler(self) -> None:
+        from lazyflow.schedulers.run import scheduler_here
+
+        def where(_: Any) -> Any:
+            return scheduler_here.get().name
+
+        x = self.persist(delayed(where)(0))
+        assert delayed(where)(x).compute() == self.compute(x)

@@ -1,0 +1,259 @@
+"""Contract: the right results, whatever the shape of the graph and whoever computes."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import lazyflow
+from lazyflow import Delayed, annotate, config, delayed, trace
+from lazyflow.testing.base import Part, add, inc
+
+_word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
+
+
+def tree(leaves: list[Delayed]) -> Delayed:
+    """Add pairwise."""
+    plus = delayed(add)
+    while len(leaves) > 1:
+        pairs = [plus(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=False)]
+        leaves = pairs + leaves[len(pairs) * 2 :]
+    return leaves[0]
+
+
+class ResultContract(Part):
+    """Results."""
+
+    def test_values_in_their_places(self) -> None:
+        x = delayed(inc)(1)
+        found = self.compute(x, [x, {"k": (x, 5)}], "plain", 3)
+        assert found == (2, [2, {"k": (2, 5)}], "plain", 3)
+
+    def test_nothing_lazy(self) -> None:
+        assert lazyflow.compute(1, [2], scheduler=self.scheduler) == (1, [2])
+        assert lazyflow.compute(scheduler=self.scheduler) == ()
+
+    def test_the_same_value_twice(self) -> None:
+        x = delayed(inc)(1)
+        assert self.compute(x, x) == (2, 2)
+        assert self.compute(delayed(add)(x, x)) == 4
+
+    def test_shared_work_runs_once(self) -> None:
+        calls: list[int] = []
+        x = delayed(lambda: calls.append(1) or 7)()
+        assert self.compute(x + 1, [x + 2], delayed(max)(x, x)) == (8, [9], 7)
+        assert calls == [1]
+
+    def test_shapes(self) -> None:
+        n = 500
+        one = delayed(inc)
+        chain = one(0)
+        for _ in range(n - 1):
+            chain = one(chain)
+        wide = delayed(sum)([one(i) for i in range(n)])
+        assert self.compute(chain, wide) == (n, n * (n + 1) // 2)
+        assert self.compute(tree([one(i) for i in range(n)])) == n * (n + 1) // 2
+        assert self.compute([one(i) for i in range(n)]) == list(range(1, n + 1))
+
+    def test_a_deep_chain(self) -> None:
+        one = delayed(inc)
+        x = one(0)
+        for _ in range(20_000 - 1):
+            x = one(x)
+        assert self.compute(x) == 20_000
+
+    def test_butterfly(self) -> None:
+        width, plus = 16, delayed(add)
+        row: list[Any] = [delayed(i) for i in range(width)]
+        plain: list[Any] = list(range(width))
+        for step in (1, 2, 4, 8):
+            row = [plus(row[i], row[i ^ step]) for i in range(width)]
+            plain = [plain[i] + plain[i ^ step] for i in range(width)]
+        assert self.compute(row) == plain
+
+    def test_one_worker_and_many(self) -> None:
+        x = tree([delayed(inc)(i) for i in range(64)])
+        assert {self.compute(x, num_workers=n) for n in (1, 2, 5)} == {64 * 65 // 2}
+
+    def test_nested_compute_to_depth_five_with_one_worker(self) -> None:
+        def nested(depth: int) -> int:
+            if depth == 0:
+                return 1
+            below = delayed(nested)(depth - 1)
+            return sum(lazyflow.compute(below, below + 1, num_workers=1))
+
+        def plain(depth: int) -> int:
+            return 1 if depth == 0 else 2 * plain(depth - 1) + 1
+
+        assert self.compute(delayed(nested)(5), num_workers=1) == plain(5)
+
+    def test_many_nested_computes_at_once(self) -> None:
+        def outer(i: int) -> int:
+            return sum(lazyflow.compute(*[delayed(inc)(i + k) for k in range(5)]))
+
+        expected = [sum(i + k + 1 for k in range(5)) for i in range(20)]
+        assert self.compute([delayed(outer)(i) for i in range(20)], num_workers=2) == expected
+
+    def test_a_nested_compute_runs_on_the_same_scheduler(self) -> None:
+        def inside() -> Any:
+            from lazyflow.schedulers.run import scheduler_here
+
+            return scheduler_here.get().name
+
+        def outside() -> tuple[Any, Any]:
+            return inside(), delayed(inside)().compute()
+
+        mine, nested = self.compute(delayed(outside)())
+        assert mine == nested
+
+    def test_a_task_that_returns_a_lazy_value_is_computed_on(self) -> None:
+        f = delayed(lambda x: delayed(inc)(x))
+        assert self.compute(f(1), f(f(2)) + 1, [f(f(f(3)))]) == (2, 5, [6])
+        assert self.compute(delayed(lambda: delayed(5))()) == 5
+
+    def test_recursion_by_returned_tasks(self) -> None:
+        fib = delayed(lambda n: n if n < 2 else fib(n - 1) + fib(n - 2))
+        assert self.compute(fib(13)) == 233
+
+    def test_a_loop_of_returned_tasks_is_as_long_as_it_likes(self) -> None:
+        count = delayed(lambda n: n if n == 5_000 else count(n + 1))
+        assert self.compute(count(0)) == 5_000
+
+    def test_recursion_by_nested_compute(self) -> None:
+        def fib(n: int) -> int:
+            return n if n < 2 else sum(lazyflow.compute(lazy(n - 1), lazy(n - 2)))
+
+        lazy = delayed(fib)
+        assert self.compute(lazy(8), num_workers=2) == 21
+
+    def test_context_variables_of_the_caller_are_seen(self) -> None:
+        token = _word.set("said")
+        try:
+            seen = self.compute([delayed(lambda _: _word.get())(i) for i in range(10)])
+        finally:
+            _word.reset(token)
+        assert seen == ["said"] * 10
+
+    def test_what_a_task_sets_stays_with_it(self) -> None:
+        def change() -> str:
+            _word.set("changed")
+            return _word.get()
+
+        assert self.compute(delayed(change)()) == "changed"
+        assert _word.get() == "unset"
+
+    def test_numpy_errstate_holds_in_tasks(self) -> None:
+        numpy = pytest.importorskip("numpy")
+        divide = delayed(lambda: numpy.float64(1) / numpy.float64(0))
+        with numpy.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            self.compute(divide())
+
+    def test_config_holds_in_tasks(self) -> None:
+        with config.set(max_runs_ahead=3):
+            assert self.compute(delayed(config.get)("max_runs_ahead")) == 3
+
+    def test_several_threads_may_compute_at_once(self) -> None:
+        found: dict[int, Any] = {}
+
+        def user(k: int) -> None:
+            x = tree([delayed(inc)(i * k) for i in range(200)])
+            found[k] = [self.compute(x) for _ in range(3)]
+
+        users = [threading.Thread(target=user, args=(k,)) for k in range(4)]
+        for u in users:
+            u.start()
+        for u in users:
+            u.join()
+        assert found == {k: [sum(i * k + 1 for i in range(200))] * 3 for k in range(4)}
+
+    def test_tasks_run_at_the_same_time(self) -> None:
+        if not self.parallel:
+            pytest.skip("one task at a time")
+        meeting = threading.Barrier(2, timeout=30)
+        both = [delayed(meeting.wait)() for _ in range(2)]
+        assert sorted(self.compute(both, num_workers=2)) == [0, 1]
+
+    def test_num_workers_caps_running_tasks(self) -> None:
+        now, most = [], [0]
+
+        def work(i: int) -> int:
+            now.append(i)
+            most[0] = max(most[0], len(now))
+            time.sleep(0.002)
+            now.remove(i)
+            return i
+
+        self.compute([delayed(work)(i) for i in range(30)], num_workers=5)
+        most[0] = 0
+        self.compute([delayed(work)(i) for i in range(30)], num_workers=2)
+        assert most[0] <= 2
+
+    def test_higher_priority_starts_first(self) -> None:
+        order: list[str] = []
+        xs = []
+        for at, word in enumerate("abcdef"):
+            with annotate(priority=at):
+                xs.append(delayed(order.append)(word))
+        self.compute(xs, num_workers=1)
+        assert order == list("fedcba")
+
+    def test_priority_does_not_change_results(self) -> None:
+        xs = [delayed(inc, priority=i % 3)(i) for i in range(50)]
+        total = delayed(sum, priority=-1)([delayed(inc, priority=-(i % 2))(x) for i, x in
+                                           enumerate(xs)])
+        assert self.compute(total) == sum(i + 2 for i in range(50))
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
+    def test_a_forked_child_can_compute(self) -> None:
+        x = tree([delayed(inc)(i) for i in range(32)])
+        self.compute(x)
+        pid = os.fork()
+        if pid == 0:  # pragma: no cover
+            try:
+                os._exit(0 if self.compute(x) == 32 * 33 // 2 else 1)
+            finally:
+                os._exit(2)
+        deadline = time.monotonic() + 30
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done or time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        if not done:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+        assert done and os.waitstatus_to_exitcode(status) == 0
+
+    def test_a_trace_reruns_with_other_leaves(self) -> None:
+        built: list[int] = []
+
+        def build(x: Any, y: Any) -> Any:
+            built.append(1)
+            return tree([delayed(add)(x, i) for i in range(16)]), {"y": y + 1}
+
+        step = trace(build, scheduler=self.scheduler)
+        for x, y in ((0, 1), (5, 2), (7, 3)):
+            assert step(x, y) == (sum(x + i for i in range(16)), {"y": y + 1})
+        assert built == [1]
+
+    def test_two_threads_may_rerun_one_trace(self) -> None:
+        step = trace(
+            lambda x: tree([delayed(add)(x, i) for i in range(64)]), scheduler=self.scheduler
+        )
+        found: dict[int, list[Any]] = {}
+
+        def user(k: int) -> None:
+            found[k] = [step(k * j) for j in range(20)]
+
+        users = [threading.Thread(target=user, args=(k,)) for k in range(3)]
+        for u in users:
+            u.start()
+        for u in users:
+            u.join()
+        assert found == {k: [sum(k * j + i for i in range(64)) for j in range(20)] for k in range(3)}

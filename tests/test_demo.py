@@ -1,0 +1,70 @@
+"""``python -m lazyflow demo``: its goals, what it prints, its exit status."""
+
+import re
+import sys
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+from lazyflow import demo
+from lazyflow.demo import main
+
+
+def test_the_goals_are_reached_and_said(capsys):
+    assert main(["--scheduler", "threads", "--chunks", "4"]) == 0
+    text, errors = capsys.readouterr()
+    assert errors == ""
+    lines = text.splitlines()
+    assert "1347 training rows in 4 chunks, 450 test rows, C = 1, scheduler threads" in lines[0]
+    assert [line.split("(")[1] for line in lines if "lazyflow/learn" in line] == [
+        "lazyflow/learn/lbfgs.py)",
+        "lazyflow/learn/saga.py)",
+    ]
+    assert text.count("objective  max|gradient|   seconds") == 2
+    checks = [line for line in lines if " goal " in line]
+    assert len(checks) == 6
+    assert all(line.endswith("ok") for line in checks)
+    counts = re.findall(r"  ([\d,]+) tasks in [\d.]+ s; [\d.]+ µs per task outside", text)
+    assert len(counts) == 2
+    assert all(int(count.replace(",", "")) > 300 for count in counts)
+    assert re.fullmatch(r"6 of 6 goals reached in \d+\.\d s", lines[-1])
+
+
+def test_a_missed_goal_is_said_and_is_exit_status_1(capsys, monkeypatch):
+    monkeypatch.setattr(demo, "C", 1e-4)  # a penalty under which no model reads digits well
+    assert main(["--scheduler", "sync", "--chunks", "2"]) == 1
+    text, _ = capsys.readouterr()
+    missed = [line for line in text.splitlines() if line.endswith("MISSED")]
+    assert [line.split("  ")[1] for line in missed] == ["accuracy on the test rows"]
+    assert "5 of 6 goals reached" in text
+
+
+def test_cyclic_shows_that_a_fixed_order_stalls(capsys):
+    digits = demo.Digits.load()
+    demo.run_cyclic(digits.chunks(20), "sync", epochs=20)
+    text, _ = capsys.readouterr()
+    assert text.count("SAGA on rows as they are") == 2
+    fixed, short = re.search(r"After 20 epochs: (\S+) in fixed order, (\S+) with", text).groups()
+    assert float(fixed) > 3 * float(short)
+
+
+def test_without_scikit_learn_it_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert main([]) == 1
+    assert 'pip install "lazyflow[learn]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--chunks", "0"], "--chunks must be from 1 to 1000, not 0"),
+        (["--scheduler", "carrier-pigeon"], "invalid choice: 'carrier-pigeon'"),
+    ],
+)
+def test_a_command_line_that_cannot_be_understood_is_exit_status_2(capsys, argv, words):
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,161 @@
+"""Imports go down only, also inside functions; and `import lazyflow` stays light."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import lazyflow
+from lazyflow.services import SERVICES
+
+ROOT = pathlib.Path(lazyflow.__file__).parent
+
+#: The first entry that a module's name starts with is its layer.
+LAYERS = [
+    ("lazyflow.errors", 0),
+    ("lazyflow.config", 0),
+    ("lazyflow.services", 0),
+    ("lazyflow.graph", 1),
+    ("lazyflow.store", 2),
+    ("lazyflow.schedulers", 3),
+    ("lazyflow.collection", 4),
+    ("lazyflow.wanted", 4),
+    ("lazyflow.evaluate", 4),
+    ("lazyflow.waiting", 4),
+    ("lazyflow.wire", 4),
+    ("lazyflow.lazy", 4),
+    ("lazyflow.decorator", 4),
+    ("lazyflow.tracing", 4),
+    ("lazyflow.learn", 6),
+    ("lazyflow.diagnostics", 7),
+    ("lazyflow.testing", 8),
+    ("lazyflow.demo", 8),
+    ("lazyflow.__main__", 8),
+]
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in ROOT.rglob("*.py")}
+
+
+def layer_of(module):
+    for name, layer in LAYERS:
+        if module == name or module.startswith(name + "."):
+            return layer
+    raise AssertionError(f"{module} has no layer: add it to LAYERS and to the map in __init__.py")
+
+
+def imports(source, module, is_package):
+    """Yield (line, module) for each import of lazyflow's own modules, wherever it stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "lazyflow":
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, base]) if base else ".".join(parts)
+            if base.split(".")[0] != "lazyflow":
+                continue
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield node.lineno, inner if inner in MODULES else base
+
+
+def violations(source, module, is_package=False):
+    own = layer_of(module)
+    return [
+        f"{module}:{line} (layer {own}) imports {other} (layer {layer_of(other)})"
+        for line, other in imports(source, module, is_package)
+        if other != "lazyflow" and layer_of(other) > own
+    ]
+
+
+def test_imports_go_down_only():
+    found = []
+    for module, path in MODULES.items():
+        if module != "lazyflow":  # it only gathers the public names
+            found += violations(path.read_text(), module, path.name == "__init__.py")
+    assert found == []
+
+
+def test_nothing_below_imports_the_package_for_a_higher_name():
+    """`from lazyflow import X` inside the package may only name modules, not gathered names."""
+    found = []
+    for module, path in MODULES.items():
+        if module == "lazyflow" or layer_of(module) >= 6:
+            continue
+        for line, other in imports(path.read_text(), module, path.name == "__init__.py"):
+            if other == "lazyflow":
+                found.append(f"{module}:{line}")
+    assert found == []
+
+
+def test_the_check_sees_imports_inside_functions_and_relative_ones():
+    source = "def f():\n    from lazyflow.learn import saga\n    from ..lazy import Delayed\n"
+    assert violations(source, "lazyflow.graph.plan") == [
+        "lazyflow.graph.plan:2 (layer 1) imports lazyflow.learn.saga (layer 6)",
+        "lazyflow.graph.plan:3 (layer 1) imports lazyflow.lazy (layer 4)",
+    ]
+
+
+def modules_below(graph):
+    """Yield the import cycles among modules, by repeated removal of those that import none."""
+    left = {m: {x for x in outs if x in graph and x != m} for m, outs in graph.items()}
+    while True:
+        free = [m for m, outs in left.items() if not outs & left.keys()]
+        if not free:
+            return left
+        for m in free:
+            del left[m]
+
+
+def test_no_import_cycles_at_import_time():
+    graph = {}
+    for module, path in MODULES.items():
+        tree = ast.parse(path.read_text())
+        top = ast.Module([n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)], [])
+        graph[module] = {
+            other
+            for _, other in imports(ast.unparse(top), module, path.name == "__init__.py")
+            if other != "lazyflow"
+        }
+    assert modules_below(graph) == {}
+
+
+def test_imports_by_string_are_those_of_the_table():
+    """Only services.py and the public names of __init__.py look modules up by text."""
+    users = [m for m, path in MODULES.items() if "import_module(" in path.read_text()]
+    assert sorted(users) == ["lazyflow", "lazyflow.services"]
+    assert SERVICES == {"visualize": "lazyflow.diagnostics.visualize:visualize"}
+    for target in SERVICES.values():
+        assert target.partition(":")[0] in MODULES
+
+
+def test_no_module_shares_its_name_with_a_public_name():
+    tops = {m.split(".")[1] for m in MODULES if m.count(".") == 1}
+    public = set(lazyflow.__all__) - {"config"}
+    assert tops & public == set()
+
+
+def test_import_is_light():
+    code = (
+        "import sys, lazyflow; heavy = ['numpy', 'scipy', 'numba', 'pandas', 'sklearn', 'dask', "
+        "'distributed', 'ray', 'joblib', 'tqdm', 'rich', 'cloudpickle', 'asyncio']; "
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in lazyflow.__all__:
+        assert getattr(lazyflow, name).__doc__, name
+    assert set(lazyflow.__all__) <= set(dir(lazyflow))
