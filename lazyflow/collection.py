@@ -18,6 +18,7 @@ and calls of delayed functions take it like any lazy value.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
@@ -49,12 +50,25 @@ class Collection(ABC):
 
     def __lazyflow_value__(self) -> Task:
         """Return one task whose result is the value of the whole: what a call gets as input."""
+        from lazyflow.lazy import Delayed  # which needs this module when it is imported
+
         (self,) = type(self).__lazyflow_optimize__([self])
-        task: Task = new_task(Task, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())))
+        task: Task = new_task(
+            Delayed, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())),
+            depth=_users_depth(),
+        )
         return task
 
     def _finalizer(self) -> Any:
         return _Finalizer(self.__lazyflow_finalize__)
+
+
+def _users_depth() -> int:
+    """Count the frames from a function called here up to the first line that is not ours."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lazyflow."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 class _Finalizer:

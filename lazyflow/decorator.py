@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any
 
-from lazyflow.graph.kinds import ATOM, COLLECTION, LAZY, kinds
+from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
 from lazyflow.lazy import Delayed
@@ -16,7 +16,10 @@ __all__ = ["DelayedFunction", "delayed"]
 
 #: What `inspect` and friends ask a function for.
 _OF_THE_FUNCTION = frozenset(
-    {"__annotations__", "__defaults__", "__name__", "__qualname__", "__text_signature__"}
+    {
+        "__annotations__", "__defaults__", "__isabstractmethod__", "__name__", "__qualname__",
+        "__text_signature__",
+    }
 )
 
 _new = object.__new__
@@ -84,8 +87,14 @@ class DelayedFunction(Delayed, _Unfinished):
         )
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
-        """Act as a method: bind the instance as the first argument."""
-        return self if obj is None else MethodType(self, obj)
+        """Act as the callable itself would in a class: functions bind, builtins do not."""
+        func = self._args[0]
+        if (
+            obj is None or isinstance(func, staticmethod | MethodType)
+            or not hasattr(type(func), "__get__")
+        ):
+            return self
+        return MethodType(self, obj)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_THE_FUNCTION:
@@ -228,7 +237,7 @@ def delayed(
 
 
 def _decorated(func: Any, options: Options, traverse: bool) -> Any:
-    if not callable(func):
+    if not callable(func) and type(func) is not classmethod:
         raise TypeError(f"@delayed(...) decorates a function or class; got {func!r:.100}")
     return _lazy(func, options, traverse, options.label)
 
@@ -241,14 +250,25 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
         return obj.__lazyflow_value__()
     if callable(obj):
         return _make_function(obj, options, traverse)
-    if kind != ATOM and traverse:
-        task = new_task(Delayed, _same, (obj,), depth=3)
-        if task._inputs:
+    if type(obj) is classmethod:
+        return classmethod(_make_function(obj.__func__, options, traverse))
+    options = options.replace(label=None, named=name is not None)
+    if kind != ATOM:
+        task = new_task(
+            Delayed, gathered, (obj,), None, options, key=name, traverse=traverse, depth=3
+        )
+        if task._inputs or kind in (ITERATOR, DICTVIEW):
             return task
-    return new_leaf(Delayed, VALUE, obj, name, depth=3)
+        (obj,) = task._args if task._bind is None else task._bind.fill([])[0]
+    leaf = new_leaf(Delayed, VALUE, obj, name, depth=3)
+    if options.special:
+        _set_options(leaf, options)
+    return leaf
 
 
-def _same(value: Any) -> Any:
+_set_options: Any = Task.__dict__["_options"].__set__
+
+
+def gathered(value: Any) -> Any:
+    """Return a container of results: the task behind ``delayed([x, y])``."""
     return value
-
-

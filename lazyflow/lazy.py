@@ -14,6 +14,7 @@ from typing import Any
 
 from lazyflow import evaluate, waiting, wire
 from lazyflow.graph import keys
+from lazyflow.graph.lengths import annotated_length
 from lazyflow.graph.options import OPERATOR, annotation
 from lazyflow.graph.task import (
     HELD,
@@ -184,7 +185,10 @@ class Delayed(Task):
 
     def __getattr__(self, name: str) -> Delayed:
         if name.startswith("_"):
-            raise AttributeError(f"lazy values have no attribute {name!r}")
+            raise AttributeError(
+                f"lazy values have no attribute {name!r}; to get one of that name from the result "
+                f"write delayed(getattr)(x, {name!r})"
+            )
         if name == "dtype" and isinstance(self._func, operator.attrgetter):
             raise _dtype_advice()  # numpy before 2.4 asks for x.dtype.dtype and so on
         return new_task(
@@ -200,17 +204,19 @@ class Delayed(Task):
         return _called(_call, (self, *args), kwargs, dask_key_name)
 
     def __iter__(self) -> Iterator[Delayed]:
-        n = self._length("iterate over it")
+        n = self._length("iterate over it", "iterate inside a delayed function")
         maker = task_name(self)
-        return iter(
-            [new_task(Delayed, _Item(i, n, maker), (self,), None, OPERATOR, depth=2)
-             for i in range(n)]
-        )
+        items = []
+        for i in range(n):  # in a comprehension it would be a frame more, or not (Python 3.12)
+            items.append(  # noqa: PERF401
+                new_task(Delayed, _Item(i, n, maker), (self,), None, OPERATOR, depth=2)
+            )
+        return iter(items)
 
     def __len__(self) -> int:
-        return self._length("take its len")
+        return self._length("take its len", "write delayed(len)(x)")
 
-    def _length(self, doing: str) -> int:
+    def _length(self, doing: str, instead: str) -> int:
         n = self._options.nout
         if n is None and self._func is not VALUE and self._func is not HELD:
             n = annotated_length(self._func)
@@ -218,7 +224,7 @@ class Delayed(Task):
             raise TypeError(
                 f"can't {doing}: how many values {task_name(self)} returns is not known before "
                 "it is computed. Say it: delayed(f, nout=2), or annotate the function "
-                "'-> tuple[A, B]'; or iterate inside a delayed function, or compute() first."
+                f"'-> tuple[A, B]'; or {instead}, or compute() first."
             )
         return n
 
@@ -304,7 +310,14 @@ class Delayed(Task):
     def __lazyflow_tokenize__(self) -> str:
         return keys.key_of(self)
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        raise _advice("The text", f"Write format(x.compute(), {spec!r})")
+
     def _leaf(self, func: Callable[..., Any], value: Any, key: str | None) -> Delayed:
+        if key is not None:
+            keys.hold_content(value, self)
         return new_leaf(Delayed, func, value, key, made_at=self)
 
     def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
@@ -344,7 +357,10 @@ def _told(task: Task) -> str:
     if task._func is HELD:
         future = task._args[0]
         return f"{future.name}: {future.state}"
-    return call_text(task, list(task._inputs))
+    try:
+        return call_text(task, list(task._inputs))
+    except Exception:  # hostile arguments, or a container that takes only real values
+        return f"{task_name(task)}(...)"
 
 
 _BINARY = {
@@ -382,8 +398,17 @@ def _rdivmod(self: Delayed, other: Any) -> Delayed:
     return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)
 
 
+def _pow(self: Delayed, other: Any, modulus: Any = None) -> Delayed:
+    if modulus is None:
+        return _apply(operator.pow, self, other)
+    return new_task(Delayed, pow, (self, other, modulus), None, OPERATOR, depth=2)
+
+
 def _round(self: Delayed, ndigits: int | None = None) -> Delayed:
     return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)
+
+
+_IRREGULAR = {"divmod": _divmod, "rdivmod": _rdivmod, "pow": _pow, "round": _round}
 
 
 def _add_operators() -> None:
@@ -394,29 +419,8 @@ def _add_operators() -> None:
         setattr(Delayed, f"__{name}__", _binary(getattr(operator, name)))
     for name, unary in _UNARY.items():
         setattr(Delayed, f"__{name}__", _unary(unary))
-    for name, method in (("divmod", _divmod), ("rdivmod", _rdivmod), ("round", _round)):
+    for name, method in _IRREGULAR.items():
         setattr(Delayed, f"__{name}__", method)
 
 
 _add_operators()
-
-
-def annotated_length(func: Any) -> int | None:
-    """Return the length of a function's result when its annotation says so.
-
-    >>> def f() -> tuple[int, str]: ...
-    >>> annotated_length(f)
-    2
-    """
-    import typing
-
-    try:
-        hint = typing.get_type_hints(func).get("return")
-    except Exception:  # names that can't be resolved here say nothing
-        return None
-    if typing.get_origin(hint) is not tuple:
-        return None
-    parts = typing.get_args(hint)
-    if Ellipsis in parts:
-        return None
-    return len(parts)

@@ -11,14 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.evaluate import Options, finish, start
-from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
+from lazyflow.graph.arguments import bind
+from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name, new_leaf
 from lazyflow.lazy import Delayed
+from lazyflow.store.values import Releaser
 from lazyflow.wanted import Wanted, finalized
 
 __all__ = ["Trace", "trace"]
 
+
+_NOT_SEARCHED = (ATOM, ARRAY)  # for lazy values among the leaves of a rerun
 
 #: Plan, where results go, number of positional leaves, names of the others, and for each leaf in
 #: the plan its place among them.
@@ -69,15 +73,17 @@ class Trace:
                 raise error
             finally:
                 del error
-        (result,) = wanted.fill(values, finalized)
+        release = Releaser(given)  # the run knows the leaves it was planned with, not these
+        (result,) = wanted.fill([release(value) for value in values], finalized)
         return result
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for where, value in [*enumerate(args), *kwargs.items()]:
-            if kinds[type(value)] in (LAZY, COLLECTION):
+            if kinds[type(value)] not in _NOT_SEARCHED and bind((value,), {}, as_is=True)[0]:
                 raise TypeError(
-                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy: a leaf is "
-                    "a value. Compute it first, or use it inside the traced function."
+                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy, or holds "
+                    "a lazy value: a leaf is a value. Compute it first, or use it inside the "
+                    "traced function."
                 )
 
     def _build(

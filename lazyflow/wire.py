@@ -22,6 +22,8 @@ def packed(task: Task) -> tuple[Any, ...]:
     """Return what `__reduce_ex__` has to: a function and its arguments."""
     import cloudpickle
 
+    from lazyflow.lazy import Delayed  # which needs this module when it is imported
+
     order, number = in_order([task])
     records = []
     for t in order:
@@ -36,8 +38,10 @@ def packed(task: Task) -> tuple[Any, ...]:
         key = key_of(t)
         if not t._options.named:
             _known[key] = t
+        # A delayed function among the inputs is just the function.
+        cls = Delayed if func is VALUE and isinstance(t, Delayed) else type(t)
         records.append(
-            (type(t), func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
+            (cls, func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
              t._height, key)
         )
     return unpacked, (cloudpickle.dumps(records),)

@@ -20,10 +20,12 @@ class TestThreads(SchedulerContract):
 
 class TestThreadPoolExecutor(SchedulerContract):
     scheduler = ThreadPoolExecutor(8)
+    survives_fork = False
 
 
 class TestThreadPoolExecutorOfOne(ResultContract, ValueContract):
     """Nesting must not starve in a pool that cannot grow."""
 
     scheduler = ThreadPoolExecutor(1)
+    survives_fork = False
     parallel = False

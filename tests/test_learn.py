@@ -321,3 +321,9 @@ def test_what_cannot_be_right_is_refused_in_words(solver, chunks, options, words
 def test_an_unknown_order_is_refused():
     with pytest.raises(ValueError, match='order must be "random" or "cyclic", not \'any\''):
         one_vs_rest([(X0, Y0)], classes=[0, 1], order="any")
+
+
+@pytest.mark.parametrize("options", [{"block": 0}, {"check_every": 0}, {"max_epochs": -1}])
+def test_counts_that_cannot_be_meant_are_refused(options):
+    with pytest.raises(ValueError, match="{}={}".format(*next(iter(options.items())))):
+        one_vs_rest([(X0, Y0)], classes=[0, 1], **options)

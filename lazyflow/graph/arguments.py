@@ -14,6 +14,7 @@ containers of its own. A container met twice is made once, as it was.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from lazyflow.graph.kinds import (
     ARRAY,
     ATOM,
     COLLECTION,
+    DATACLASS,
     DICT,
     DICTLIKE,
     DICTVIEW,
@@ -66,9 +68,9 @@ def _dict(items: list[Any], extra: Any) -> Any:
 
 
 def _dict_view(items: list[Any], extra: str) -> Any:
-    if extra == "dict_values":
+    if extra.endswith("values"):
         return dict(enumerate(items)).values()
-    return dict(items).items() if extra == "dict_items" else dict.fromkeys(items).keys()
+    return dict(items).items() if extra.endswith("items") else dict.fromkeys(items).keys()
 
 
 def _dictlike(items: list[Any], extra: Any) -> Any:
@@ -81,7 +83,7 @@ def _dictlike(items: list[Any], extra: Any) -> Any:
 
 def _listlike(items: list[Any], extra: Any) -> Any:
     new = copy.copy(extra)
-    new.extend(items)
+    (new.update if isinstance(new, set) else new.extend)(items)
     return new
 
 
@@ -95,8 +97,9 @@ def _dataclass(items: list[Any], extra: Any) -> Any:
 
 def _object_array(items: list[Any], extra: Any) -> Any:
     new = extra.copy()
-    new.flags.writeable = True
-    new.reshape(-1)[...] = items
+    flat = new.reshape(-1)
+    for position, item in enumerate(items):  # at once, numpy would look into items that are lists
+        flat[position] = item
     return new
 
 
@@ -106,12 +109,6 @@ def _copied(items: list[Any], extra: Any) -> Any:
 
 def _frame_copied(items: list[Any], extra: Any) -> Any:
     return items[0].copy(deep=bool(extra))
-
-
-def _emptied(container: Any) -> Any:
-    new = copy.copy(container)
-    new.clear()
-    return new
 
 
 def _take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:
@@ -136,11 +133,37 @@ def _take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:
         return [*x.keys(), *x.values()], _dictlike, x
     if kind == ARRAY:
         return x.reshape(-1).tolist(), _object_array, x
-    names = [name for name in x.__dataclass_fields__ if hasattr(x, name)]
+    from dataclasses import fields  # loaded already: x is one
+
+    names = [field.name for field in fields(x) if hasattr(x, field.name)]
     return [getattr(x, name) for name in names], _dataclass, (x, names)
 
 
-_BY_PROTOTYPE = (LISTLIKE, DICTLIKE)
+def _emptied(container: Any) -> Any:
+    new = copy.copy(container)
+    new.clear()
+    return new
+
+
+def _without_inputs(frame: _Frame) -> Any:
+    """What a container is made with, when tasks are to be put in: keeps none of them alive.
+
+    A task that could be reached other than by its consumer's inputs would be pickled inside
+    the other, and the user's own container might be changed by him.
+    """
+    x = frame.container
+    if frame.kind in (LISTLIKE, DICTLIKE):
+        return _emptied(x)
+    if frame.kind == ARRAY:
+        return sys.modules["numpy"].empty_like(x, order="C")
+    if frame.kind == DATACLASS:
+        new, names = copy.copy(x), frame.extra[1]
+        for position in frame.hole_positions():
+            object.__setattr__(new, names[position], None)
+        return new, names
+    return frame.extra
+
+
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME})  # looked at without traverse, too
 _ALWAYS_MADE = (ITERATOR, DICTVIEW)  # one-shot, or changing under the task's feet
 
@@ -194,12 +217,17 @@ class Binder:
 class _Frame:
     """A container whose items are being looked at."""
 
-    __slots__ = ("changed", "container", "extra", "holes", "items", "kind", "make", "place", "todo")
+    __slots__ = (
+        "changed", "container", "depth", "extra", "holes", "items", "kind", "low", "make", "place",
+        "todo",
+    )
 
-    def __init__(self, container: Any, kind: int, place: int) -> None:
+    def __init__(self, container: Any, kind: int, place: int, depth: int) -> None:
         self.container = container
         self.kind = kind
         self.place = place  # position in the parent's items
+        self.depth = depth
+        self.low = depth + 1  # depth of the outermost container that was met again below
         self.items, self.make, self.extra = _take_apart(kind, container)
         self.holes: Holes = []
         self.changed = False
@@ -211,6 +239,12 @@ class _Frame:
             self.items = list(self.items)
             self.changed = True
         self.items[position] = item
+
+    def hole_positions(self) -> Sequence[int]:
+        """Where something has to be put."""
+        if isinstance(self.holes, range):
+            return range(len(self.items))
+        return [position for position, _ in self.holes]
 
 
 class _Search:
@@ -224,8 +258,8 @@ class _Search:
         self.makers: list[tuple[Make, list[Any] | None, Holes, Any]] = []
         self.memo: dict[int, tuple[bool, Any]] = {}  # id -> (is a source, source or literal)
         self.keep: list[Any] = []  # what the memo names by id
-        self.open: set[int] = set()
-        self.cyclic = False
+        self.open: dict[int, int] = {}  # id -> depth
+        self.intact: set[int] = set()  # ids of containers that hold themselves
 
     def walk(self, root: _Frame) -> None:
         """Look at everything below `root`, whose own items become template and holes."""
@@ -248,13 +282,12 @@ class _Search:
             if known is not None:
                 self._place(frame, position, *known)
             elif id(item) in self.open:
-                self.cyclic = True  # stays what it is
+                frame.low = min(frame.low, self.open[id(item)])
             elif kind == LAZY:
                 self._hole(frame, position, len(self.inputs))
                 self.inputs.append(item)
             elif kind == COLLECTION:
-                self._hole(frame, position, len(self.inputs))
-                self.inputs.append(item if self.as_is else item.__lazyflow_value__())
+                self._collection(frame, position, item)
             elif kind == ARRAY and not item.dtype.hasobject:
                 self._array(frame, position, item)
             elif kind == FRAME:
@@ -263,8 +296,8 @@ class _Search:
             elif self.as_is and kind in _ALWAYS_MADE:
                 continue
             else:
-                child = _Frame(item, kind, position)
-                self.open.add(id(item))
+                child = _Frame(item, kind, position, len(stack))
+                self.open[id(item)] = child.depth
                 self._scan(child)
                 stack.append(child)
 
@@ -282,19 +315,19 @@ class _Search:
 
     def _close(self, frame: _Frame, parent: _Frame) -> None:
         container = frame.container
-        self.open.discard(id(container))
-        if frame.holes or frame.kind in _ALWAYS_MADE:
+        del self.open[id(container)]
+        parent.low = min(parent.low, frame.low)
+        if frame.low <= frame.depth:
+            if frame.holes:
+                raise _holds_itself()
+            self.intact.add(id(container))
+            result = (False, container)
+        elif frame.holes or frame.kind in _ALWAYS_MADE:
             template = None if isinstance(frame.holes, range) else list(frame.items)
-            extra = frame.extra
-            if frame.kind in _BY_PROTOTYPE:
-                extra = _emptied(container)
-            elif frame.kind == ARRAY:
-                extra = container.copy()
-            self.makers.append((frame.make, template, frame.holes, extra))
+            self.makers.append((frame.make, template, frame.holes, _without_inputs(frame)))
             result = (True, ~(len(self.makers) - 1))
         elif frame.changed:
-            extra = _emptied(container) if frame.kind in _BY_PROTOTYPE else frame.extra
-            result = (False, frame.make(frame.items, extra))
+            result = (False, frame.make(frame.items, _without_inputs(frame)))
         elif frame.kind == ARRAY and not self.mutates and not self.as_is:
             result = (False, read_only(container))
         else:
@@ -313,6 +346,15 @@ class _Search:
         frame.put(position, None)
         frame.holes.append((position, source))  # type: ignore[union-attr]
 
+    def _collection(self, frame: _Frame, position: int, item: Any) -> None:
+        self._hole(frame, position, len(self.inputs))
+        if self.as_is:
+            self.inputs.append(item)
+        else:
+            self.memo[id(item)] = (True, len(self.inputs))
+            self.keep.append(item)
+            self.inputs.append(item.__lazyflow_value__())
+
     def _array(self, frame: _Frame, position: int, array: Any) -> None:
         if self.as_is:
             return
@@ -324,12 +366,29 @@ class _Search:
             self.keep.append(array)
             frame.put(position, view)
 
+    def copy_literals(self, root: _Frame) -> None:
+        """Copy the arguments that are containers of plain values, now and at each execution."""
+        sources: dict[int, int] = {}
+        for position, item in enumerate(root.items):
+            if kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact:
+                if id(item) not in sources:
+                    self.makers.append((_copied, [copy.copy(item)], [], None))
+                    sources[id(item)] = ~(len(self.makers) - 1)
+                self._hole(root, position, sources[id(item)])
+
     def _maker(self, frame: _Frame, position: int, item: Any, make: Make, extra: Any) -> None:
         self.makers.append((make, [item], [], extra))
         source = ~(len(self.makers) - 1)
         self.memo[id(item)] = (True, source)
         self.keep.append(item)
         self._hole(frame, position, source)
+
+
+def _holds_itself() -> TypeError:
+    return TypeError(
+        "an argument holds itself and also lazy values, iterators or arrays to be edited, so it "
+        "can't be rebuilt for the task. Pass those as arguments of their own."
+    )
 
 
 _COPIED_LITERALS = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE})
@@ -365,19 +424,10 @@ def bind(
         A container holds itself, and lazy values too: it can't be rebuilt around them.
     """
     search = _Search(mutates, traverse, as_is)
-    root = _Frame([*args, *kwargs.values()], LIST, -1)
+    root = _Frame([*args, *kwargs.values()], LIST, -1, 0)
     search.walk(root)
-    if search.cyclic and search.inputs:
-        raise TypeError(
-            "an argument holds itself and also lazy values, so it can't be rebuilt with their "
-            "results. Pass the lazy values as arguments of their own."
-        )
-    if not search.cyclic and not as_is:
-        for position, item in enumerate(root.items):
-            if kinds[type(item)] in _COPIED_LITERALS:
-                search.makers.append((_copied, [copy.copy(item)], [], None))
-                root.put(position, None)
-                root.holes.append((position, ~(len(search.makers) - 1)))  # type: ignore[union-attr]
+    if not as_is:
+        search.copy_literals(root)
     binder = Binder(list(root.items), root.holes, search.makers, len(args), tuple(kwargs))
     return tuple(search.inputs), binder
 

@@ -1,8 +1,9 @@
 """What functions and classes consist of, for `lazyflow.graph.tokens`.
 
-What can be imported counts by name and by the code written under that name: a function by its own
-code, its default values where they are atoms, and the functions it wraps; a class by the code of
-the functions in its own body. What they call in turn is not followed.
+What can be imported counts by name and by what is written under that name: a function by its code
+and the functions it wraps, each with its default values and closure where these are atoms (other
+values by type: many are sentinels, locks or caches); a class by the functions in its own body.
+What they call in turn is not followed.
 
 What cannot be imported (lambdas, closures, everything of ``__main__``) has no name that another
 process could use, so it counts by all that its result depends on: code, defaults, closure,
@@ -26,7 +27,7 @@ from weakref import WeakKeyDictionary
 from lazyflow.graph.containers import ATOMS, encoded, mapping, nested, sequence
 from lazyflow.graph.digests import Digest, NoContent, Parts, hashed, merkle, type_name
 
-__all__ = ["class_contents", "code_contents", "function_contents", "resolve"]
+__all__ = ["class_contents", "closure_contents", "code_contents", "function_contents", "resolve"]
 
 Contents = Callable[[Any], bytes | Parts]
 
@@ -85,29 +86,32 @@ def function_contents(function: FunctionType, contents: Contents) -> bytes | Par
     known = _code_of(function, contents)
     if not _importable(function):
         return _local_function(function, known)
-    wrapped = [_code_of(inner, contents).digest for inner in _wrapped_functions(function)]
-    defaults = [_shallow(value) for value in function.__defaults__ or ()]
-    keywords = sorted((k, _shallow(v)) for k, v in (function.__kwdefaults__ or {}).items())
-    own = (function.__module__, function.__qualname__, defaults, keywords, known.digest, wrapped)
-    return hashed(b"function\0", encoded(own))
+    layers = [_as_written(each, contents) for each in (function, *_wrapped_functions(function))]
+    return hashed(b"function\0", encoded((function.__module__, function.__qualname__, layers)))
 
 
 def class_contents(cls: type, contents: Contents) -> bytes | Parts:
     """A class."""
-    local = cls.__flags__ & _HEAP_TYPE and not _importable(cls)
     body = sorted((item for item in cls.__dict__.items() if type(item[0]) is str), key=_NAME)
-    if local:
+    if cls.__flags__ & _HEAP_TYPE and not _importable(cls):
         inner = {name: value for name, value in body if name not in _NOT_CONTENT}
         parts = nested(mapping(b"body", list(inner), list(inner.values()), ".{}"))
-        labels = (".__class__", ".__bases__", "")
         head = b"local class\0" + encoded(cls.__qualname__)
-        return Parts(head, (type(cls), cls.__bases__, parts), labels)
+        return Parts(head, (type(cls), cls.__bases__, parts), (".__class__", ".__bases__", ""))
     code = [
-        (name, _code_of(function, contents).digest)
+        (name, _as_written(function, contents))
         for name, value in body
         for function in _functions_in(value)
     ]
     return hashed(b"class\0", encoded((cls.__module__, cls.__qualname__, code)))
+
+
+def closure_contents(cells: tuple[CellType, ...]) -> Digest | Parts:
+    """The variables of enclosing functions; some may have no value yet."""
+    filled = _filled(cells)
+    head = b"closure" + encoded([i for i, _ in filled])
+    style = ".__closure__[{}].cell_contents"
+    return nested(sequence(head, [value for _, value in filled], [i for i, _ in filled], style))
 
 
 def resolve(module: str, qualname: str) -> Any:
@@ -153,25 +157,35 @@ def _local_function(function: FunctionType, known: _Code) -> Parts:
     children = [
         function.__defaults__,
         function.__kwdefaults__,
-        _closure(function.__closure__ or ()),
+        closure_contents(function.__closure__ or ()),
         nested(mapping(b"globals", names, [held[n] for n in names], ".__globals__[{!r}]")),
     ]
     labels = (".__defaults__", ".__kwdefaults__", "", "")
     return Parts(b"local function\0" + known.digest, children, labels)
 
 
-def _closure(cells: tuple[CellType, ...]) -> Digest | Parts:
-    """The variables of enclosing functions; some may have no value yet."""
-    filled: list[int] = []
-    values: list[Any] = []
+def _filled(cells: tuple[CellType, ...]) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
     for i, cell in enumerate(cells):
         try:
-            values.append(cell.cell_contents)
-        except ValueError:
+            found.append((i, cell.cell_contents))
+        except ValueError:  # not assigned so far
             continue
-        filled.append(i)
-    style = ".__closure__[{}].cell_contents"
-    return nested(sequence(b"closure" + encoded(filled), values, filled, style))
+    return found
+
+
+def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
+    """Code, default values and closure of a function, as far as they are the same everywhere."""
+    digest = _code_of(function, contents).digest
+    defaults, keywords, cells = function.__defaults__, function.__kwdefaults__, function.__closure__
+    if defaults is keywords is cells is None:
+        return (digest,)
+    return (
+        digest,
+        [_shallow(value) for value in defaults or ()],
+        sorted((name, _shallow(value)) for name, value in (keywords or {}).items()),
+        [(i, _shallow(value)) for i, value in _filled(cells or ())],
+    )
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:
@@ -204,7 +218,7 @@ def _functions_in(value: Any) -> Iterator[FunctionType]:
 
 
 def _shallow(value: Any) -> Any:
-    """An atom as it is; of any other default value only its type."""
+    """An atom as it is; of any other value only its type."""
     return value if type(value) in ATOMS else [type_name(type(value))]
 
 

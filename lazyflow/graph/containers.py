@@ -93,7 +93,7 @@ def mapping(
     flat: list[bytes] = []
     children: list[Any] = []
     for key, value in zip(keys, values, strict=True):
-        if type(key) in ATOMS and type(value) in ATOMS:
+        if type(value) in ATOMS and _is_flat(key):
             flat.append(encoded((key, value)))
         else:
             children.append(Parts(b"pair\0", (key, value), (key, key), style))
@@ -101,11 +101,15 @@ def mapping(
     return Parts(head + b"\1" + encoded(flat), children, ordered=False)
 
 
+def _is_flat(key: Any) -> bool:
+    return type(key) in ATOMS or (type(key) is tuple and ATOMS.issuperset(map(type, key)))
+
+
 def unordered(head: bytes, values: Collection[Any]) -> bytes | Parts:
     """Contents of a set, given in any order."""
     kinds = set(map(type, values))
     if len(kinds) == 1 and kinds <= _SORTABLE:
         return hashed(head, b"\0", encoded(sorted(values)))
-    flat = sorted(encoded(value) for value in values if type(value) in ATOMS)
-    children = [value for value in values if type(value) not in ATOMS]
+    flat = sorted(encoded(value) for value in values if _is_flat(value))
+    children = [value for value in values if not _is_flat(value)]
     return Parts(head + b"\1" + encoded(flat), children, children, "[{!r}]", ordered=False)

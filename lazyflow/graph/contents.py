@@ -2,10 +2,7 @@
 
 `contents` says it for any object, by the first rule that fits:
 
-1. atoms and builtin containers, of exactly these types, by value. Runs of atoms are encoded by
-   `marshal` in one call: version 2, the last whose bytes never depend on reference counts or on
-   interned strings. Dicts and sets without order: sorted by key where keys are all str, all int or
-   all bytes, else as a multiset of digests;
+1. atoms and builtin containers, of exactly these types, by value (`lazyflow.graph.containers`);
 2. ``__lazyflow_tokenize__()``, else ``__dask_tokenize__()``, with the object's class;
 3. functions and classes (`lazyflow.graph.code_contents`), enum members, bound methods, modules;
 4. NumPy, SciPy, pandas, Numba (`lazyflow.graph.library_contents`);
@@ -29,6 +26,7 @@ from typing import Any
 
 from lazyflow.graph.code_contents import (
     class_contents,
+    closure_contents,
     code_contents,
     function_contents,
     resolve,
@@ -49,14 +47,13 @@ def contents(obj: Any) -> bytes | Parts:
     rule = _EXACT.get(cls)
     if rule is not None:
         return rule(obj)
-    for hook in _HOOKS:
-        method = next((b.__dict__[hook] for b in cls.__mro__ if hook in b.__dict__), None)
-        if method is not None:
-            try:
-                return _by_hook(obj, cls, hook, method)
-            except ImportError:
-                if hook is not _DASK:
-                    raise
+    hook = _hook_of(cls)
+    if hook is not None:
+        try:
+            return _by_hook(obj, cls, hook)
+        except ImportError:
+            if hook != _DASK:
+                raise
     for base in cls.__mro__:
         rule = _INHERITED.get(base)
         if rule is not None:
@@ -69,12 +66,26 @@ def contents(obj: Any) -> bytes | Parts:
     return _reduced(obj, cls)
 
 
-def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> Parts:
+def _hook_of(cls: type) -> str | None:
+    for hook in _HOOKS:
+        for base in cls.__mro__:
+            if hook in base.__dict__:
+                return hook
+    return None
+
+
+def _by_hook(obj: Any, cls: type, hook: str) -> Parts:
+    method = next(base.__dict__[hook] for base in cls.__mro__ if hook in base.__dict__)
     try:
         value = method.__get__(obj, cls)()
     except Exception as error:
         error.add_note(f"This was raised by {type_name(cls)}.{hook}().")
         raise
+    if type(value) is cls:  # its token would be made of a token that is made of ...
+        raise TypeError(
+            f"{type_name(cls)}.{hook}() returned a {cls.__name__} again, which says nothing of its "
+            "content. Let it return what results depend on, such as a tuple of attributes."
+        )
     return Parts(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
 
 
@@ -89,20 +100,20 @@ def _reduced(obj: Any, cls: Any) -> bytes | Parts:
             return _global(obj, value)
         function, args, state, items, pairs, setter = (*value, None, None, None, None)[:6]
         items = None if items is None else list(items)
-        pairs = None if pairs is None else list(pairs)
+        pairs = None if pairs is None else [(key, value) for key, value in pairs]
         if not callable(function) or type(args) is not tuple:
             raise NoContent("its __reduce_ex__(4) gives no callable with a tuple of arguments")
     except NoContent:
         raise
     except Exception as error:
-        raise NoContent(f"{type(error).__name__}: {error}") from error
+        raise NoContent from error
     if issubclass(cls, set | frozenset) and _pickles_as_sets_do(cls):
         args = nested(unordered(b"elements", args[0]))  # its list is in order of hash
     if pairs is not None and not issubclass(cls, OrderedDict):
         pairs = nested(mapping(b"pairs", [k for k, _ in pairs], [v for _, v in pairs]))
     state = None if state is None else _state(state)
     head = b"reduced\0"
-    if function is _NEW_OBJECT:  # said of nearly every object: cls.__new__(cls, *args)
+    if function is _NEW_OBJECT and args:  # said of nearly every object: cls.__new__(cls, *args)
         head, function, args = b"object\0", args[0], args[1:]
     return Parts(head, (function, args, state, items, pairs, setter), _REDUCED)
 
@@ -144,10 +155,12 @@ def _text(value: str) -> bytes:
 
 def _memory(view: memoryview) -> bytes:
     try:
-        head = b"memoryview\0" + encoded((view.format, view.shape))
-        return hashed_buffer(head, view if view.c_contiguous else view.tobytes())
+        if "O" in view.format:
+            raise NoContent("its bytes are addresses of objects")
+        flat = view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
+        return hashed_buffer(b"memoryview\0" + encoded((view.format, view.shape)), flat)
     except ValueError as error:  # released
-        raise NoContent(str(error)) from error
+        raise NoContent from error
 
 
 def _dict(value: Any) -> bytes | Parts:
@@ -215,7 +228,7 @@ _EXACT: dict[type, Callable[[Any], bytes | Parts]] = {
     types.MappingProxyType: lambda value: Parts(b"mappingproxy\0", (dict(value),), ("",)),
     types.FunctionType: lambda value: function_contents(value, contents),
     types.CodeType: code_contents,
-    types.CellType: _attributes("cell", "cell_contents"),
+    types.CellType: lambda value: closure_contents((value,)),
     types.MethodType: _attributes("method", "__func__", "__self__"),
     types.BuiltinFunctionType: _builtin,
     staticmethod: _attributes("staticmethod", "__func__"),

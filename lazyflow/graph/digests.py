@@ -63,7 +63,7 @@ class Parts:
         "style",
         "value",
     )
-    # Notes of the walk, here because an object more for each that is open is 20 % of its time.
+    # Notes of the walk; here, not in one more object for each that is open.
     value: Any  # the object that consists of these
     number: int  # its place in the order of discovery
     low: int  # the earliest open object that can be reached from it

@@ -7,8 +7,14 @@ nobody else has. Once made, a key stays with its task (also through pickle).
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 from lazyflow.errors import KeyConflict
-from lazyflow.graph.task import Task, function_name, is_leaf, place, set_key, task_name
+from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place, set_key, task_name
+
+#: Content tokens of the tasks under a given key whose values the futures hold.
+_held: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def _is_derived(task: Task) -> bool:
@@ -45,16 +51,38 @@ def key_of(task: Task) -> str:
     return task._key
 
 
+class _Input:
+    """Stands among the arguments for the value of an input, whose key is its content."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __lazyflow_tokenize__(self) -> str:
+        return self.key
+
+
 def content_token(task: Task) -> str:
     """Return the hash of a task's function, arguments and input keys."""
-    from lazyflow.graph.tokens import tokenize
+    from lazyflow.graph.tokens import tokenize, unique_token
 
-    inputs = [key_of(x) for x in task._inputs]
+    if task._func is HELD:
+        return _held.setdefault(task._args[0], unique_token())
+    inputs = [_Input(key_of(x)) for x in task._inputs]
     binder = task._bind
     if binder is None:
-        return tokenize(task._func, () if task._inputs else task._args, inputs)
-    arguments = (binder.template, binder.holes, binder.makers, binder.n_positional, binder.names)
-    return tokenize(task._func, arguments, inputs)
+        return tokenize(task._func, inputs or list(task._args), {})
+    try:  # made as for a run, since the order of sets and keywords must not count
+        args, kwargs = binder.fill(inputs)
+    except Exception:  # a container of the user's that takes only real values
+        args, kwargs = [binder.template, binder.holes, binder.makers, inputs], {}
+    return tokenize(task._func, args, kwargs)
+
+
+def hold_content(future: Any, task: Task) -> None:
+    """Let a task under a given key and the future of its value be the same content."""
+    _held[future] = content_token(task)
 
 
 def same_content(one: Task, other: Task) -> bool:
@@ -77,6 +105,4 @@ def conflict(one: Task, other: Task) -> KeyConflict:
     )
 
 
-
-
-__all__ = ["conflict", "content_token", "key_of", "same_content"]
+__all__ = ["conflict", "content_token", "hold_content", "key_of", "same_content"]

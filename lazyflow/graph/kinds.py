@@ -8,7 +8,7 @@ only exist once somebody else has.
 
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 ATOM = 0  # never searched, handed over as it is
@@ -22,7 +22,7 @@ FROZENSET = 7
 SLICE = 8
 NAMEDTUPLE = 9
 DATACLASS = 10
-LISTLIKE = 11  # subclasses of list, and deque: copied, emptied and filled again
+LISTLIKE = 11  # subclasses of list and set, and deque: copied, emptied and filled again
 DICTLIKE = 12  # subclasses of dict
 ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
 DICTVIEW = 14
@@ -59,6 +59,9 @@ _EXACT: dict[type, int] = {
     type({}.keys()): DICTVIEW,
     type({}.values()): DICTVIEW,
     type({}.items()): DICTVIEW,
+    type(OrderedDict().keys()): DICTVIEW,
+    type(OrderedDict().values()): DICTVIEW,
+    type(OrderedDict().items()): DICTVIEW,
     **dict.fromkeys((int, float, complex, bool, str, bytes, bytearray, type(None)), ATOM),
 }
 
@@ -71,8 +74,10 @@ def _classify(t: type) -> int:
         return COLLECTION
     if issubclass(t, tuple):
         return NAMEDTUPLE if hasattr(t, "_fields") and hasattr(t, "_make") else ATOM
-    if issubclass(t, list | deque):
+    if issubclass(t, list | deque | set):
         return LISTLIKE
+    if issubclass(t, frozenset):
+        return FROZENSET
     if issubclass(t, dict):
         return DICTLIKE
     if hasattr(t, "__dataclass_fields__"):

@@ -76,9 +76,11 @@ def _unique(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
 
 
 def _refuse(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
+    cause = error.__cause__
+    why = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
     name = type_name(type(obj))
     raise TypeError(
-        f"{path()} is a {name}, which has no content to make a token of ({error}). Give the class "
+        f"{path()} is a {name}, which has no content to make a token of ({why}). Give the class "
         "that holds it a method __lazyflow_tokenize__(self) that returns what results depend on, "
         "or leave strict=True out for a token that no other object gets."
-    ) from error.__cause__
+    ) from cause

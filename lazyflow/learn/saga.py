@@ -21,7 +21,7 @@ from lazyflow.learn.chunks import checked_rows, tree_sum
 from lazyflow.learn.curvature import centred, curvature
 from lazyflow.learn.objective import logistic_loss_and_gradient, penalised
 from lazyflow.learn.result import Callback, History, Result
-from lazyflow.learn.visits import Order, step_and_length, visits_of_epoch
+from lazyflow.learn.visits import Order, check_options, step_and_length, visits_of_epoch
 
 __all__ = ["one_vs_rest", "visit_blocks"]
 
@@ -121,6 +121,7 @@ def one_vs_rest(
     >>> print(model.predict([[0.5], [2.5]]), model.converged)
     ['no' 'yes'] True
     """
+    check_options(order, block, check_every, max_epochs)
     history = History(tol, callback)
     run: dict[str, Any] = {"scheduler": scheduler, "num_workers": num_workers}
     rows = checked_rows(chunks, classes, C, **run)
@@ -145,6 +146,5 @@ def one_vs_rest(
             state = theta, tables[k], average
             theta, tables[k], average = visit(*state, *rows.chunks[k], starts, block, scale)
         theta, average, tables = persist(theta, average, tables, **run)
-
     now = np.column_stack([now[:, :-1], now[:, -1] - now[:, :-1] @ mean])
     return history.result(rows.classes, now, "raise max_epochs or tol")

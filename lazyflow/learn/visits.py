@@ -15,9 +15,20 @@ import numpy as np
 from lazyflow.learn.chunks import Rows
 from lazyflow.learn.curvature import Curvature
 
-__all__ = ["Order", "step_and_length", "visits_of_epoch"]
+__all__ = ["Order", "check_options", "step_and_length", "visits_of_epoch"]
 
 Order = Literal["random", "cyclic"]
+
+
+def check_options(order: Order, block: int, check_every: int, max_epochs: int) -> None:
+    """Raise `ValueError` for what cannot be meant."""
+    if order not in ("random", "cyclic"):
+        raise ValueError(f'order must be "random" or "cyclic", not {order!r}')
+    if block < 1 or check_every < 1 or max_epochs < 0:
+        raise ValueError(
+            f"block and check_every must be at least 1 and max_epochs at least 0; "
+            f"got {block=}, {check_every=}, {max_epochs=}"
+        )
 
 
 def step_and_length(bounds: Curvature, rows: Rows, block: int, order: Order) -> tuple[float, int]:
@@ -26,8 +37,6 @@ def step_and_length(bounds: Curvature, rows: Rows, block: int, order: Order) -> 
     Its second derivative is at most 1/4. The step is 1 / (2 (mu n + L)) of Defazio, Bach and
     Lacoste-Julien (2014), of which mu n is taken as L / 2 at most; n counts blocks here.
     """
-    if order not in ("random", "cyclic"):
-        raise ValueError(f'order must be "random" or "cyclic", not {order!r}')
     if order == "cyclic":
         return 0.3 / (bounds.block / 4), rows.n
     L, blocks = bounds.block / 4 + rows.penalty, rows.n_blocks(block)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures import Future as TheirFuture
@@ -51,36 +52,57 @@ class _Base:
         """Tasks that run are the executor's; their results are ignored."""
 
 
+class _Share:
+    """What a run, and the runs that its tasks turned into, may use of an executor.
+
+    seats
+        One entry for each task that may be running beyond those that are.
+    runs
+        Runs to look at for ready tasks, the newest last; an entry may be out of date.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.seats: list[None] = [None] * width
+        self.runs: deque[Run] = deque()
+
+
 class ThreadExecutorScheduler(_Base):
     """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready."""
 
     def start(self, run: Run) -> None:
-        run.attached = [None] * _width(self.executor, run)  # free seats
+        run.attached = _Share(_width(self.executor, run))
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
-        for _ in range(min(count, len(run.attached))):
+        share: _Share = run.attached
+        for _ in range(min(count, share.width)):
+            share.runs.append(run)
             try:
-                run.attached.pop()
-            except IndexError:
+                share.seats.pop()
+            except IndexError:  # a thread that has a seat will look once more before it leaves
                 return
-            self._submit(run)
+            try:
+                self.executor.submit(self._work, share)
+            except RuntimeError as error:  # it was shut down
+                run.cancel(error)
 
-    def _submit(self, run: Run) -> None:
-        try:
-            self.executor.submit(self._work, run)
-        except RuntimeError as error:  # it was shut down
-            run.cancel(error)
-
-    def _work(self, run: Run) -> None:
+    def _work(self, share: _Share) -> None:
         worker = Worker(threading.current_thread().name)
-        try:
+        while True:
+            try:
+                run = share.runs.pop()
+            except IndexError:
+                share.seats.append(None)
+                if not share.runs:
+                    return
+                try:
+                    share.seats.pop()
+                except IndexError:
+                    return
+                continue
             while run.ready:
                 run.context.copy().run(run.work, worker)
-        finally:
-            run.attached.append(None)
-        if run.ready:  # came in between the last look and the seat's return
-            self.offer(run, 1)
 
     def wait(self, run: Run, timeout: float | None) -> bool:
         """Sleep; inside a task of this executor, work on the run first."""
@@ -160,27 +182,37 @@ class ExecutorScheduler(_Base):
     """Any executor, a task at a time."""
 
     def start(self, run: Run) -> None:
-        run.attached = [None] * _width(self.executor, run)
+        run.attached = _Share(_width(self.executor, run))
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
-        while not run.stop:
+        share: _Share = run.attached
+        share.runs.append(run)
+        self._pump(share)
+
+    def _pump(self, share: _Share) -> None:
+        """Submit ready tasks while there are seats."""
+        while share.runs:
             try:
-                run.attached.pop()
+                share.seats.pop()
             except IndexError:
                 return
-            i = run.take_ready()
-            if i < 0:
-                run.attached.append(None)
-                if not run.ready:
-                    return
-            else:
-                self._submit(run, i)
+            while True:
+                try:
+                    run = share.runs.pop()
+                except IndexError:
+                    share.seats.append(None)
+                    break
+                i = -1 if run.stop else run.take_ready()
+                if i >= 0:
+                    share.runs.append(run)
+                    self._submit(run, i)
+                    break
 
     def _submit(self, run: Run, i: int) -> None:
         given = careful.prepared(run, i)
         if given is None:  # an input failed, or nobody wants it any more
-            run.attached.append(None)
+            run.attached.seats.append(None)
             run.deliver(i, None)
             return
         careful.tell(run, "task_started", i)
@@ -199,7 +231,7 @@ class ExecutorScheduler(_Base):
             theirs = self.executor.submit(_Portable(task._func, args, kwargs))
         except BaseException as error:
             run.inside.discard(there)
-            run.attached.append(None)
+            run.attached.seats.append(None)
             run.refuse(i, dressed(error, task, given))
             return
         theirs.add_done_callback(lambda f: self._done(run, i, given, retries, there, f))
@@ -227,7 +259,7 @@ class ExecutorScheduler(_Base):
             self._try(run, i, given, retries - 1, there)
             return
         run.inside.discard(there)
-        run.attached.append(None)
+        run.attached.seats.append(None)
         if error is not None:
             error = dressed(error, task, given)
             careful.tell(run, "task_failed", i, error)
@@ -235,4 +267,4 @@ class ExecutorScheduler(_Base):
         else:
             careful.tell(run, "task_ended", i)
             run.deliver(i, value)
-        self.offer(run, 1)
+        self._pump(run.attached)

@@ -18,12 +18,15 @@ class Part:
         ``timeout=`` ends the wait while a task runs.
     eager
         ``persist`` returns when the work is done.
+    survives_fork
+        A forked child can compute on it.
     """
 
     scheduler: Any = None
     parallel = True
     interrupts = True
     eager = False
+    survives_fork = True
 
     def compute(self, *args: Any, **options: Any) -> Any:
         """Compute on this scheduler; one value for one argument."""
