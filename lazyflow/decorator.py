@@ -17,7 +17,7 @@ __all__ = ["DelayedFunction", "delayed"]
 #: What `inspect` and friends ask a function for.
 _OF_THE_FUNCTION = frozenset(
     {
-        "__annotations__", "__defaults__", "__isabstractmethod__", "__name__", "__qualname__",
+        "__defaults__", "__isabstractmethod__", "__name__", "__qualname__",
         "__text_signature__",
     }
 )
@@ -105,6 +105,11 @@ class DelayedFunction(Delayed, _Unfinished):
     def __wrapped__(self) -> Callable[..., Any]:
         func: Callable[..., Any] = self._args[0]
         return func
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        found: dict[str, Any] = getattr(self._args[0], "__annotations__", {})
+        return found
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

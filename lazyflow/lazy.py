@@ -14,6 +14,7 @@ from typing import Any
 
 from lazyflow import evaluate, waiting, wire
 from lazyflow.graph import keys
+from lazyflow.graph.items import Item
 from lazyflow.graph.lengths import annotated_length
 from lazyflow.graph.options import OPERATOR, annotation
 from lazyflow.graph.task import (
@@ -26,33 +27,10 @@ from lazyflow.graph.task import (
     place,
     task_name,
 )
-from lazyflow.schedulers.careful import check_length
 from lazyflow.schedulers.failures import call_text, summary
 from lazyflow.services import service
 
 __all__ = ["Delayed"]
-
-
-class _Item:
-    """Takes item `index` of a result that has `length` of them; checks that it has."""
-
-    __slots__ = ("index", "length", "maker")
-
-    def __init__(self, index: int, length: int, maker: str) -> None:
-        self.index = index
-        self.length = length
-        self.maker = maker
-
-    @property
-    def __name__(self) -> str:
-        return f"{self.maker}[{self.index}]"
-
-    def __call__(self, value: Any) -> Any:
-        check_length(value, self.length, self.maker)
-        return value[self.index]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Item, (self.index, self.length, self.maker)
 
 
 class _Method:
@@ -209,7 +187,7 @@ class Delayed(Task):
         items = []
         for i in range(n):  # in a comprehension it would be a frame more, or not (Python 3.12)
             items.append(  # noqa: PERF401
-                new_task(Delayed, _Item(i, n, maker), (self,), None, OPERATOR, depth=2)
+                new_task(Delayed, Item(i, n, maker), (self,), None, OPERATOR, depth=2)
             )
         return iter(items)
 

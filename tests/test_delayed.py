@@ -187,12 +187,11 @@ def test_methods_and_their_combinations():
 
 def test_numba_functions_bind_as_methods():
     class A:
-        plain = jitted
         lazy = delayed(numba.njit(lambda self, x: x))
 
+    a = A()
     assert value_of(A.lazy(1, 2)) == 2
-    with pytest.raises(TypeError):  # numba can't type an instance, so it was passed
-        value_of(A().lazy(2))
+    assert repr(a.lazy(2)) == "<Delayed <lambda>(A, 2)>"
 
 
 def test_delayed_methods_keep_abstractness():
@@ -688,7 +687,6 @@ def test_metadata_of_the_function():
 def test_a_delayed_function_is_a_value_too():
     f = delayed(inc)
     assert f.compute() is inc
-    assert value_of(delayed(map)(f, [1, 2]).__class__) is map or True
     assert value_of(delayed(lambda func, x: func(x))(f, 1)) == 2
     assert value_of(delayed(functools.reduce)(delayed(operator.add), [1, 2, 3])) == 6
 
@@ -732,9 +730,9 @@ def test_visualize_of_one(tmp_path):
 
 def test_visualize_of_too_many_tasks_says_what_to_do():
     xs = [delayed(inc)(i) for i in range(501)]
-    with pytest.raises(ValueError, match="501 tasks") as caught:
+    with pytest.raises(ValueError, match="501 tasks .* or give engine='graphviz'"):
         delayed(sum)(xs[:500]).visualize()
-    assert "engine=" in str(caught.value) or "graphviz" in str(caught.value)
+    assert "<svg" in delayed(sum)(xs[:20]).visualize()._repr_svg_()
 
 
 def test_await_gives_the_value():
@@ -805,7 +803,7 @@ def test_a_deep_chain_is_built_shown_computed_and_dropped():
     assert repr(x) == "<Delayed inc(<inc>)>"
     assert copy.deepcopy(x) is x
     assert value_of(x) == DEPTH
-    with pytest.raises(ValueError, match=f"{DEPTH} tasks"):
+    with pytest.raises(ValueError, match=f"{DEPTH:,} tasks .* Visualize a part of the graph"):
         x.visualize()
     del x
 
@@ -813,7 +811,7 @@ def test_a_deep_chain_is_built_shown_computed_and_dropped():
 def test_deep_chains_of_other_kinds():
     x = y = z = delayed(1)
     pure = delayed(inc, pure=True)
-    for _ in range(20_000):
+    for _ in range(2_000):
         x, y, z = x + 1, delayed([y])[0], pure(z)
-    assert compute(x, y, z) == (20_001, 1, 20_001)
+    assert compute(x, y, z) == (2_001, 1, 2_001)
     assert z.key.startswith("inc-")

@@ -423,6 +423,9 @@ def bind(
     TypeError
         A container holds itself, and lazy values too: it can't be rebuilt around them.
     """
+    simple = _bind_simple(args, kwargs)
+    if simple is not None:
+        return simple
     search = _Search(mutates, traverse, as_is)
     root = _Frame([*args, *kwargs.values()], LIST, -1, 0)
     search.walk(root)
@@ -430,6 +433,24 @@ def bind(
         search.copy_literals(root)
     binder = Binder(list(root.items), root.holes, search.makers, len(args), tuple(kwargs))
     return tuple(search.inputs), binder
+
+
+def _bind_simple(
+    args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], Binder] | None:
+    """Do what `bind` does where no argument is a container; most calls are such."""
+    items = [*args, *kwargs.values()]
+    inputs: list[Task] = []
+    holes = []
+    for position, item in enumerate(items):
+        kind = kinds[type(item)]
+        if kind == LAZY:
+            holes.append((position, len(inputs)))
+            inputs.append(item)
+            items[position] = None
+        elif kind != ATOM:
+            return None
+    return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))
 
 
 height_of = attrgetter("_height")

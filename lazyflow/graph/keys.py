@@ -11,7 +11,7 @@ import weakref
 from typing import Any
 
 from lazyflow.errors import KeyConflict
-from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place, set_key, task_name
+from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place, set_key
 
 #: Content tokens of the tasks under a given key whose values the futures hold.
 _held: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -41,14 +41,18 @@ def key_of(task: Task) -> str:
             if unnamed:
                 stack.extend(unnamed)
             else:
-                set_key(top, f"{task_name(top)}-{content_token(top)}")
+                set_key(top, f"{_prefix(top)}-{content_token(top)}")
         else:
             from uuid import uuid4
 
-            name = type(top._args[0]).__name__ if is_leaf(top) else function_name(top._func)
-            set_key(top, f"{name}-{uuid4().hex}")
+            set_key(top, f"{_prefix(top)}-{uuid4().hex}")
     assert task._key is not None
     return task._key
+
+
+def _prefix(task: Task) -> str:
+    """Say in a word what a key stands for; not the label, which equal tasks need not share."""
+    return type(task._args[0]).__name__ if is_leaf(task) else function_name(task._func)
 
 
 class _Input:
@@ -69,14 +73,19 @@ def content_token(task: Task) -> str:
 
     if task._func is HELD:
         return _held.setdefault(task._args[0], unique_token())
-    inputs = [_Input(key_of(x)) for x in task._inputs]
+    inputs = [key_of(x) for x in task._inputs]
     binder = task._bind
     if binder is None:
-        return tokenize(task._func, inputs or list(task._args), {})
+        literals = [None] * len(inputs) if inputs else list(task._args)
+        return tokenize(task._func, literals, list(range(len(inputs))), inputs)
+    if not binder.makers and not binder.names:
+        places = [position for position, _ in binder.holes]  # type: ignore[misc]
+        return tokenize(task._func, binder.template, places, inputs)
     try:  # made as for a run, since the order of sets and keywords must not count
-        args, kwargs = binder.fill(inputs)
+        args, kwargs = binder.fill([_Input(key) for key in inputs])
     except Exception:  # a container of the user's that takes only real values
-        args, kwargs = [binder.template, binder.holes, binder.makers, inputs], {}
+        parts = (binder.template, binder.holes, binder.makers, binder.n_positional, binder.names)
+        return tokenize(task._func, parts, inputs)
     return tokenize(task._func, args, kwargs)
 
 

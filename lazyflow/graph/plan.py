@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lazyflow.graph.arguments import height_of
+from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_counted",
         "careful",
         "consumers",
         "end",
@@ -88,10 +90,12 @@ class Plan:
         self.priorities: dict[int, int] = {}
         self.heads: list[int] | None = None
         self.merging = False  # some task has a key of its own, so equal ones may be there
+        self._counted: list[int] = []  # tasks whose number of results was said
         self.unusual = False  # some option is there that not every scheduler honours
         self.outputs = [number[t] for t in wanted]
         self._link(number)
         self.ready.reverse()
+        self.careful.update(i for i in self._counted if not self._is_taken_apart(i))
 
     def _link(self, number: dict[Task, int]) -> None:
         from lazyflow.graph.task import HELD, VALUE
@@ -132,12 +136,21 @@ class Plan:
             return
         if options.pure or options.named:
             self.merging = True
-        if options.mutates or options.nout is not None:
+        if options.mutates:
             self.careful.add(i)
+        if options.nout is not None:
+            self._counted.append(i)
         if options.priority:
             self.priorities[i] = options.priority
         if options.priority or options.resources or options.crash_retries is not None:
             self.unusual = True
+
+    def _is_taken_apart(self, i: int) -> bool:
+        """Tell whether only items of result `i` are used: taking them checks its length."""
+        users = self.uses(i)
+        return self.end not in users and all(
+            self.tasks[user]._func.__class__ is Item for user in users
+        )
 
     def __len__(self) -> int:
         return self.end

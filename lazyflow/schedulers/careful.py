@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.errors import InputMutated
+from lazyflow.graph.items import check_length
 from lazyflow.graph.task import Task, place, task_name
 from lazyflow.store.values import editable, private
 
@@ -165,23 +166,6 @@ def _contents(task: Task, raw: list[Any]) -> Iterator[tuple[str, str]]:
             yield where, tokenize(value, strict=True)
         except TypeError:
             yield where, ""
-
-
-def check_length(value: Any, nout: int, name: str) -> None:
-    """Raise ValueError when a result has another length than was said."""
-    if nout == 0 and value is None:
-        return
-    try:
-        length = len(value)
-    except TypeError:
-        raise ValueError(
-            f"{name} was said to return {nout} values (nout={nout}) but returned one "
-            f"{type(value).__name__}, which has no length"
-        ) from None
-    if length != nout:
-        raise ValueError(
-            f"{name} was said to return {nout} values (nout={nout}) but returned {length}"
-        )
 
 
 def _give_up(run: Run, i: int, given: list[Any], error: BaseException) -> None:

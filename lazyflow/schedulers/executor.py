@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lazyflow import config
+from lazyflow.graph.items import check_length
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.failures import dressed
@@ -252,7 +253,7 @@ class ExecutorScheduler(_Base):
         task = run.plan.tasks[i]
         if error is None and task._options.nout is not None:
             try:
-                careful.check_length(value, task._options.nout, run.task_name(i))
+                check_length(value, task._options.nout, run.task_name(i))
             except ValueError as wrong:
                 error = wrong
         if error is not None and retries and isinstance(error, Exception):
