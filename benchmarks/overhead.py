@@ -253,9 +253,9 @@ def trace(bench: Bench) -> Table:
         return clock(lambda: compute(lib, grow(lib.delayed(1)))[0], fixed + leaves)
 
     turns: dict[Label, Turn] = {
-        ("compute, built anew", "lazyflow"): anew,
-        ("trace, first call", "lazyflow"): lambda: clock(lambda: traced()(2), fixed + 2 * leaves),
-        ("trace, later calls", "lazyflow"): lambda: clock(lambda: kept(3), fixed + 3 * leaves),
+        ("built anew by compute", "lazyflow"): anew,
+        ("first call", "lazyflow"): lambda: clock(lambda: traced()(2), fixed + 2 * leaves),
+        ("later calls", "lazyflow"): lambda: clock(lambda: kept(3), fixed + 3 * leaves),
     }
     rows, failed = bench.measure(turns, "µs/task", 1e6 / (2 * leaves))
     if not rows[2].broken:

@@ -94,6 +94,17 @@ def test_the_content_of_main_is_the_same_in_another_process():
     assert len(set(one)) == len(one)
 
 
+def test_the_globals_of_main_count_where_they_are_read():
+    changed = MAIN.replace("{padding}", "").replace("abcdefgh", "abc")
+    one, other = in_another_process(MAIN.replace("{padding}", "")), in_another_process(changed)
+    assert [a == b for a, b in zip(one, other, strict=True)] == [
+        *[True, True],  # even, odd
+        *[False, False],  # Leaf, Leaf(2)
+        True,  # Shade.DARK
+        *[False, False],  # Leaf(1).up, the lambda
+    ]
+
+
 def test_importing_loads_no_library():
     code = """
     import json, sys
@@ -220,6 +231,8 @@ def test_large_text_in_a_list_is_not_copied_and_counts():
     assert tokenize([part] * 3) == tokenize([bytes(bytearray(part))] * 3)
     assert tokenize([part] * 3) != tokenize([part, part, part[:-1]])
     assert tokenize([part, part, part, []]) == tokenize([part, part, part, []])
+    whole = part * 3
+    assert tokenize({1: whole, "a": 2}) == tokenize({"a": 2, 1: whole})
 
 
 def test_a_view_counts_by_its_bytes_format_and_shape():

@@ -7,8 +7,8 @@ What they call in turn is not followed.
 
 What cannot be imported (lambdas, closures, everything of ``__main__``) has no name that another
 process could use, so it counts by all that its result depends on: code, defaults, closure,
-and the values of the globals its code reads; a class by its bases and its whole body. Names of
-functions, file names and line numbers do not count.
+and the values of the globals its code reads; a class by its bases and its whole body. Names,
+attributes and annotations of functions, file names and line numbers do not count.
 
 The digest of a function's code is kept for as long as the function lives and is made again when
 ``__code__`` was replaced.

@@ -93,7 +93,7 @@ def mapping(
     flat: list[bytes] = []
     children: list[Any] = []
     for key, value in zip(keys, values, strict=True):
-        if type(value) in ATOMS and _is_flat(key):
+        if type(value) in ATOMS and _is_flat(key) and _fits({type(value)}, (value,)):
             flat.append(encoded((key, value)))
         else:
             children.append(Parts(b"pair\0", (key, value), (key, key), style))
