@@ -14,8 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from math import floor, log10
@@ -130,24 +129,6 @@ def take_turns(
             if round_ >= 0:
                 spent.append(taken)
     return {k: v for k, v in samples.items() if v and k[1] not in failed}, failed
-
-
-@contextmanager
-def collecting() -> Iterator[list[float]]:
-    """Add up the seconds that the garbage collector takes inside the block, in a list of one."""
-    spent, began = [0.0], [0.0]
-
-    def listen(phase: str, _: dict[str, int]) -> None:
-        if phase == "start":
-            began[0] = time.perf_counter()
-        else:
-            spent[0] += time.perf_counter() - began[0]
-
-    gc.callbacks.append(listen)
-    try:
-        yield spent
-    finally:
-        gc.callbacks.remove(listen)
 
 
 def rows_of(

@@ -8,10 +8,9 @@ the tests judge.
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.util
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -130,39 +129,32 @@ def million(bench: Bench) -> Table:
 
 
 def build(bench: Bench) -> Table:
-    """building only, ten times as many tasks; result = the larger's time / the smaller's"""
-    few, many = sizes = bench.size.build, bench.size.build * 10
+    """building only, in a fresh process, ten times as many tasks; result = the times' ratio"""
+    few, many = bench.size.build, bench.size.build * 10
     rows: list[Row] = []
     failed: dict[str, str] = {}
     notes: list[str] = []
-    for shape, make in (("chain", shapes.lazy_chain), ("list", shapes.lazy_flat)):
-        works = {n: partial(make, bench.lazyflow, n) for n in sizes}
+    for shape in ("chain", "list"):
         turns: dict[Label, Turn] = {
-            (f"{shape} of {n:,}", "lazyflow"): partial(clock, work) for n, work in works.items()
+            (f"{shape} of {n:,}", "lazyflow"): partial(built_apart, bench, shape, n)
+            for n in (few, many)
         }
         both, some = bench.measure(turns, "µs/task", 1e6)
         failed.update(some)
-        for row, n in zip(both, sizes, strict=True):
-            row.samples = {side: [s / n for s in v] for side, v in row.samples.items()}
         small, large = both
         if not large.broken:
             large.result = large.median("lazyflow") * many / (small.median("lazyflow") * few)
-            notes.append(f"garbage collector's part: {shape}, {collector_part(works)}")
+            without = [built_apart(bench, shape, n, "without-gc") * n for n in (few, many)]
+            notes.append(f"{shape}: ratio {without[1] / without[0]:.1f} with the collector off")
         bench.judged(large, Goal("<=", 12), "build")
         rows += both
     why = {"dask": "not run at this size; see tree", "joblib": NO_GRAPH, "futures": NO_GRAPH}
     return bench.table(build, rows, why, failed, notes=notes)
 
 
-def collector_part(works: Mapping[int, Callable[[], Any]]) -> str:
-    """Say how long the collector runs while graphs are built: more graph, more passes over all."""
-    parts = []
-    for n, work in works.items():
-        gc.collect()
-        with measure.collecting() as spent:
-            work()
-        parts.append(f"{measure.number(spent[0] / n * 1e6)} µs/task of {n:,}")
-    return ", ".join(parts)
+def built_apart(bench: Bench, shape: str, n: int, gc: str = "with-gc") -> float:
+    """Return seconds a task to build a graph, in a fresh process that has lazyflow only."""
+    return float(bench.child("-m", "benchmarks.shapes", "build", shape, str(n), gc))
 
 
 STARTS = {
@@ -266,13 +258,22 @@ def trace(bench: Bench) -> Table:
 
 
 def observer(bench: Bench) -> Table:
-    """the tree with an observer that does nothing; result = µs that it adds to a lazyflow task"""
+    """the tree with an observer that counts; result = µs that it adds to a lazyflow task"""
     from lazyflow.evaluate import observers
     from lazyflow.schedulers.base import Observer
 
     leaves = bench.size.leaves
     tasks, right = 2 * leaves - 1, leaves * (leaves + 1) // 2
-    watch = Observer()
+    heard = [0, 0]
+
+    class Watch(Observer):
+        def task_started(self, run: Any, i: int) -> None:
+            heard[0] += 1
+
+        def task_ended(self, run: Any, i: int) -> None:
+            heard[1] += 1
+
+    watch = Watch()
 
     def watched() -> float:
         token = observers.set((watch,))
@@ -281,10 +282,16 @@ def observer(bench: Bench) -> Table:
         finally:
             observers.reset(token)
 
-    def watched_by_dask(nothing: Callable[..., None]) -> float:
+    def watched_by_dask() -> float:
         from dask.callbacks import Callback
 
-        with Callback(pretask=nothing, posttask=nothing):
+        def before(*_: Any) -> None:
+            heard[0] += 1
+
+        def after(*_: Any) -> None:
+            heard[1] += 1
+
+        with Callback(pretask=before, posttask=after):
             return from_scratch(bench.dask, shapes.lazy_tree, leaves, right)()
 
     turns: dict[Label, Turn] = {
@@ -293,7 +300,7 @@ def observer(bench: Bench) -> Table:
     }
     turns["observed", "lazyflow"] = watched
     if bench.dask:
-        turns["observed", "dask"] = partial(watched_by_dask, lambda *_: None)
+        turns["observed", "dask"] = watched_by_dask
     (plain, seen), failed = bench.measure(turns, "µs/task", 1e6 / tasks)
     if not seen.broken:
         seen.result = seen.median("lazyflow") - plain.median("lazyflow")

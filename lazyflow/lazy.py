@@ -248,6 +248,10 @@ class Delayed(Task):
         raise _advice("The number", "Write complex(x.compute()), or delayed(complex)(x)")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if getattr(dtype, "char", dtype) in ("O", object):  # asked for a container of lazy values
+            cells = sys.modules["numpy"].empty(1, object)
+            cells[0] = self
+            return cells.reshape(())
         raise _advice("The array", "Write np.asarray(x.compute()), or delayed(np.asarray)(x)")
 
     @property
@@ -331,7 +335,7 @@ def _called(
 
 def _told(task: Task) -> str:
     if task._func is VALUE:
-        return task._key or summary(task._args[0])
+        return task_name(task) if task._options.named else summary(task._args[0])
     if task._func is HELD:
         future = task._args[0]
         return f"{future.name}: {future.state}"

@@ -287,6 +287,14 @@ def test_object_arrays():
     assert given_to_task(a.T).tolist() == [[3, [2]], [1, 3]]
 
 
+def test_object_arrays_can_be_made_of_lazy_values():
+    a = np.array([[one, 5], [None, two]], dtype=object)
+    assert a[0, 0] is one
+    assert given_to_task(a).tolist() == [[1, 5], [None, 2]]
+    assert np.asarray(one, dtype=object)[()] is one
+    assert compute(a)[0].tolist() == [[1, 5], [None, 2]]
+
+
 @pytest.mark.parametrize("result", [(1, 2), [1, 2], np.ones(2), np.array(5), "text", {"a": 1}])
 def test_object_arrays_of_results_that_are_sequences(result):
     a = np.empty(2, object)
@@ -320,8 +328,8 @@ def test_structured_arrays_with_objects():
         lambda xs: (x for x in xs),
         iter,
         lambda xs: iter(tuple(xs)),
-        lambda xs: map(lambda x: x, xs),
-        lambda xs: filter(lambda x: True, xs),
+        lambda xs: map(copy.copy, xs),
+        lambda xs: filter(is_something, xs),
         lambda xs: reversed(list(reversed(xs))),
         lambda xs: iter(dict.fromkeys(xs)),
         lambda xs: iter(dict(enumerate(xs)).values()),
@@ -348,6 +356,10 @@ def test_more_iterators_and_views():
     assert delayed(sorted)({one: 1, 5: 2}.keys()).compute() == [1, 5]
     assert delayed(list)([iter([one]), 3]).compute()[1] == 3
     assert delayed(next)(iter([one, two])).compute() == 1
+
+
+def is_something(x):
+    return x is not None
 
 
 def test_a_generator_is_taken_at_the_call_not_later():

@@ -1,6 +1,5 @@
 """The benchmarks start, measure the right thing in turns, and say what they could not measure."""
 
-import gc
 import importlib.util
 import json
 import subprocess
@@ -63,15 +62,6 @@ class TestTurns:
         with pytest.raises(AssertionError, match=r"^wrong answer: \[1, 3\]$"):
             clock(lambda: [1, 3], [1, 2])
 
-    def test_the_collectors_time_is_told_apart(self):
-        before = list(gc.callbacks)
-        with measure.collecting() as spent:
-            gc.collect()
-        (once,) = spent
-        assert once > 0
-        gc.collect()
-        assert spent == [once]
-        assert gc.callbacks == before
 
 
 class TestGoals:

@@ -332,7 +332,7 @@ def n5(): ...
 def n6() -> "tuple[int, *tuple[str, ...]]": ...
 def n7() -> "unheard_of.Pair": ...
 def n8() -> "not python at all": ...  # noqa: F722
-def n9() -> tuple[int, typing.Unpack[tuple[str, ...]]]: ...
+def n9() -> tuple[int, typing.Unpack[tuple[str, ...]]]: ...  # noqa: UP044
 def n10() -> "1/0": ...
 
 
@@ -485,7 +485,7 @@ def test_binary_operators_and_reflections(op, a, b):
         assert value_of(lazy) == expected
 
 
-@given(st.sampled_from(BINARY[:12] + [divmod]), st.integers(0, 40), st.integers(1, 40))
+@given(st.sampled_from([*BINARY[:12], divmod]), st.integers(0, 40), st.integers(1, 40))
 def test_numpy_on_the_left(op, a, b):
     for left in (np.int64(a), np.array([a, a + 1])):
         lazy = op(left, delayed(b))
@@ -624,6 +624,13 @@ def test_repr():
     assert len(repr(delayed(everything)(*range(1000), "x" * 1000))) < 200
 
 
+def test_asking_for_the_key_does_not_change_what_is_shown():
+    x = delayed(7)
+    before = repr(x), repr(delayed(inc)(x))
+    x.key
+    assert (repr(x), repr(delayed(inc)(x))) == before == ("<Delayed 7>", "<Delayed inc(<value>)>")
+
+
 def test_repr_of_persisted_values():
     (x,) = persist(delayed(inc)(1), scheduler="sync")
     assert repr(x) == "<Delayed inc: finished>"
@@ -695,7 +702,7 @@ def test_private_names_are_not_looked_up_lazily():
     x = delayed(1)
     assert not hasattr(x, "_private")
     with pytest.raises(AttributeError, match=r"write delayed\(getattr\)\(x, '_private'\)"):
-        x._private  # noqa: B018
+        x._private
     assert not hasattr(x, "__len_hint__")
 
 
@@ -730,7 +737,7 @@ def test_visualize_of_one(tmp_path):
 
 def test_visualize_of_too_many_tasks_says_what_to_do():
     xs = [delayed(inc)(i) for i in range(501)]
-    with pytest.raises(ValueError, match="501 tasks .* or give engine='graphviz'"):
+    with pytest.raises(ValueError, match=r"501 tasks .* or give engine='graphviz'"):
         delayed(sum)(xs[:500]).visualize()
     assert "<svg" in delayed(sum)(xs[:20]).visualize()._repr_svg_()
 

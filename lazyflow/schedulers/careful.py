@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.errors import InputMutated
 from lazyflow.graph.items import check_length
 from lazyflow.graph.task import Task, place, task_name
+from lazyflow.schedulers.base import Observer
 from lazyflow.store.values import editable, private
 
 if TYPE_CHECKING:
@@ -30,15 +31,38 @@ def tell(run: Run, event: str, *details: Any) -> None:
         try:
             getattr(observer, event)(run, *details)
         except Exception:
-            run.observers.remove(observer)
-            if observer not in broken_observers:
-                import logging
+            _drop_observer(run, observer, event)
 
-                broken_observers.add(observer)
-                logging.getLogger("lazyflow").exception(
-                    "the observer %r failed in %s and is not called again; results are not "
-                    "affected", observer, event
-                )
+
+def hearers(observers: list[Any], event: str) -> list[Callable[[Run, int], None]]:
+    """Return the methods for an event that comes once a task; none that Observer leaves empty."""
+    empty = getattr(Observer, event)
+    return [getattr(o, event) for o in observers if getattr(type(o), event, None) is not empty]
+
+
+def hear(run: Run, methods: list[Callable[[Run, int], None]], i: int) -> None:
+    """Call the methods of `hearers` for task `i`."""
+    for method in tuple(methods):
+        try:
+            method(run, i)
+        except Exception:
+            _drop_observer(run, method.__self__, method.__name__)  # type: ignore[attr-defined]
+
+
+def _drop_observer(run: Run, observer: Any, event: str) -> None:
+    """Call an observer that raised no more, in this run and in later ones; log the first time."""
+    if observer in run.observers:
+        run.observers.remove(observer)
+    for methods in (run.on_start, run.on_done):  # new lists would not reach running loops
+        methods[:] = [m for m in methods if m.__self__ is not observer]  # type: ignore[attr-defined]
+    if observer not in broken_observers:
+        import logging
+
+        broken_observers.add(observer)
+        logging.getLogger("lazyflow").exception(
+            "the observer %r failed in %s and is not called again; results are not affected",
+            observer, event,
+        )
 
 
 def call_once(task: Task, given: list[Any]) -> Any:
@@ -64,7 +88,7 @@ def call(run: Run, i: int) -> Any:
         return None
     task = run.plan.tasks[i]
     attempts = task._options.retries + 1
-    tell(run, "task_started", i)
+    hear(run, run.on_start, i)
     given: list[Any] = []
     while True:
         attempts -= 1
@@ -76,7 +100,7 @@ def call(run: Run, i: int) -> Any:
             if attempts and isinstance(error, Exception):
                 continue
             return _give_up(run, i, given, error)
-    tell(run, "task_ended", i)
+    hear(run, run.on_done, i)
     return value
 
 

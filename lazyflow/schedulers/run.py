@@ -12,7 +12,7 @@ was measured at 80 ns for a task with two inputs, a list of tokens popped until 
 370. On builds without that lock it is not safe, and lazyflow does not claim those.
 
 A thread that finishes a task goes on with one that it made ready, so chains and subtrees stay
-in one thread and values die young. Whatever is rare (retries, observers, failed inputs, values
+in one thread and values die young. Whatever is rare (retries, failed inputs, values
 that have to be copied, dropped futures) sits behind one test per task: is `odd` empty?
 """
 
@@ -127,7 +127,9 @@ class Run:
         self.context = contextvars.copy_context()
         self.context.run(scheduler_here.set, scheduler)
         self.observers = [o for o in request.observers if o not in careful.broken_observers]
-        if plan.careful or request.check_mutation or self.observers or self.deadline:
+        self.on_start = careful.hearers(self.observers, "task_started")
+        self.on_done = careful.hearers(self.observers, "task_ended")
+        if plan.careful or request.check_mutation or self.deadline:
             self.odd.append(None)
         self._closing = [None]  # whoever pops it ends the run
         self._gate = threading.Lock()
@@ -182,7 +184,8 @@ class Run:
 
     def running(self) -> list[str]:
         """Name the tasks that are running now: of this run, and of those its tasks started."""
-        runs, found = [self], []
+        runs = [self]
+        found: list[str] = []
         while runs:
             run = runs.pop()
             runs.extend(run.children)
@@ -258,6 +261,7 @@ class Run:
         plan, values, arrivals, releases = self.plan, self.values, self.arrivals, self.releases
         tasks, inputs, consumers, end = plan.tasks, plan.inputs, plan.consumers, plan.end
         stop, odd, futures = self.stop, self.odd, self.futures
+        on_start, on_done = self.on_start, self.on_done
         take = self.ready.pop
         ranked = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
@@ -279,6 +283,8 @@ class Run:
                         if stop:
                             return
                     else:
+                        if on_start:
+                            careful.hear(self, on_start, i)
                         if numbers is not None:
                             for j in numbers:
                                 given.append(values[j])
@@ -291,6 +297,8 @@ class Run:
                             args = kwargs = None  # type: ignore[assignment]
                         else:
                             value = task._func(*(task._args if numbers is None else given))
+                        if on_done:
+                            careful.hear(self, on_done, i)
                 except BaseException as error:
                     value = self.recover(i, given, error)
                     if stop:

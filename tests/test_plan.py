@@ -1,0 +1,340 @@
+"""Plans and passes: random graphs against eager Python, and what a plan promises."""
+
+import zlib
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyflow import annotate, compute, delayed, optimize, persist, trace
+from lazyflow.graph.optimize import merge
+from lazyflow.graph.plan import in_order, make_plan
+from lazyflow.graph.task import is_leaf
+
+ran = []  # tags of the calls that ran
+
+
+def combine(tag, *args, **kwargs):
+    """Make a number of any nested arguments."""
+    ran.append(tag)
+    return zlib.crc32(repr((tag, args, sorted(kwargs.items()))).encode())
+
+
+def split(tag, n, *args):
+    return [combine(tag, i, *args) for i in range(n)]
+
+
+def extended(xs, x):
+    xs.append(x)  # the task's own copy
+    return xs
+
+
+# -- random graphs --------------------------------------------------------------------------
+#
+# A graph is a list of steps (kind, numbers of earlier values, tag); each step adds one value or
+# several. `build` follows the steps with whatever functions it is given: lazy or plain ones.
+
+KINDS = ["call", "pure", "nested", "keyword", "split", "add", "xor", "negative", "divmod", "item",
+         "attribute", "method", "list", "value", "label"]  # fmt: skip
+
+
+@st.composite
+def graphs(draw, max_size=14):
+    steps = []
+    for tag in range(draw(st.integers(1, max_size))):
+        kind = draw(st.sampled_from(KINDS))
+        sources = draw(st.lists(st.integers(0, 30), min_size=1, max_size=3))
+        steps.append((kind, sources, draw(st.integers(0, 2)) if kind == "pure" else tag))
+    return steps
+
+
+def eager_form(func, **options):
+    """What `delayed` promises, in plain Python: nobody's list is changed by a task."""
+
+    def call(*args, **kwargs):
+        return func(*[list(x) if type(x) is list else x for x in args], **kwargs)
+
+    return call
+
+
+def build(steps, mark, lift):
+    """Return all values of a graph; `mark` is `delayed` or does nothing, `lift` wraps a value."""
+    values = [lift(3), 5]
+    for kind, sources, tag in steps:
+        args = [values[n % len(values)] for n in sources]
+        a, b = args[0], args[-1]
+        values.extend(_step(kind, tag, args, a, b, mark, lift))
+    return values
+
+
+def _step(kind, tag, args, a, b, mark, lift):
+    call = mark(combine)
+    match kind:
+        case "call":
+            return [call(tag, *args)]
+        case "pure":
+            return [mark(combine, pure=True)(f"pure {tag}", *args)]
+        case "nested":
+            return [call(tag, [a, (b, {"k": [*args]}), {"a": a}], slice(a, None, b))]
+        case "keyword":
+            return [call(tag, **{f"k{i}": x for i, x in enumerate(args)})]
+        case "split":
+            return list(mark(split, nout=3)(tag, 3, *args))[:2]
+        case "add":
+            return [(a + b) % 1000]
+        case "xor":
+            return [a ^ b]
+        case "negative":
+            return [-a, abs(a)]
+        case "divmod":
+            return list(mark(divmod, nout=2)(a, 7))
+        case "item":
+            return [mark(split)(tag, 2, a)[1]]
+        case "attribute":
+            return [a.real]
+        case "method":
+            return [a.bit_length()]
+        case "list":
+            xs = mark(split)(tag, 2, b)
+            return [mark(len)(mark(extended)(xs, a)), mark(sum)(xs)]
+        case "value":
+            return [mark(sum)(lift([a, b, tag]))]
+    with annotate(name="label", retries=1):
+        return [call(tag, a)]
+
+
+def lazy(steps):
+    return build(steps, delayed, delayed)
+
+
+def eager(steps):
+    return build(steps, eager_form, lambda x: x)
+
+
+def picked(values, numbers):
+    """Some of the values, in some nesting."""
+    some = [values[n % len(values)] for n in numbers]
+    return [some[0], {"rest": some[1:]}, (some[-1],)]
+
+
+pick = st.lists(st.integers(0, 60), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+@pytest.mark.parametrize("optimize_graph", [True, False])
+@given(graphs(), pick)
+def test_random_graphs_agree_with_eager_python(scheduler, optimize_graph, steps, numbers):
+    expected = picked(eager(steps), numbers)
+    wanted = picked(lazy(steps), numbers)
+    for _ in range(2):
+        (found,) = compute(wanted, scheduler=scheduler, optimize_graph=optimize_graph)
+        assert found == expected
+
+
+@settings(max_examples=50)
+@given(graphs(), pick)
+def test_so_do_persist_optimize_and_trace(steps, numbers):
+    expected = picked(eager(steps), numbers)
+    wanted = picked(lazy(steps), numbers)
+    assert compute(*optimize(wanted), scheduler="sync") == (expected,)
+    assert compute(*persist(wanted, scheduler="threads")) == (expected,)
+    assert compute(*persist(*optimize(wanted), scheduler="sync")) == (expected,)
+    rerun = trace(lambda: wanted, scheduler="sync")
+    assert rerun() == rerun() == expected
+
+
+@given(graphs(), pick)
+def test_what_is_not_wanted_does_not_run_and_the_rest_once(steps, numbers):
+    values = lazy(steps)
+    wanted = picked(values, numbers)
+    needed = in_order([x for x in _flat(wanted) if not isinstance(x, int)])[0]
+    calls = Counter(
+        _tag(t) for t in needed if t._func in (combine, split)
+    )  # split calls combine as often as it has values
+    ran.clear()
+    compute(wanted, scheduler="sync", optimize_graph=False)
+    found = Counter(ran)
+    assert found.keys() == calls.keys()
+    singles = {_tag(t) for t in needed if t._func is combine and not t._options.pure}
+    assert all(found[tag] == 1 for tag in singles)
+    ran.clear()
+    compute(wanted, scheduler="sync")
+    keys = {t.key for t in needed if t._options.pure}
+    assert sum(str(tag).startswith("pure") for tag in ran) == len(keys)
+
+
+def _tag(task):
+    return (task._bind.template if task._bind is not None else task._args)[0]
+
+
+def _flat(wanted):
+    first, rest, (last,) = wanted
+    return [first, *rest["rest"], last]
+
+
+# -- what a plan promises -------------------------------------------------------------------
+
+
+def plan_of(steps, numbers, optimize_graph=True):
+    wanted = [x for x in _flat(picked(lazy(steps), numbers)) if not isinstance(x, int)]
+    return make_plan(wanted, optimize_graph), wanted
+
+
+@given(graphs(), pick, st.booleans())
+def test_a_plan_is_in_topological_order_and_consistent(steps, numbers, optimize_graph):
+    plan, wanted = plan_of(steps, numbers, optimize_graph)
+    assert len(plan) == plan.end == len(plan.tasks) == len(set(plan.tasks))
+    uses = Counter()
+    for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
+        assert all(j < i for j in inputs or ())
+        assert len(inputs or ()) == len(task._inputs) == plan.needs[i]
+        assert (i in plan.leaves) == is_leaf(task)
+        assert (i in plan.ready) == (not inputs and not is_leaf(task))
+        for j, source in zip(inputs or (), task._inputs, strict=True):
+            same = plan.tasks[j] is source or plan.tasks[j].key == source.key
+            assert same
+            uses[j, i] += 1
+    for i, x in zip(plan.outputs, wanted, strict=True):
+        assert plan.tasks[i] is x or plan.tasks[i].key == x.key
+        uses[i, plan.end] += 1
+    assert plan.needs[plan.end] == len(wanted)
+    assert uses == Counter((j, i) for j in range(plan.end) for i in plan.uses(j))
+    assert all(plan.uses(j) for j in range(plan.end))  # what nobody needs is not there
+    assert plan.ready == sorted(plan.ready, reverse=True)
+
+
+@given(graphs(), pick)
+def test_units_join_only_chains_and_accessors(steps, numbers):
+    plan, _ = plan_of(steps, numbers)
+    heads = plan.heads or list(range(plan.end))
+    for i, head in enumerate(heads):
+        assert heads[head] == head <= i
+        if head == i:
+            continue
+        (source,) = plan.inputs[i]
+        task, before = plan.tasks[i], plan.tasks[source]
+        assert heads[source] == head
+        assert not is_leaf(before)
+        assert plan.end not in plan.uses(source)  # nothing wanted inside a unit but its last
+        assert plan.uses(source) == [i] or task._options.operator
+    plain, _ = plan_of(steps, numbers, optimize_graph=False)
+    assert plain.heads is None
+
+
+@given(graphs(), pick)
+def test_merge_is_idempotent_and_complete(steps, numbers):
+    _, wanted = plan_of(steps, numbers)
+    order, number = in_order(wanted)
+    kept, numbers_ = merge(order, number)
+    assert [kept[numbers_[t]].key for t in order] == [t.key for t in order]
+    again, _ = merge(kept, {t: i for i, t in enumerate(kept)})
+    assert again == kept
+    derived = [t.key for t in kept if t._options.pure or t._options.operator]
+    assert len(derived) == len(set(derived))
+    named_only, _ = merge(order, number, pure=False)
+    assert named_only == order
+
+
+# -- single facts ---------------------------------------------------------------------------
+
+inc = delayed(lambda x: x + 1)
+add = delayed(lambda x, y: x + y)
+
+
+def test_chains_are_one_unit_until_a_wanted_value():
+    xs = [inc(1)]
+    for _ in range(5):
+        xs.append(inc(xs[-1]))
+    assert make_plan([xs[-1]]).heads == [0] * 6
+    assert make_plan([xs[2], xs[-1]]).heads == [0, 0, 0, 3, 3, 3]
+    assert compute(xs[2], xs[-1]) == (4, 7)
+
+
+def test_units_end_where_options_change():
+    for other in (
+        {"priority": 1}, {"retries": 1}, {"crash_retries": 1}, {"resources": {"GPU": 1}},
+    ):  # fmt: skip
+        g = delayed(lambda x: x, **other)
+        assert make_plan([inc(g(g(inc(1))))]).heads == [0, 1, 1, 3]
+    assert make_plan([inc(delayed(lambda x: x, name="n", pure=True)(inc(1)))]).heads == [0, 0, 0]
+
+
+def test_a_value_used_twice_starts_no_unit_but_for_items():
+    x = inc(1)
+    assert make_plan([add(inc(x), inc(x))]).heads is None
+    assert make_plan([add(x + 1, x + 2)]).heads == [0, 0, 0, 3]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 100, 1024])
+def test_a_tree_is_planned_depth_first(n):
+    """One worker holds at most log2(n) + 2 values of a reduction."""
+    level = [inc(i) for i in range(n)]
+    while len(level) > 1:
+        level = [add(*level[i : i + 2]) if i + 1 < len(level) else level[i]
+                 for i in range(0, len(level), 2)]  # fmt: skip
+    plan = make_plan(level)
+    left = [len(plan.uses(i)) for i in range(plan.end)]
+    alive = most = 0
+    for i in range(plan.end):
+        alive += 1
+        most = max(most, alive)
+        for j in plan.inputs[i] or ():
+            left[j] -= 1
+            alive -= left[j] == 0
+    assert most <= (n - 1).bit_length() + 2
+
+
+def test_the_higher_input_goes_first():
+    low, high = inc(1), inc(inc(inc(2)))
+    for x in (add(low, high), add(high, low), delayed(sum)([low, high, inc(9)])):
+        order, number = in_order([x])
+        assert order[:3] == in_order([high])[0]
+        assert number[low] >= 3
+
+
+def test_a_wide_and_a_deep_graph():
+    n = 100_000
+    wide = delayed(sum)([inc(i) for i in range(n)])
+    deep = inc(0)
+    for _ in range(n):
+        deep = inc(deep)
+    plan = make_plan([wide, deep])
+    assert len(plan) == 2 * n + 2
+    assert compute(wide, deep, scheduler="sync") == (n * (n + 1) // 2, n + 1)
+
+
+def test_the_same_task_wanted_many_times():
+    x = inc(1)
+    plan = make_plan([x, x, x])
+    assert (len(plan), plan.outputs, plan.needs) == (1, [0, 0, 0], [0, 3])
+    assert compute(x, [x, {"k": x}]) == (2, [2, {"k": 2}])
+
+
+def test_nothing_wanted():
+    assert len(make_plan([])) == 0
+    assert compute() == ()
+    assert compute(1, [2]) == (1, [2])
+    assert optimize() == persist() == ()
+
+
+def test_tasks_stay_as_they_are():
+    pure = delayed(lambda x: [x], pure=True)
+    x, y = pure(1), pure(1)
+    z = add(x, y)
+    inputs = z._inputs
+    assert compute(*optimize(z)) == compute(z) == ([1, 1],)
+    assert z._inputs is inputs
+    assert inputs == (x, y) and inputs[1] is y
+
+
+def test_optimize_keeps_arguments_in_place():
+    pure = delayed(abs, pure=True)
+    a, b = pure(-1), pure(-1)
+    f = delayed(lambda *args, **kwargs: (args, kwargs))
+    x = f(a, [b, {"k": a}], 5, k=b)
+    (better,) = optimize(x)
+    assert better.compute() == x.compute() == ((1, [1, {"k": 1}], 5), {"k": 1})
+    assert len({id(t) for t in better._inputs}) == 1
+    (upper,) = optimize(delayed("a", pure=True).upper)
+    assert upper().compute() == "A"
