@@ -257,7 +257,8 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
         return _make_function(obj, options, traverse)
     if type(obj) is classmethod:
         return classmethod(_make_function(obj.__func__, options, traverse))
-    options = options.replace(label=None, named=name is not None)
+    if options is not DEFAULT:
+        options = options.replace(label=None, named=name is not None)
     if kind != ATOM:
         task = new_task(
             Delayed, gathered, (obj,), None, options, key=name, traverse=traverse, depth=3

@@ -634,6 +634,19 @@ def test_containers_that_refuse_what_is_lazy():
     assert x.compute() == [1]
 
 
+class FrozenDict(dict):
+    def __setitem__(self, key, value):
+        raise TypeError("immutable")
+
+
+def test_containers_that_cannot_be_copied_arrive_as_they_are():
+    value = FrozenDict(a=1)
+    assert given_to_task(value) is value
+    assert given_to_task([value, one])[0] is value
+    with pytest.raises(TypeError, match="immutable"):  # nor can they be rebuilt
+        same(FrozenDict(a=one))
+
+
 def test_many_arguments_and_keywords():
     args, names = [delayed(i) for i in range(300)], [f"k{i}" for i in range(300)]
     got_args, got_kwargs = pair(*args, **dict(zip(names, args, strict=True))).compute()

@@ -326,6 +326,34 @@ def test_a_conflict_is_found_between_tasks_far_apart():
     assert compute(y) == (103,)
 
 
+def test_threads_that_ask_at_once_get_one_key():
+    xs, found = [delayed(inc)(i) for i in range(300)], []
+    barrier = threading.Barrier(4, timeout=30)
+
+    def work():
+        barrier.wait()
+        found.append([x.key for x in xs])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert found == [[x.key for x in xs]] * 4
+
+
+def test_a_value_without_content_and_its_persisted_form_are_one_key():
+    x = delayed(id)(object(), dask_key_name="k")
+    (p,) = persist(x, scheduler="sync")
+    a, b = compute(x, p)
+    assert a == b
+
+
 def test_a_value_and_its_persisted_form_are_one_key():
     counted = Counted(inc)
     x = delayed(counted)(1, dask_key_name="k")

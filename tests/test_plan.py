@@ -230,8 +230,8 @@ def test_merge_is_idempotent_and_complete(steps, numbers):
     assert [kept[numbers_[t]].key for t in order] == [t.key for t in order]
     again, _ = merge(kept, {t: i for i, t in enumerate(kept)})
     assert again == kept
-    derived = [t.key for t in kept if t._options.pure or t._options.operator]
-    assert len(derived) == len(set(derived))
+    pure = [t.key for t in kept if t._options.pure]
+    assert len(pure) == len(set(pure))
     named_only, _ = merge(order, number, pure=False)
     assert named_only == order
 

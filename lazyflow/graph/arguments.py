@@ -104,7 +104,10 @@ def _object_array(items: list[Any], extra: Any) -> Any:
 
 
 def _copied(items: list[Any], extra: Any) -> Any:
-    return copy.copy(items[0])
+    try:
+        return copy.copy(items[0])
+    except Exception:  # a container that can't be filled again can't be edited either
+        return items[0]
 
 
 def _frame_copied(items: list[Any], extra: Any) -> Any:
@@ -372,7 +375,7 @@ class _Search:
         for position, item in enumerate(root.items):
             if kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact:
                 if id(item) not in sources:
-                    self.makers.append((_copied, [copy.copy(item)], [], None))
+                    self.makers.append((_copied, [_copied([item], None)], [], None))
                     sources[id(item)] = ~(len(self.makers) - 1)
                 self._hole(root, position, sources[id(item)])
 

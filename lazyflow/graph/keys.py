@@ -7,14 +7,17 @@ nobody else has. Once made, a key stays with its task (also through pickle).
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
 from lazyflow.errors import KeyConflict
 from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place, set_key
 
-#: Content tokens of the tasks under a given key whose values the futures hold.
-_held: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+#: For the futures of tasks under a given key: the task, while it lives, and its content.
+_held: weakref.WeakKeyDictionary[Any, tuple[weakref.ref[Task], str]] = weakref.WeakKeyDictionary()
+
+_naming = threading.Lock()  # two threads that ask at once get one name
 
 
 def _is_derived(task: Task) -> bool:
@@ -45,7 +48,9 @@ def key_of(task: Task) -> str:
         else:
             from uuid import uuid4
 
-            set_key(top, f"{_prefix(top)}-{uuid4().hex}")
+            with _naming:
+                if top._key is None:
+                    set_key(top, f"{_prefix(top)}-{uuid4().hex}")
     assert task._key is not None
     return task._key
 
@@ -72,7 +77,8 @@ def content_token(task: Task) -> str:
     from lazyflow.graph.tokens import tokenize, unique_token
 
     if task._func is HELD:
-        return _held.setdefault(task._args[0], unique_token())
+        held = _held.get(task._args[0])
+        return held[1] if held is not None else unique_token()
     inputs = [key_of(x) for x in task._inputs]
     binder = task._bind
     if binder is None:
@@ -91,11 +97,23 @@ def content_token(task: Task) -> str:
 
 def hold_content(future: Any, task: Task) -> None:
     """Let a task under a given key and the future of its value be the same content."""
-    _held[future] = content_token(task)
+    try:
+        token = content_token(task)
+    except Exception:  # a __lazyflow_tokenize__ that raises must not stop a persist
+        token = f"unknown-{id(future)}"
+    _held[future] = (weakref.ref(task), token)
+
+
+def _origin(task: Task) -> Task | None:
+    held = _held.get(task._args[0]) if task._func is HELD else None
+    return task if held is None else held[0]()
 
 
 def same_content(one: Task, other: Task) -> bool:
     """Tell whether two tasks that carry one key are the same call on equal arguments."""
+    origin = _origin(one)
+    if origin is not None and origin is _origin(other):
+        return True
     return content_token(one) == content_token(other)
 
 

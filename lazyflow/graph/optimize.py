@@ -22,6 +22,8 @@ def merge(
 ) -> tuple[list[Task], dict[Task, int]]:
     """Let tasks with one key be one task: equal pure calls, and equal calls under a given key.
 
+    So are operators on those; others stay apart, as a hash for each would cost more than it saves.
+
     ``pure=False`` merges given keys only. Raises KeyConflict when a key stands for two
     different calls.
 
@@ -35,10 +37,14 @@ def merge(
     by_key: dict[str, int] = {}
     kept: list[Task] = []
     numbers: dict[Task, int] = {}
+    mergeable: set[Task] = set()
     for task in order:
         options = task._options
         given = options.named
-        if given or (pure and (options.pure or options.operator)):
+        if given or (
+            pure and (options.pure or (options.operator and mergeable.issuperset(task._inputs)))
+        ):
+            mergeable.add(task)
             at = by_key.setdefault(key_of(task), len(kept))
             if at < len(kept):
                 twin = kept[at]
