@@ -19,6 +19,7 @@ default.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -76,6 +77,7 @@ _defaults: dict[str, Any] = {
     "max_runs_ahead": 16,
 } | _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
+_lock = threading.Lock()  # for changes of the layers
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
 
 
@@ -145,19 +147,21 @@ class set:
             _check_name(name)
             values[name] = _CHECKS[name](value)
         self._values: Mapping[str, Any] = values
-        self._token: Token[Mapping[str, Any]] | None = None
-        _layers.append(values)
-        if len(_layers) > _MAX_LAYERS:
-            for layer in _layers[: _MAX_LAYERS // 2]:
-                _defaults.update(layer)
-            del _layers[: _MAX_LAYERS // 2]
+        self._tokens: list[Token[Mapping[str, Any]]] = []  # one may be entered inside itself
+        with _lock:
+            _layers.append(values)
+            if len(_layers) > _MAX_LAYERS:
+                for layer in _layers[: _MAX_LAYERS // 2]:
+                    _defaults.update(layer)
+                del _layers[: _MAX_LAYERS // 2]
 
     def __enter__(self) -> None:
-        for at, layer in enumerate(_layers):
-            if layer is self._values:
-                del _layers[at]
-                break
-        self._token = _context.set({**_context.get(), **self._values})
+        with _lock:
+            for at, layer in enumerate(_layers):
+                if layer is self._values:
+                    del _layers[at]
+                    break
+        self._tokens.append(_context.set({**_context.get(), **self._values}))
 
     def __exit__(
         self,
@@ -165,8 +169,7 @@ class set:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._token is not None
-        _context.reset(self._token)
+        _context.reset(self._tokens.pop())
 
 
 def cpu_count() -> int:

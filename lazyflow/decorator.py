@@ -119,6 +119,8 @@ class DelayedFunction(Delayed, _Unfinished):
     def __module__(self) -> str:  # type: ignore[override]
         return getattr(self._args[0], "__module__", None) or "builtins"
 
+    _repr_html_ = None  # a notebook shows the text below
+
     def __repr__(self) -> str:
         return f"<delayed function {function_name(self._args[0])}>"
 
@@ -267,7 +269,7 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
             return task
         (obj,) = task._args if task._bind is None else task._bind.fill([])[0]
     leaf = new_leaf(Delayed, VALUE, obj, name, depth=3)
-    if options.special:
+    if options.pure or options.nout is not None:
         _set_options(leaf, options)
     return leaf
 

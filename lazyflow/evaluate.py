@@ -19,6 +19,7 @@ from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.base import Request, Scheduler
+from lazyflow.schedulers.careful import cull
 from lazyflow.schedulers.future import Future, log_unseen, timed_out, unseen_errors
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.schedulers.run import Run, here, scheduler_here
@@ -139,16 +140,17 @@ def start(plan: Plan, options: Options, background: bool = False) -> Run:
 def finish(run: Run, timeout: float | None) -> Outcome:
     """Run to the end: the values of the outputs, or the error. Interrupts cancel it."""
     outer = here.worker.run if here.worker is not None else None
-    if outer is not None:
-        outer.children.add(run)
     try:
-        run.scheduler.start(run)
+        if outer is not None:
+            outer.children.add(run)
+            if outer.stop:  # it was given up before it could see this child
+                run.cancel(Cancelled("the task that asked for it was given up"))
+        if not run.over:
+            run.scheduler.start(run)
         if not run.scheduler.wait(run, timeout):
             assert timeout is not None
             names = [run.task_name(i) for i in run.plan.outputs]
-            error = timed_out(names, timeout, run.running())
-            run.cancel(error)
-            return None, error
+            run.cancel(timed_out(names, timeout, run.running()))
     except BaseException:
         run.cancel(Cancelled("interrupted"))
         for i in run.plan.leaves:
@@ -159,8 +161,10 @@ def finish(run: Run, timeout: float | None) -> Outcome:
     finally:
         if outer is not None:
             outer.children.discard(run)
-    if run.error is not None:
-        return None, run.error
+    # Not kept: a task that still runs holds the run, which would hold the caller's frames.
+    error, run.error = run.error, None
+    if error is not None:
+        return None, error
     return results(run), None
 
 
@@ -266,7 +270,7 @@ def compute(
         ),
     )
     if error is not None:
-        del values, args
+        values, args = None, ()  # so that the traceback keeps nothing alive
         try:
             raise error
         finally:
@@ -283,15 +287,24 @@ def _limit_runs_ahead() -> deque[weakref.ref[Run]]:
     """Wait for the oldest unfinished persist of this thread while there are too many."""
     runs: deque[weakref.ref[Run]] = _ahead.__dict__.setdefault("runs", deque())
     limit = config.get("max_runs_ahead")
-    while runs:
-        oldest = runs[0]()
-        if oldest is not None and not oldest.over:
-            if len(runs) < limit:
-                break
-            oldest.scheduler.wait(oldest, None)
-        del oldest
-        runs.popleft()
+    while len(runs) >= limit:
+        unfinished = [ref for ref in runs if _is_unfinished(ref())]
+        runs.clear()
+        runs.extend(unfinished)
+        oldest = runs[0]() if len(runs) >= limit else None
+        if oldest is not None:
+            try:
+                oldest.scheduler.wait(oldest, None)
+            except BaseException:  # Ctrl-C: what was waited for is not wanted any more
+                oldest.cancel(Cancelled("interrupted"))
+                raise
     return runs
+
+
+def _is_unfinished(run: Run | None) -> bool:
+    if run is not None and run.dropped:
+        cull(run)
+    return run is not None and not run.over
 
 
 def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
@@ -306,7 +319,11 @@ def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
         future = futures[i] = Future(run.task_name(i), run.scheduler)
         future.run = (run, i)
     run.futures = {i: weakref.ref(f, _dropper(run, i)) for i, f in futures.items()}
-    run.scheduler.start(run)
+    try:
+        run.scheduler.start(run)
+    except BaseException:
+        run.cancel(Cancelled("interrupted"))
+        raise
     return run, [futures[i] for i in plan.outputs]
 
 

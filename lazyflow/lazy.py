@@ -24,7 +24,7 @@ from lazyflow.graph.task import (
     attribute_of,
     new_leaf,
     new_task,
-    place,
+    place_text,
     task_name,
 )
 from lazyflow.schedulers.failures import call_text, summary
@@ -268,14 +268,13 @@ class Delayed(Task):
     def _repr_html_(self) -> str:
         from html import escape
 
-        file, line, function = place(self)
         rows = {
             "task": _told(self),
-            "made at": f"{file}:{line} in {function}",
+            "made at": place_text(self),
             "inputs": str(len(self._inputs)),
         }
         body = "".join(
-            f"<tr><th style='text-align:left'>{k}</th><td>{escape(v)}</td></tr>"
+            f"<tr><th style='text-align:left'>{k}</th><td style='text-align:left'>{escape(v)}</td></tr>"
             for k, v in rows.items()
         )
         return f"<table><caption><b>Delayed</b></caption>{body}</table>"

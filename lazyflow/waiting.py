@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 from lazyflow.evaluate import Options, held_values, start_background
@@ -10,7 +9,6 @@ from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.future import Future, wait_for
-from lazyflow.schedulers.run import here
 from lazyflow.store.values import Releaser
 
 __all__ = ["wait"]
@@ -30,7 +28,10 @@ async def awaited(x: Any) -> Any:
             woken.set_result(None)
 
     def wake_loop(_: Future) -> None:
-        loop.call_soon_threadsafe(wake)
+        try:
+            loop.call_soon_threadsafe(wake)
+        except RuntimeError:  # the loop was closed: nobody waits
+            pass
 
     future.add_callback(wake_loop)
     try:
@@ -93,11 +94,8 @@ def wait(
             f"got {num_returns!r}"
         )
     futures = [_all_of(group) for group in groups]
-    worker = here.worker
-    blocked = getattr(worker.run.scheduler, "blocked", None) if worker and worker.run else None
     try:
-        with blocked(worker) if blocked is not None else nullcontext():
-            wait_for(futures, num_returns, timeout)
+        wait_for(futures, num_returns, timeout)
     except BaseException:  # Ctrl-C: what was waited for is not wanted any more
         for future in futures:
             future.cancel()

@@ -75,6 +75,6 @@ class Failed:
 
 
 def _plain(value: Any) -> Any:
-    return value.error if value.__class__ is Failed else value
+    return value.error if type(value) is Failed else value
 
 

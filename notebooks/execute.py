@@ -9,7 +9,7 @@ What is stored is what the kernel answered, but for four things that would diffe
 or show nothing when the page is only read:
 
 - folders of this checkout, of packages and of Python are left out of paths (`SHORTER`);
-- the temporary files which ipykernel makes of cells are called ``<cell>``;
+- the temporary files which ipykernel makes of cells are called ``notebook cell``;
 - progress bars are text, in their last state: a stored widget shows its first one, 0 %;
 - no times of execution, no version of Python.
 """
@@ -32,7 +32,7 @@ CHECKOUT = HERE.parent
 
 _FOLDERS = [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
 SHORTER = [
-    (re.compile(r"[^\s'\"<>]*ipykernel_\d+[/\\]\d+\.py"), "<cell>"),
+    (re.compile(r"[^\s'\"<>]*ipykernel_\d+[/\\]\d+\.py"), "notebook cell"),
     *[
         (re.compile(re.escape(folder + os.sep)), "")
         for folder in sorted({str(CHECKOUT), *_FOLDERS}, key=len, reverse=True)
@@ -53,6 +53,7 @@ def executed(path: Path, extra_arguments: list[str]) -> NotebookNode:
         timeout=120,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,
         extra_arguments=extra_arguments,
         resources={"metadata": {"path": str(HERE)}},
     )
@@ -62,7 +63,7 @@ def executed(path: Path, extra_arguments: list[str]) -> NotebookNode:
         if "raises-exception" in cell.metadata.get("tags", []) and not any(
             output.output_type == "error" for output in cell.outputs
         ):
-            raise ValueError(f"this cell is tagged raises-exception and raised nothing:\n{cell.source}")
+            raise ValueError(f"tagged raises-exception, but raised nothing:\n{cell.source}")
     return notebook
 
 
@@ -70,7 +71,7 @@ def shorter(text: str) -> str:
     """Return a text without the parts of paths that differ from machine to machine.
 
     >>> shorter("made at /tmp/ipykernel_12/34.py:5")
-    'made at <cell>:5'
+    'made at notebook cell:5'
     """
     for long, short in SHORTER:
         text = long.sub(short, text)

@@ -352,6 +352,8 @@ def test_more_iterators_and_views():
     assert delayed(list)(enumerate([one, 3])).compute() == [(0, 1), (1, 3)]
     assert delayed(dict)({"a": one}.items()).compute() == {"a": 1}
     assert delayed(dict)(OrderedDict(a=one).items()).compute() == {"a": 1}
+    assert delayed(list)(OrderedDict(a=one, b=1).values()).compute() == [1, 1]
+    assert delayed(list)({"a": one, "b": 1}.values()).compute() == [1, 1]
     assert delayed(sorted)(iter({one, 5})).compute() == [1, 5]
     assert delayed(sorted)({one: 1, 5: 2}.keys()).compute() == [1, 5]
     assert delayed(list)([iter([one]), 3]).compute()[1] == 3
@@ -374,6 +376,15 @@ def test_a_generator_is_taken_at_the_call_not_later():
     assert taken == [0, 1, 2]
     assert x.compute() == x.compute() == 3
     assert taken == [0, 1, 2]
+
+
+def test_containers_that_die_during_the_search_are_not_confused():
+    def produce(start):
+        return ([delayed(i)] for i in range(start, start + 50))
+
+    ((a, b), _) = pair(produce(0), produce(100)).compute()
+    assert list(a) == [[i] for i in range(50)]
+    assert list(b) == [[i] for i in range(100, 150)]
 
 
 def test_a_view_does_not_follow_later_changes():
@@ -577,6 +588,9 @@ def test_hostile_objects_arrive_unchanged(name, scheduler):
     if name != "__call__":
         assert delayed([thing]).compute(scheduler=scheduler)[0] is thing
     assert compute([thing, one], scheduler=scheduler)[0][0] is thing
+    cells = np.empty(2, object)
+    cells[0], cells[1] = thing, one
+    assert given_to_task(cells)[0] is thing
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -319,6 +319,15 @@ def released_view():
     return view
 
 
+def jitted_class():
+    @numba.experimental.jitclass([("a", numba.float64)])
+    class Jitted:
+        def __init__(self, a):
+            self.a = a
+
+    return Jitted
+
+
 def without_content():
     return [
         threading.Lock(),
@@ -334,7 +343,7 @@ def without_content():
         np.frompyfunc(scale, 1, 1),
         np.nditer(np.zeros(2)),
         sys._getframe(),
-        numba.experimental.jitclass([("a", numba.float64)])(type("J", (), {"__init__": scale})),
+        jitted_class(),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lazyflow.diagnostics.drawing import Node, Picture, draw
 from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import is_leaf, place, task_name
+from lazyflow.graph.task import is_leaf, place_text, task_name
 from lazyflow.schedulers.failures import call_text, summary
 from lazyflow.wanted import Wanted
 
@@ -55,7 +55,6 @@ def visualize(
     outputs = set(plan.outputs)
     nodes = []
     for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
-        file, line, function = place(task)
         if is_leaf(task):
             value = task._args[0]
             kind, told = "value", getattr(value, "name", None) or summary(value)
@@ -65,6 +64,6 @@ def visualize(
             label = task_name(task)
         if i in outputs:
             kind = "output"
-        title = f"{told}\nmade at {file}:{line} in {function}"
+        title = f"{told}\nmade at {place_text(task)}"
         nodes.append(Node(label, tuple(dict.fromkeys(inputs or ())), kind, title))
     return draw(nodes, filename, format=format, engine=engine, rankdir=rankdir)

@@ -98,7 +98,7 @@ def _dataclass(items: list[Any], extra: Any) -> Any:
 def _object_array(items: list[Any], extra: Any) -> Any:
     new = extra.copy()
     flat = new.reshape(-1)
-    for position, item in enumerate(items):  # at once, numpy would look into items that are lists
+    for position, item in enumerate(items):  # at once, numpy would look into the items
         flat[position] = item
     return new
 
@@ -158,7 +158,7 @@ def _without_inputs(frame: _Frame) -> Any:
     if frame.kind in (LISTLIKE, DICTLIKE):
         return _emptied(x)
     if frame.kind == ARRAY:
-        return sys.modules["numpy"].empty_like(x, order="C")
+        return sys.modules["numpy"].empty_like(x)
     if frame.kind == DATACLASS:
         new, names = copy.copy(x), frame.extra[1]
         for position in frame.hole_positions():

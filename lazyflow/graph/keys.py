@@ -12,7 +12,7 @@ import weakref
 from typing import Any
 
 from lazyflow.errors import KeyConflict
-from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place, set_key
+from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place_text, set_key
 
 #: For the futures of tasks under a given key: the task, while it lives, and its content.
 _held: weakref.WeakKeyDictionary[Any, tuple[weakref.ref[Task], str]] = weakref.WeakKeyDictionary()
@@ -121,9 +121,8 @@ def conflict(one: Task, other: Task) -> KeyConflict:
     """Make the error for two different tasks under one key."""
 
     def told(task: Task) -> str:
-        file, line, function = place(task)
         what = "value" if is_leaf(task) else function_name(task._func)
-        return f"  {what}, made at {file}:{line} in {function}"
+        return f"  {what}, made at {place_text(task)}"
 
     return KeyConflict(
         f"the key {key_of(one)!r} was given to two different tasks:\n{told(one)}\n{told(other)}\n"

@@ -166,6 +166,20 @@ def attribute_of(getter: Any) -> str:
     return str(getter.__reduce__()[1][0])
 
 
+def place_text(task: Task) -> str:
+    """Return where a task was made, for people: ``file.py:12 in main``, or a notebook's cell."""
+    file, line, function = place(task)
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        try:
+            found = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for its cells
+        except Exception:  # another shell, or another version of it
+            found = None
+        if found:
+            file = " ".join(found)
+    return f"{file}:{line} in {function}"
+
+
 def function_name(func: Any) -> str:
     """Return the short name of any callable.
 
@@ -191,6 +205,8 @@ def task_name(task: Task) -> str:
     options = task._options
     if options.label is not None:
         return options.label
-    if task._key is not None and (options.named or is_leaf(task)):
+    if options.named and task._key is not None:
         return task._key
-    return "value" if is_leaf(task) else function_name(task._func)
+    if task._func is HELD:
+        return str(task._args[0].name)
+    return "value" if task._func is VALUE else function_name(task._func)

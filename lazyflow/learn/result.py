@@ -32,7 +32,7 @@ Callback = Callable[[Point], Any]
 """Called in the driver with every point of the trace; a true answer stops the solver."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A linear model of K classes and d features, with its convergence trace.
 
@@ -52,6 +52,15 @@ class Result:
     intercept: np.ndarray
     converged: bool
     trace: list[Point] = field(repr=False)
+
+    def __repr__(self) -> str:
+        classes, features = self.coef.shape
+        done = "converged" if self.converged else "not converged"
+        last = self.trace[-1]
+        return (
+            f"<Result: {classes} classes, {features} features, {done} at step {last.step}, "
+            f"objective {last.objective:.6g}, max|gradient| {last.gradient_norm:.2g}>"
+        )
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Score each class for each row of `X` (n, d): shape (n, K)."""

@@ -1,34 +1,48 @@
 """The one page to read to add a scheduler.
 
-A scheduler runs plans. It is any object with the two attributes and the one method of
+A scheduler runs plans. It is any object with the two attributes and the four methods of
 `Scheduler`; register it for `scheduler="name"` by the entry-point group
 ``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
 pass the object itself.
 
-All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when::
+All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when. This
+one is complete: a thread for every offer::
 
     class Mine:
         name = "mine"
         options = frozenset()          # of "priority", "resources", "crash_retries"
 
         def start(self, run):          # must return soon
-            run.begin(self)            # puts in motion what is ready
+            run.begin()                # offers what is ready
 
         def offer(self, run, count):   # `count` more tasks of the run may be taken
-            somewhere.submit(run.work, Worker("mine-1"))
+            threading.Thread(target=self.work, args=(run,)).start()
+
+        def work(self, run):
+            run.context.copy().run(run.work, Worker("mine-1"))
 
         def wait(self, run, timeout):  # block the caller; True when the run is done
-            return run.finished.wait(timeout)
+            return run.wait(timeout)
+
+        def abandon(self, run):        # it ended early; its running tasks are ignored
+            pass
 
 `run.work(worker)` takes ready tasks of the run one after the other, and those that they make
-ready, until there is none left; any number of threads may be inside it at once. A scheduler
-that runs tasks elsewhere uses the single steps instead: `run.take_ready()`, `run.arguments(i)`,
-`run.deliver(i, value)` and `run.refuse(i, error)`. `lazyflow.testing.contract` is the suite
-that every scheduler must pass.
+ready, until there is none left; any number of threads may be inside it at once.
+``run.context`` has the caller's context variables; a context can be entered once at a time, so
+each thread enters a copy. Whatever the scheduler keeps with a run goes into ``run.attached``;
+runs that tasks turn into by returning lazy values share it, and ``run.request`` too.
+
+A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
+number of a task, `careful.prepared` for the values of its inputs, then ``run.deliver(i, value)``
+or ``run.refuse(i, dressed(error, task, values))``; executor.py shows it. When the threads are
+few, a task that waits for another run must not keep its place: override `Worker.asleep`.
+`lazyflow.testing.contract` is the suite that every scheduler must pass.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -63,15 +77,30 @@ class Observer:
 class Worker:
     """Who is inside `Run.work`: a thread, seen from outside.
 
-    ``task`` is the number of the task it is running in ``run``, or -1.
+    task
+        The number of the task it is running in ``run``, or -1.
+    below
+        The worker of the same thread whose task computes what this one works on.
+    must_leave
+        It has no seat any more and leaves the run after its task; looked at while `Run.odd`
+        is not empty.
+    forked
+        This is the copy in the child of a fork, which ends when its task returns.
     """
 
-    __slots__ = ("__weakref__", "name", "run", "task")
+    __slots__ = ("__weakref__", "below", "forked", "must_leave", "name", "run", "task")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.run: Run | None = None
         self.task = -1
+        self.below: Worker | None = None
+        self.must_leave = False
+        self.forked = False
+
+    def asleep(self) -> AbstractContextManager[None]:
+        """Return what is entered while the thread sleeps in a task: another may work instead."""
+        return nullcontext()
 
 
 class Scheduler(Protocol):

@@ -7,22 +7,23 @@ inputs, `mutates`, `nout` or `check_mutation` about, and culling what dropped fu
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.errors import InputMutated
+from lazyflow.errors import Cancelled, InputMutated
 from lazyflow.graph.items import check_length
-from lazyflow.graph.task import Task, place, task_name
+from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.base import Observer
+from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.store.values import editable, private
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.run import Run
 
-#: Observers that raised: logged then, ignored since.
-broken_observers: weakref.WeakSet[Any] = weakref.WeakSet()
+#: Observers that raised, by id: logged then, ignored since. Held, so that an id stays theirs;
+#: by id, since an observer may compare as it likes (a dataclass can't be hashed).
+broken_observers: dict[int, Any] = {}
 
 
 def tell(run: Run, event: str, *details: Any) -> None:
@@ -30,8 +31,8 @@ def tell(run: Run, event: str, *details: Any) -> None:
     for observer in tuple(run.observers):
         try:
             getattr(observer, event)(run, *details)
-        except Exception:
-            _drop_observer(run, observer, event)
+        except BaseException as error:  # SystemExit too: it would end the thread
+            _drop_observer(run, observer, event, error)
 
 
 def hearers(observers: list[Any], event: str) -> list[Callable[[Run, int], None]]:
@@ -45,24 +46,30 @@ def hear(run: Run, methods: list[Callable[[Run, int], None]], i: int) -> None:
     for method in tuple(methods):
         try:
             method(run, i)
-        except Exception:
-            _drop_observer(run, method.__self__, method.__name__)  # type: ignore[attr-defined]
+        except BaseException as error:
+            observer, event = method.__self__, method.__name__  # type: ignore[attr-defined]
+            _drop_observer(run, observer, event, error)
 
 
-def _drop_observer(run: Run, observer: Any, event: str) -> None:
+def _drop_observer(run: Run, observer: Any, event: str, error: BaseException) -> None:
     """Call an observer that raised no more, in this run and in later ones; log the first time."""
-    if observer in run.observers:
-        run.observers.remove(observer)
+    if is_users_interrupt(error):
+        raise error
+    run.observers[:] = [o for o in run.observers if o is not observer]
     for methods in (run.on_start, run.on_done):  # new lists would not reach running loops
         methods[:] = [m for m in methods if m.__self__ is not observer]  # type: ignore[attr-defined]
-    if observer not in broken_observers:
-        import logging
+    mine = [observer]  # made here, so that just one of several threads finds it in the dict
+    if broken_observers.setdefault(id(observer), mine) is not mine:
+        return
+    import logging
 
-        broken_observers.add(observer)
-        logging.getLogger("lazyflow").exception(
-            "the observer %r failed in %s and is not called again; results are not affected",
-            observer, event,
+    try:
+        logging.getLogger("lazyflow").error(
+            "the observer %s failed in %s and is not called again; results are not affected",
+            type(observer).__name__, event, exc_info=error,
         )
+    except Exception:  # a log handler that raises must not change results either
+        pass
 
 
 def call_once(task: Task, given: list[Any]) -> Any:
@@ -164,11 +171,10 @@ def _checked(run: Run, task: Task, raw: list[Any], given: list[Any]) -> Any:
     if check:
         for (where, token), (_, now) in zip(before, _contents(task, raw), strict=True):
             if token != now:
-                file, line, function = place(task)
                 raise InputMutated(
                     f"{task_name(task)} changed its {where} in place. Other tasks share that "
                     f"value: copy it first, or say delayed({task_name(task)}, mutates=True) to "
-                    f"get a private one. Made at {file}:{line} in {function}"
+                    f"get a private one. Made at {place_text(task)}"
                 )
     nout = task._options.nout
     if nout is not None:
@@ -193,10 +199,8 @@ def _contents(task: Task, raw: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _give_up(run: Run, i: int, given: list[Any], error: BaseException) -> None:
-    from lazyflow.schedulers.failures import dressed, is_users_interrupt
-
     if is_users_interrupt(error):
-        run.cancel(error)
+        run.cancel(Cancelled("interrupted"))
         raise error
     error = dressed(error, run.plan.tasks[i], given)
     tell(run, "task_failed", i, error)
@@ -206,11 +210,12 @@ def _give_up(run: Run, i: int, given: list[Any], error: BaseException) -> None:
 _cull_lock = threading.Lock()
 
 
-def cull(run: Run) -> None:
+def cull(run: Run, replace_threads: bool = False) -> None:
     """Mark what only dropped futures needed, so that it is not started.
 
     The uses of each task are counted down as in reference counting; a task without any is
-    unneeded, and so it uses its inputs no more.
+    unneeded, and so it uses its inputs no more. When nothing is needed the run ends: tasks that
+    run just finish, and `replace_threads` tells whether others get their places at once.
     """
     with _cull_lock:
         if run.futures is None:
@@ -229,5 +234,6 @@ def cull(run: Run) -> None:
             if uses[i] == 0:
                 run.unneeded.add(i)
                 todo.extend(run.plan.inputs[i] or ())
-        if not run.futures:
-            run.close_unneeded()
+        is_over = not run.futures
+    if is_over:
+        run.close_unneeded(replace_threads)

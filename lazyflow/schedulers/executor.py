@@ -11,17 +11,19 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from concurrent.futures import Future as TheirFuture
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lazyflow import config
+from lazyflow.errors import Cancelled, RemoteTaskError, WorkerDied
 from lazyflow.graph.items import check_length
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
-from lazyflow.schedulers.failures import dressed
-from lazyflow.schedulers.run import Run, here
+from lazyflow.schedulers.failures import dressed, text_of, traceback_of
+from lazyflow.schedulers.run import Run
+from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 from lazyflow.schedulers.threads import default_workers
 
 
@@ -53,23 +55,49 @@ class _Base:
         """Tasks that run are the executor's; their results are ignored."""
 
 
-class _Share:
+class _Share(Seats):
     """What a run, and the runs that its tasks turned into, may use of an executor.
 
-    seats
-        One entry for each task that may be running beyond those that are.
     runs
         Runs to look at for ready tasks, the newest last; an entry may be out of date.
+    pumping
+        One entry, gone while somebody submits tasks.
     """
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.seats: list[None] = [None] * width
+    __slots__ = ("pumping", "runs")
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
         self.runs: deque[Run] = deque()
+        self.pumping: list[None] = [None]
+
+
+class _ExecutorThread(SeatedWorker):
+    """A thread of an executor while it works on runs."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, scheduler: ThreadExecutorScheduler) -> None:
+        super().__init__(threading.current_thread().name)
+        self.scheduler = scheduler
+
+    def asleep(self) -> AbstractContextManager[None]:
+        return self.scheduler.blocked(self)
 
 
 class ThreadExecutorScheduler(_Base):
-    """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready."""
+    """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready.
+
+    The executor has no thread to spare for what a sleeping one waits for. So as many threads of
+    our own as sleep inside tasks take shares from the same list that the executor's take from.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        super().__init__(executor)
+        self._shares: deque[_Share] = deque()  # each with a seat taken, for a thread to work on
+        self._lock = threading.Lock()  # for the two counts
+        self._asleep = 0
+        self._spares = 0
 
     def start(self, run: Run) -> None:
         run.attached = _Share(_width(self.executor, run))
@@ -77,74 +105,87 @@ class ThreadExecutorScheduler(_Base):
 
     def offer(self, run: Run, count: int) -> None:
         share: _Share = run.attached
-        for _ in range(min(count, share.width)):
+        for _ in range(min(count, share.count)):
             share.runs.append(run)
-            try:
-                share.seats.pop()
-            except IndexError:  # a thread that has a seat will look once more before it leaves
+            if not share.take():  # a thread that has a seat will look once more before it leaves
                 return
             try:
-                self.executor.submit(self._work, share)
+                self._engage(share)
             except RuntimeError as error:  # it was shut down
                 run.cancel(error)
 
-    def _work(self, share: _Share) -> None:
-        worker = Worker(threading.current_thread().name)
+    def _engage(self, share: _Share) -> None:
+        self._shares.append(share)
+        self.executor.submit(self._serve)
+        if self._asleep:
+            self._add_spare()
+
+    def _serve(self) -> None:
+        try:
+            share = self._shares.popleft()
+        except IndexError:  # a spare thread had it
+            return
+        self._work(share, _ExecutorThread(self))
+
+    def _work(self, share: _Share, worker: _ExecutorThread) -> None:
+        """Work on the runs of a share, on a seat that was taken, until none is ready."""
         while True:
             try:
                 run = share.runs.pop()
             except IndexError:
-                share.seats.append(None)
-                if not share.runs:
-                    return
-                try:
-                    share.seats.pop()
-                except IndexError:
+                share.give()
+                if not share.runs or not share.take():
                     return
                 continue
-            while run.ready:
-                run.context.copy().run(run.work, worker)
+            worker.sit(run)
+            if run.ready:
+                share.runs.append(run)
+            if not share.take():  # who has it will look at the runs
+                return
 
     def wait(self, run: Run, timeout: float | None) -> bool:
         """Sleep; inside a task of this executor, work on the run first."""
         me = here.worker
-        if me is None or me.run is None or me.run.scheduler is not self:
-            return run.wait(timeout)
-        if timeout is None and not run.over and run.ready:
-            run.context.copy().run(run.work, me)
-        with self.blocked(me):
-            return run.wait(timeout)
+        is_ours = isinstance(me, _ExecutorThread) and me.scheduler is self
+        if is_ours and timeout is None and run.ready and run.attached.take():
+            run.attached.runs.append(run)
+            self._work(run.attached, me)  # type: ignore[arg-type]
+        return run.over or run.wait(timeout)
 
     @contextmanager
-    def blocked(self, me: Worker) -> Iterator[None]:
-        """Give what is queued behind us a thread of its own while this one sleeps in a task.
-
-        The executor has no spare threads to give, and without one a task that waits for
-        queued work would wait for ever.
-        """
-        spare = ThreadPoolExecutor(1, thread_name_prefix="lazyflow-spare")
+    def blocked(self, me: _ExecutorThread) -> Iterator[None]:
+        """While the thread sleeps inside a task, let others do what it would have done."""
+        with self._lock:
+            self._asleep += 1
+        me.rise()
+        for seat in me.held:
+            share: _Share = seat.run.attached
+            if seat.run.ready:
+                share.runs.append(seat.run)
+            if share.runs and share.take():
+                self._engage(share)
+        self._add_spare()
         try:
-            queue = getattr(self.executor, "_work_queue", None)
-            if queue is not None and not queue.empty():
-                spare.submit(_run_queued, queue)
             yield
         finally:
-            spare.shutdown(wait=False)
+            with self._lock:
+                self._asleep -= 1
+            me.sit_again()
 
+    def _add_spare(self) -> None:
+        with self._lock:
+            if not self._shares or self._spares >= self._asleep:
+                return
+            self._spares += 1
+        threading.Thread(target=self._serve_spare, name="lazyflow-spare", daemon=True).start()
 
-def _run_queued(queue: Any) -> None:
-    """Run what waits in a ThreadPoolExecutor's queue, in its stead."""
-    from queue import Empty
-
-    while True:
-        try:
-            item = queue.get_nowait()
-        except Empty:
-            return
-        if item is None:  # the executor's own sign to end: put it back
-            queue.put(None)
-            return
-        item.run()
+    def _serve_spare(self) -> None:
+        while True:
+            self._serve()
+            with self._lock:
+                if not self._shares or self._spares > self._asleep:
+                    self._spares -= 1
+                    return
 
 
 class _Portable:
@@ -152,15 +193,19 @@ class _Portable:
 
     def __init__(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
         self.call = (func, args, kwargs)
+        self.travelled = False
 
     def __call__(self) -> Any:
         func, args, kwargs = self.call
         try:
             return func(*args, **kwargs)
-        except Exception:
-            raise
-        except BaseException as error:  # would end the worker
-            return _Raised(error)
+        except BaseException as error:
+            if self.travelled and not _can_travel(error):
+                # Unpickled in the caller's process it would break the executor for good.
+                return _Raised(_told(error))
+            if isinstance(error, Exception):
+                raise
+            return _Raised(error)  # raised, it would end the worker
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
@@ -171,7 +216,33 @@ class _Portable:
 def _portable_again(data: bytes) -> _Portable:
     import pickle
 
-    return _Portable(*pickle.loads(data))
+    func, args, kwargs = pickle.loads(data)
+    portable = _Portable(func, args, kwargs)
+    portable.travelled = True
+    return portable
+
+
+def _can_travel(error: BaseException) -> bool:
+    import pickle
+
+    try:
+        return type(pickle.loads(pickle.dumps(error))) is type(error)
+    except BaseException:
+        return False
+
+
+def _told(error: BaseException) -> RemoteTaskError:
+    """Return an exception that says what one that can't be pickled said."""
+    import traceback
+
+    try:
+        frames = "".join(traceback.format_tb(traceback_of(error)))
+    except Exception:
+        frames = "(its traceback can't be shown)"
+    return RemoteTaskError(
+        f"a task raised {type(error).__name__}({text_of(error):.10000}), which can't be pickled; "
+        f"it was raised at\n{frames:.10000}"
+    )
 
 
 class _Raised:
@@ -192,28 +263,45 @@ class ExecutorScheduler(_Base):
         self._pump(share)
 
     def _pump(self, share: _Share) -> None:
-        """Submit ready tasks while there are seats."""
-        while share.runs:
+        """Submit ready tasks while there are seats.
+
+        An executor that is done at once calls back from inside `submit`, and a task that need
+        not run makes others ready at once: whoever is inside already goes on with those.
+        """
+        while share.runs and share.free:
             try:
-                share.seats.pop()
+                share.pumping.pop()
             except IndexError:
                 return
-            while True:
-                try:
-                    run = share.runs.pop()
-                except IndexError:
-                    share.seats.append(None)
-                    break
-                i = -1 if run.stop else run.take_ready()
-                if i >= 0:
-                    share.runs.append(run)
-                    self._submit(run, i)
-                    break
+            try:
+                while share.runs and share.take():
+                    self._submit_next(share)
+            finally:
+                share.pumping.append(None)
+
+    def _submit_next(self, share: _Share) -> None:
+        """Submit a ready task on a seat that was taken."""
+        while True:
+            try:
+                run = share.runs.pop()
+            except IndexError:
+                share.give()
+                return
+            i = -1 if run.stop else run.take_ready()
+            if i >= 0:
+                share.runs.append(run)
+                self._submit(run, i)
+                return
 
     def _submit(self, run: Run, i: int) -> None:
-        given = careful.prepared(run, i)
+        try:
+            given = careful.prepared(run, i)
+        except BaseException as error:  # a value that can't be copied
+            run.attached.give()
+            run.refuse(i, dressed(error, run.plan.tasks[i], None))
+            return
         if given is None:  # an input failed, or nobody wants it any more
-            run.attached.seats.append(None)
+            run.attached.give()
             run.deliver(i, None)
             return
         careful.tell(run, "task_started", i)
@@ -231,9 +319,7 @@ class ExecutorScheduler(_Base):
                 args, kwargs = (given if task._inputs else list(task._args)), {}
             theirs = self.executor.submit(_Portable(task._func, args, kwargs))
         except BaseException as error:
-            run.inside.discard(there)
-            run.attached.seats.append(None)
-            run.refuse(i, dressed(error, task, given))
+            self._end_badly(run, i, error, given, there)
             return
         theirs.add_done_callback(lambda f: self._done(run, i, given, retries, there, f))
 
@@ -246,26 +332,51 @@ class ExecutorScheduler(_Base):
         there: Worker,
         theirs: TheirFuture[Any],
     ) -> None:
-        error = theirs.exception() if not theirs.cancelled() else RuntimeError("cancelled")
-        value = None if error is not None else theirs.result()
-        if isinstance(value, _Raised):
-            error = value.error
-        task = run.plan.tasks[i]
-        if error is None and task._options.nout is not None:
+        value, error = _outcome(theirs)
+        nout = run.plan.tasks[i]._options.nout
+        if error is None and nout is not None:
             try:
-                check_length(value, task._options.nout, run.task_name(i))
-            except ValueError as wrong:
+                check_length(value, nout, run.task_name(i))
+            except BaseException as wrong:
                 error = wrong
-        if error is not None and retries and isinstance(error, Exception):
+        may_retry = isinstance(error, Exception) and not isinstance(error, BrokenExecutor)
+        if retries and may_retry and not run.stop:
             self._try(run, i, given, retries - 1, there)
             return
+        try:
+            if error is not None:
+                self._end_badly(run, i, error, given, there)
+            else:
+                run.inside.discard(there)
+                run.attached.give()
+                careful.hear(run, run.on_done, i)
+                run.deliver(i, value)
+            self._pump(run.attached)
+        except BaseException as bug:  # executors swallow what callbacks raise
+            run.cancel(bug)
+
+    def _end_badly(
+        self, run: Run, i: int, error: BaseException, given: list[Any], there: Worker
+    ) -> None:
+        if isinstance(error, BrokenExecutor):
+            died = WorkerDied(
+                f"a worker of the {self.name} ended while it ran one of: "
+                f"{', '.join(run.running())}. The executor is broken for good: make a new one"
+            )
+            died.__cause__ = error
+            error = died
         run.inside.discard(there)
-        run.attached.seats.append(None)
-        if error is not None:
-            error = dressed(error, task, given)
-            careful.tell(run, "task_failed", i, error)
-            run.refuse(i, error)
-        else:
-            careful.tell(run, "task_ended", i)
-            run.deliver(i, value)
-        self._pump(run.attached)
+        run.attached.give()
+        error = dressed(error, run.plan.tasks[i], given)
+        careful.tell(run, "task_failed", i, error)
+        run.refuse(i, error)
+
+
+def _outcome(theirs: TheirFuture[Any]) -> tuple[Any, BaseException | None]:
+    if theirs.cancelled():
+        return None, Cancelled("the executor cancelled the task: it was shut down")
+    error = theirs.exception()
+    if error is not None:
+        return None, error
+    value = theirs.result()
+    return (None, value.error) if isinstance(value, _Raised) else (value, None)

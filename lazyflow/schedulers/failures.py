@@ -15,7 +15,7 @@ from typing import Any
 
 from lazyflow.errors import RemoteTaskError
 from lazyflow.graph import arguments
-from lazyflow.graph.task import Task, place, task_name
+from lazyflow.graph.task import Task, place_text, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _LONGEST = 60  # characters of one argument in a note
@@ -44,7 +44,7 @@ def summary(value: Any) -> str:
             return f"{kind.__name__}{value.shape}{dtype}"
         if kind in (list, tuple, dict, set, frozenset):
             return f"{kind.__name__} of {len(value)}"
-    except Exception:  # a hostile object must not stop an error message
+    except BaseException:  # a hostile object must not stop an error message
         pass
     return kind.__name__
 
@@ -61,10 +61,25 @@ def call_text(task: Task, given: list[Any]) -> str:
     return f"{task_name(task)}({', '.join(words)})"
 
 
-def describe(task: Task, given: list[Any]) -> str:
-    """Return the note of a failed task, whose inputs had the values `given`."""
-    file, line, function = place(task)
-    return f"in lazyflow task {call_text(task, given)}, made at {file}:{line} in {function}"
+def describe(task: Task, given: list[Any] | None) -> str:
+    """Return the note of a failed task, whose inputs had the values `given` (None: unknown)."""
+    try:
+        text = task_name(task) if given is None else call_text(task, given)
+    except BaseException as broken:  # for example a binder over a hostile container
+        text = f"{task_name(task)} (its arguments can't be shown: {type(broken).__name__})"
+    return f"in lazyflow task {text}, made at {place_text(task)}"
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to type, for errors whose cause the library is."""
+    if isinstance(error, ValueError | TypeError):
+        text = text_of(error)
+        if "read-only" in text or "readonly" in text:
+            return (
+                "\nArrays reach tasks read-only, since other tasks may share them. Edit a copy, "
+                "or get a private, writable value by delayed(f, mutates=True)."
+            )
+    return ""
 
 
 def is_users_interrupt(error: BaseException) -> bool:
@@ -96,22 +111,57 @@ def users_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def dressed(error: BaseException, task: Task, given: list[Any]) -> BaseException:
-    """Return the exception as the caller will see it: own frames only, note added, safe type."""
-    error.__traceback__ = users_frames(error.__traceback__)
+# Classes may have a __traceback__, __repr__ or add_note of their own, which raise: what is asked
+# of an exception is asked of BaseException.
+_trace: Any = BaseException.__dict__["__traceback__"]
+_context: Any = BaseException.__dict__["__context__"]
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback that an exception has, whatever its class says."""
+    trace: TracebackType | None = _trace.__get__(error)
+    return trace
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, or what went wrong instead.
+
+    >>> text_of(ValueError("no"))
+    'no'
+    """
     try:
-        note = describe(task, given)
-    except Exception as broken:  # for example a binder over a hostile container
-        note = f"in lazyflow task {task_name(task)} (its arguments can't be shown: {broken!r})"
+        return str(error)
+    except BaseException as broken:
+        return f"(its text can't be had: __str__ raised {type(broken).__name__})"
+
+
+def forget_context(error: BaseException, earlier: BaseException) -> None:
+    """Take an earlier try's exception out of those that `error` was raised on top of."""
+    at, seen = error, {id(error)}
+    while True:
+        below = _context.__get__(at)
+        if below is earlier:
+            _context.__set__(at, None)
+        if below is None or below is earlier or id(below) in seen:
+            return
+        seen.add(id(below))
+        at = below
+
+
+def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
+    """Return the exception as the caller will see it: own frames only, note added, safe type."""
+    BaseException.with_traceback(error, users_frames(traceback_of(error)))
+    note = describe(task, given) + _advice(error)
     if _must_be_wrapped(error):
         wrapped = RemoteTaskError(
             f"a task raised {type(error).__name__}, which would end the caller if it were raised "
-            f"as it is: {error!r}"
+            f"as it is: {type(error).__name__}({text_of(error)})"
         )
         wrapped.__cause__ = error
         error = wrapped
     try:
-        error.add_note(note)
-    except Exception:  # an exception class may refuse attributes
+        if note not in getattr(error, "__notes__", ()):  # one instance may be raised many times
+            BaseException.add_note(error, note)
+    except BaseException:  # an exception class may refuse attributes
         pass
     return error

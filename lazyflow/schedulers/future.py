@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from lazyflow.errors import Cancelled, TaskTimeout
+from lazyflow.schedulers.failures import text_of, traceback_of
+from lazyflow.schedulers.seats import asleep
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 
@@ -70,8 +72,7 @@ class Future:
             return False
         self._seen = True
         if run is not None:
-            run[0].dropped.append(run[1])
-            run[0].odd.append(None)  # so that the loop looks
+            run[0].forget(run[1])
         return True
 
     def set_value(self, value: Any) -> None:
@@ -89,7 +90,7 @@ class Future:
             return False
         self._value = value
         if error is not None:
-            self._error, self._trace = error, error.__traceback__
+            self._error, self._trace = error, traceback_of(error)
         self.state = state
         self.run = None
         self._call_back()
@@ -100,6 +101,13 @@ class Future:
         self._callbacks.append(callback)
         if self.state is not PENDING:
             self._call_back()
+
+    def remove_callback(self, callback: Callable[[Future], None]) -> None:
+        """Take one back, if it was not called yet."""
+        try:
+            self._callbacks.remove(callback)
+        except ValueError:
+            pass
 
     def _call_back(self) -> None:
         callbacks = self._callbacks
@@ -114,7 +122,7 @@ class Future:
         """Return value and error of a done future; the error with just the task's frames."""
         self._seen = True
         if self._error is not None:
-            return None, self._error.with_traceback(self._trace)
+            return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None
 
     def outcome_now(self) -> tuple[Any, BaseException | None]:
@@ -133,13 +141,19 @@ def log_unseen() -> None:
     """Log the errors of persisted values that died before anybody looked at them."""
     import logging  # 5 ms that a program without such errors does not pay
 
-    while unseen_errors:
-        error = unseen_errors.popleft()
-        notes = " ".join(getattr(error, "__notes__", ()))
-        logging.getLogger("lazyflow").error(
-            "a persisted value that nobody looked at had failed: %s: %s (%s)",
-            type(error).__name__, error, notes,
-        )
+    while True:
+        try:
+            error = unseen_errors.popleft()
+        except IndexError:  # another thread had it
+            return
+        try:
+            notes = " ".join(getattr(error, "__notes__", ()))
+            logging.getLogger("lazyflow").error(
+                "a persisted value that nobody looked at had failed: %s: %s (%s)",
+                type(error).__name__, text_of(error), notes,
+            )
+        except Exception:  # a handler that raises must not end a thread of the pool
+            pass
 
 
 def wait_for(
@@ -148,14 +162,25 @@ def wait_for(
     """Sleep until `count` of them (None: all) are done; False when the time ran out first."""
     waiting = [f for f in futures if not f.done()]
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
+    if missing <= 0:
+        return True
     gate = threading.Semaphore(0)
-    for future in waiting if missing > 0 else ():
-        future.add_callback(lambda _: gate.release())
+
+    def one_more(_: Future) -> None:
+        gate.release()
+
     deadline = None if timeout is None else monotonic() + timeout
-    for _ in range(missing):
-        left = None if deadline is None else max(0.0, deadline - monotonic())
-        if not gate.acquire(timeout=left):
-            return False
+    try:
+        for future in waiting:
+            future.add_callback(one_more)
+        with asleep():
+            for _ in range(missing):
+                left = None if deadline is None else max(0.0, deadline - monotonic())
+                if not gate.acquire(timeout=left):
+                    return False
+    finally:
+        for future in waiting:
+            future.remove_callback(one_more)
     return True
 
 

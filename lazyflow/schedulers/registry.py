@@ -11,6 +11,8 @@ from lazyflow.schedulers.base import Scheduler
 #: The words of other libraries for ours, so that a moved program runs.
 _ALIASES = {"synchronous": "sync", "single-threaded": "sync", "threading": "threads"}
 
+_PARTS = ("name", "options", "start", "offer", "wait", "abandon")
+
 _made: dict[str, Scheduler] = {}
 _executors: weakref.WeakKeyDictionary[Any, Scheduler] = weakref.WeakKeyDictionary()
 
@@ -61,7 +63,8 @@ def scheduler_of(what: Any) -> Scheduler:
     """
     if isinstance(what, str):
         return scheduler_named(what)
-    if not isinstance(what, type) and all(hasattr(what, m) for m in ("start", "offer", "wait")):
+    missing = [m for m in _PARTS if not hasattr(what, m)]
+    if not isinstance(what, type) and not missing:
         scheduler: Scheduler = what
         return scheduler
     from concurrent.futures import Executor, ThreadPoolExecutor
@@ -77,6 +80,11 @@ def scheduler_of(what: Any) -> Scheduler:
             )
             _executors[what] = kind(what)
         return _executors[what]
+    if not isinstance(what, type) and hasattr(what, "offer"):
+        raise TypeError(
+            f"the scheduler {what!r:.100} has no {', '.join(missing)}; a scheduler has "
+            f"{', '.join(_PARTS)}: see lazyflow/schedulers/base.py"
+        )
     raise TypeError(
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"

@@ -19,6 +19,7 @@ that have to be copied, dropped futures) sits behind one test per task: is `odd`
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 import weakref
 from collections import deque
@@ -29,25 +30,19 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import HELD, Task, place, task_name
+from lazyflow.graph.task import HELD, Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
-from lazyflow.schedulers.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.failures import dressed, forget_context, is_users_interrupt
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.ranked import Ranked
+from lazyflow.schedulers.seats import asleep, here
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "lazyflow_scheduler_here", default=None
 )
 
-
-class _Here(threading.local):
-    worker: Worker | None = None
-
-
-#: ``here.worker`` is the worker that this thread is, inside `Run.work`.
-here = _Here()
 
 _ONE = (None,)
 
@@ -64,8 +59,7 @@ def doing(worker: Worker) -> str:
     if run is None or not 0 <= i < len(run.plan):
         return f"nothing (thread {worker.name})"
     task = run.plan.tasks[i]
-    file, line, _ = place(task)
-    return f"{task_name(task)}, made at {file}:{line} (thread {worker.name})"
+    return f"{task_name(task)}, made at {place_text(task)} (thread {worker.name})"
 
 
 class _Later:
@@ -122,11 +116,12 @@ class Run:
         self.unneeded: set[int] = set()
         self.uses_left: list[int] | None = None  # made when the first future is dropped
         self.children: set[Run] = set()
+        self.begun = False
         self.inside: set[Worker] = set()  # who is working on it
         self.error: BaseException | None = None
         self.context = contextvars.copy_context()
         self.context.run(scheduler_here.set, scheduler)
-        self.observers = [o for o in request.observers if o not in careful.broken_observers]
+        self.observers = [o for o in request.observers if id(o) not in careful.broken_observers]
         self.on_start = careful.hearers(self.observers, "task_started")
         self.on_done = careful.hearers(self.observers, "task_ended")
         if plan.careful or request.check_mutation or self.deadline:
@@ -139,6 +134,7 @@ class Run:
 
     def begin(self) -> None:
         """Deliver the leaves and offer what is ready. For the scheduler's `start`."""
+        self.begun = True
         careful.tell(self, "run_started")
         plan = self.plan
         if not plan.outputs:
@@ -169,6 +165,12 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the run is over, or `timeout` seconds; tells which."""
+        if here.worker is None:
+            return self._sleep(timeout)
+        with asleep():
+            return self._sleep(timeout)
+
+    def _sleep(self, timeout: float | None) -> bool:
         if self._gate.acquire(timeout=-1 if timeout is None else timeout):
             self._gate.release()
             return True
@@ -208,39 +210,69 @@ class Run:
                 parent[0].deliver(parent[1], self.values[i])
         self._gate.release()
 
-    def _fail(self, error: BaseException) -> None:
-        try:
-            self._closing.pop()
-        except IndexError:
-            return
+    def _fail(self, error: BaseException, replace_threads: bool = True) -> None:
+        """End with an error, and so the runs under this one and the one it made a result for.
+
+        Without recursion: tasks that return lazy values make a chain of runs of any length.
+        """
+        todo = [(self, error)]
+        broken = None
+        while todo:
+            run, error = todo.pop()
+            try:
+                run._closing.pop()
+            except IndexError:
+                continue
+            try:
+                run._quit(error, todo, replace_threads)
+            except BaseException as bug:  # as a RecursionError: the others must hear of it still
+                broken = bug
+            finally:
+                run._gate.release()
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # a frame that holds its own exception is a cycle
+
+    def _quit(
+        self, error: BaseException, todo: list[tuple[Run, BaseException]], replace_threads: bool
+    ) -> None:
         self.error = error
-        self._quit(error)
-        self.scheduler.abandon(self)
+        self.stop.append(None)
+        self.ready.clear()
+        parent = self.parent
+        if parent is not None:
+            parent[0].children.discard(self)
+            if not parent[0].request.collect:
+                todo.append((parent[0], error))
+        # Not `error` itself: a task of the child may be waiting and raise it there, while the
+        # caller raises it here, and both would write to its traceback.
+        todo.extend((child, Cancelled("the task that asked for it was given up"))
+                    for child in tuple(self.children))
+        if self.begun:
+            careful.tell(self, "run_ended")
+            if replace_threads:
+                self.scheduler.abandon(self)
         for reference in tuple((self.futures or {}).values()):
             future = reference()
             if future is not None:
                 future.set_error(error)
-        parent = self.parent
-        if parent is not None:
-            parent[0].children.discard(self)
+        if parent is not None and parent[0].request.collect:
             parent[0].refuse(parent[1], error)
-        self._gate.release()
 
-    def _quit(self, error: BaseException) -> None:
-        self.stop.append(None)
-        self.ready.clear()
-        careful.tell(self, "run_ended")
-        for child in tuple(self.children):
-            child.cancel(error)
+    def close_unneeded(self, replace_threads: bool) -> None:
+        """End because nobody holds a future of this run any more."""
+        self._fail(
+            Cancelled("every result of the run was dropped before it was computed"),
+            replace_threads,
+        )
 
-    def close_unneeded(self) -> None:
-        """End because nobody holds a future of this run any more; running tasks just finish."""
-        try:
-            self._closing.pop()
-        except IndexError:
-            return
-        self._quit(Cancelled("every result of the run was dropped before it was computed"))
-        self._gate.release()
+    def forget(self, i: int) -> None:
+        """Learn that wanted task `i` was cancelled: what only it needed is not started."""
+        self.dropped.append(i)
+        self.odd.append(None)  # so that the loop looks
+        careful.cull(self, replace_threads=True)
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -250,9 +282,13 @@ class Run:
         worker.run = self
         self.inside.add(worker)
         before, here.worker = here.worker, worker
+        if before is not worker:
+            worker.below = before
         try:
             self._loop(worker)
         finally:
+            if worker.forked:  # the parent goes on with the run; its copy has nowhere to return to
+                os._exit(0)
             self.inside.discard(worker)
             worker.run, worker.task = outer
             here.worker = before
@@ -279,6 +315,9 @@ class Run:
                 given: list[Any] = []
                 try:
                     if odd:
+                        if worker.must_leave:
+                            self._put_back([*own, i])
+                            return
                         value = careful.call(self, i)
                         if stop:
                             return
@@ -356,6 +395,10 @@ class Run:
             self.scheduler.offer(self, len(made))
         return first
 
+    def _put_back(self, taken: list[int]) -> None:
+        self.ready.extend(taken)
+        self.scheduler.offer(self, len(taken))
+
     # -- what the loop does now and then ----------------------------------------------------
 
     def keep(self, i: int, value: Any) -> Any:
@@ -366,56 +409,70 @@ class Run:
                 return read_only(value)
             return value
         if kind in (LAZY, COLLECTION):
-            if value is not LATER:
-                task = value if kind == LAZY else value.__lazyflow_value__()
-                self._compute_instead(i, task)
-            return LATER
+            return value if value is LATER else self._compute_instead(i, value)
         self.copied.add(i)
         self.odd.append(None)
         return value
 
-    def _compute_instead(self, i: int, task: Task) -> None:
+    def _compute_instead(self, i: int, lazy: Any) -> Any:
         """Let a run of its own make the result: task `i` returned a lazy value.
 
-        When that is the last thing this run has to do, its parent becomes the new run's: a
+        Returns LATER, or None when no plan can be made of it: then the task failed. When that is the last thing this run has to do, its parent becomes the new run's: a
         loop of tasks that return tasks takes constant memory.
         """
-        parent: tuple[Run, int] | None = (self, i)
+        try:
+            task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
+            plan = make_plan([task])
+        except BaseException as error:
+            return self._failed_to_plan(i, error)
+        parent: tuple[Run, int] = (self, i)
         only = len(self.plan.outputs) == 1 and self.plan.consumers[i] == self.plan.end
-        if only and self.parent is not None:
+        is_last = only and self.parent is not None
+        if is_last:
+            assert self.parent is not None
             parent = self.parent
+        child = self.context.copy().run(Run, plan, self.request, self.scheduler, parent)
+        if is_last:
             try:
                 self._closing.pop()
             except IndexError:
-                return
+                return LATER
             parent[0].children.discard(self)
             careful.tell(self, "run_ended")
             self._gate.release()
-        assert parent is not None
-        child = self.context.copy().run(
-            Run, make_plan([task]), self.request, self.scheduler, parent
-        )
         parent[0].children.add(child)
         if parent[0].stop:  # it was cancelled meanwhile, and did not see this child
-            child.cancel(parent[0].error)
+            parent[0].children.discard(child)
+            child.cancel()
         else:
             child.begin()
+        return LATER
+
+    def _failed_to_plan(self, i: int, error: BaseException) -> None:
+        if is_users_interrupt(error):
+            raise error
+        error = dressed(error, self.plan.tasks[i], None)
+        careful.tell(self, "task_failed", i, error)
+        self.note_failure(i, error)
 
     def recover(self, i: int, given: list[Any], error: BaseException) -> Any:
         """Retry a task that raised, or give its failure to whom it concerns."""
         if is_users_interrupt(error):
-            self.cancel(error)
+            self.cancel(Cancelled("interrupted"))
             raise error
         task = self.plan.tasks[i]
         left = task._options.retries
         while left and isinstance(error, Exception):
             left -= 1
             try:
-                return careful.call_once(task, given)
+                value = careful.call_once(task, given)
+                careful.hear(self, self.on_done, i)
+                return value
             except BaseException as again:
                 if is_users_interrupt(again):
-                    self.cancel(again)
+                    self.cancel(Cancelled("interrupted"))
                     raise
+                forget_context(again, error)  # it would hold our frames, and so the values
                 error = again
         error = dressed(error, task, given)
         careful.tell(self, "task_failed", i, error)
@@ -469,7 +526,11 @@ class Run:
             self._then_offer(self._arrive, i, None)
 
     def _deliver_future(self, i: int, future: Future) -> None:
-        self._then_offer(self._arrive_future, i, future)
+        try:
+            self._then_offer(self._arrive_future, i, future)
+        except BaseException as error:  # for example Ctrl-C: the run would wait for ever
+            self.cancel(Cancelled(f"an input could not be delivered: {type(error).__name__}"))
+            raise
 
     def _then_offer(self, step: Callable[[int, Any, list[int]], None], i: int, what: Any) -> None:
         made: list[int] = []
@@ -503,3 +564,21 @@ class Run:
                     self._complete()
                 else:
                     made.append(user)
+
+
+def _after_fork() -> None:
+    """In the child of a fork inside a task: this thread belongs to no pool any more.
+
+    The child may compute. When the task returns there, `Run.work` ends it: the run goes on in
+    the parent only. (A fork under sync on the main thread is a plain fork of the program.)
+    """
+    worker, here.worker = here.worker, None
+    while worker is not None:
+        if worker.run is not None:
+            worker.run.stop.append(None)
+        worker.forked = True
+        worker = worker.below
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -11,7 +11,8 @@ from collections import deque
 from time import monotonic
 
 from lazyflow.schedulers.base import Worker
-from lazyflow.schedulers.run import Run, here
+from lazyflow.schedulers.run import Run
+from lazyflow.schedulers.seats import asleep, here
 
 
 class _Caller:
@@ -61,7 +62,8 @@ class SyncScheduler:
             try:
                 other = caller.runs.pop()
             except IndexError:  # everything waits for values that other threads make
-                caller.wake.acquire(timeout=left)
+                with asleep():
+                    caller.wake.acquire(timeout=left)
                 continue
             other.context.copy().run(other.work, worker)
         return True

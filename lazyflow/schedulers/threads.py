@@ -11,52 +11,57 @@ which might need a lock that is held lower on its own stack.
 State, all guarded by `_lock` (taken when threads go idle or are woken, never per task):
 
     _size       threads wanted; grows to the largest num_workers asked for
-    _threads    threads that belong to the pool
-    _waiting    threads of it that sleep inside a task; each allows one more
-    _idle       threads without work, each asleep on a lock of its own: nobody polls
+    _threads    threads that belong to the pool and do not sleep inside a task
+    _sleeping   threads that do; others may have their places meanwhile
+    _idle       for each thread without work, what wakes it: nobody polls
     _queues     runs that may have ready tasks: waited-for ones, then background ones
 """
 
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
 
 from lazyflow import config
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
-from lazyflow.schedulers.run import Run, doing, here
+from lazyflow.schedulers.run import Run, doing
+from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
 
-class _Thread(Worker):
+class _Thread(SeatedWorker):
     """A worker that is a thread of the pool."""
 
-    __slots__ = ("abandoned", "owes_seat", "thread", "wake")
+    __slots__ = ("abandoned", "pool", "thread", "wake")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pool: ThreadsScheduler) -> None:
         super().__init__(name)
+        self.pool = pool
         self.wake = threading.Lock()
         self.wake.acquire()
         self.abandoned = False  # its run was given up; it ends after the task
-        self.owes_seat = False
         self.thread: threading.Thread
 
+    def asleep(self) -> AbstractContextManager[None]:
+        return self.pool.blocked(self)
 
-class _Seats:
-    """How many tasks of a run, and of the runs its tasks turned into, may run at once."""
+
+class _PoolSeats(Seats):
+    """The seats of a run and of those its tasks turned into, and which of them are queued."""
+
+    __slots__ = ("queued",)
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self.free: list[None] = [None] * count
+        super().__init__(count)
         self.queued: set[Run] = set()
 
 
@@ -74,20 +79,21 @@ class ThreadsScheduler:
         self._lock = threading.Lock()
         self._size = 0
         self._serial = 0
-        self._waiting = 0
         self._threads: set[_Thread] = set()
-        self._idle: list[_Thread] = []
+        self._sleeping: set[_Thread] = set()
+        self._idle: list[Callable[[], None]] = []
         self._queues: tuple[deque[Run], deque[Run]] = (deque(), deque())
+        # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread. Used
+        # without the lock too, by finalizers. IndexError when nobody is idle.
+        self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
 
     # -- what a run calls -------------------------------------------------------------------
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
-        workers = run.request.num_workers or config.get("num_workers") or default_workers()
-        run.attached = _Seats(workers)
-        if workers > self._size:
-            with self._lock:
-                self._size = max(self._size, workers)
+        run.attached = _PoolSeats(
+            run.request.num_workers or config.get("num_workers") or default_workers()
+        )
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
@@ -99,49 +105,36 @@ class ThreadsScheduler:
         with self._lock:
             self._enqueue(run)
             for _ in range(min(count, run.attached.count)):
-                if self._idle:
-                    self._idle.pop().wake.release()
-                elif not self._full():
-                    self._start_thread()
-                else:
+                if not self._wake() and not self._start_thread():
                     break
+            if not self._threads and not run.over:
+                raise RuntimeError("no thread can be started, and lazyflow has none")
 
     def wait(self, run: Run, timeout: float | None) -> bool:
         """Sleep until the run is over; inside a task of ours, help it first."""
         me = here.worker
-        if not isinstance(me, _Thread):
-            return run.wait(timeout)
-        if timeout is None and not run.over and run.ready:
-            run.context.copy().run(run.work, me)
-        if run.over:
-            return True
-        with self.blocked(me):
-            return run.wait(timeout)
+        if isinstance(me, _Thread) and timeout is None and run.ready and run.attached.take():
+            me.sit(run)
+            self._take_back(me)
+        return run.over or run.wait(timeout)
 
     @contextmanager
-    def blocked(self, me: Worker) -> Iterator[None]:
+    def blocked(self, me: _Thread) -> Iterator[None]:
         """While the thread sleeps inside a task, let another have its place."""
-        assert isinstance(me, _Thread)
-        seats: _Seats | None = me.run.attached if me.run is not None else None
+        me.rise()
         with self._lock:
-            self._waiting += 1
-            if seats is not None:
-                seats.free.append(None)
-            if any(run.ready for queue in self._queues for run in queue):
-                if self._idle:
-                    self._idle.pop().wake.release()
-                elif not self._full():
-                    self._start_thread()
+            if me in self._threads:
+                self._threads.discard(me)
+                self._sleeping.add(me)
+            self._serve_ready()
         try:
             yield
         finally:
             with self._lock:
-                self._waiting -= 1
-                if seats is not None:
-                    try:
-                        seats.free.pop()
-                    except IndexError:  # taken meanwhile: one task too many until we are through
-                        me.owes_seat = True
+                if me in self._sleeping:
+                    self._sleeping.discard(me)
+                    self._threads.add(me)
+            me.sit_again()
 
     def abandon(self, run: Run) -> None:
         """Replace the threads that are still inside a task of a run that was given up."""
@@ -150,32 +143,60 @@ class ThreadsScheduler:
                 if run in queue:
                     queue.remove(run)
             run.attached.queued.discard(run)
-            for thread in tuple(self._threads):
-                if thread.run is run and thread is not here.worker:
+            for thread in (*self._threads, *self._sleeping):
+                is_inside = thread.run is run and thread is not here.worker
+                if is_inside or thread.thread.ident is None:  # Ctrl-C came while it was started
                     thread.abandoned = True
                     self._threads.discard(thread)
+                    self._sleeping.discard(thread)
+            self._serve_ready()
+
+    def _take_back(self, me: _Thread) -> None:
+        """Forget that a thread was given up when it came back and another run is under it."""
+        if me.abandoned and me.run is not None and not me.run.over:
+            with self._lock:
+                me.abandoned = False
+                self._threads.add(me)
 
     # -- threads ----------------------------------------------------------------------------
 
     def _full(self) -> bool:
-        return len(self._threads) >= self._size + self._waiting
+        return len(self._threads) >= self._size
 
     def _enqueue(self, run: Run) -> None:
-        if run not in run.attached.queued and not run.over:
-            run.attached.queued.add(run)
-            self._queues[run.request.background].append(run)
+        if not run.over:
+            seats: _PoolSeats = run.attached
+            self._size = max(self._size, seats.count)  # here, since a shutdown may have come
+            if run not in seats.queued:
+                seats.queued.add(run)
+                self._queues[run.request.background].append(run)
 
-    def _start_thread(self) -> None:
+    def _wake(self) -> bool:
+        try:
+            self._wake_next()
+        except IndexError:
+            return False
+        return True
+
+    def _start_thread(self) -> bool:
+        """Add a thread; False when there are enough, or no more to be had."""
+        if self._full():
+            return False
         self._serial += 1
-        me = _Thread(f"lazyflow-{self._serial}")
+        me = _Thread(f"lazyflow-{self._serial}", self)
         me.thread = threading.Thread(target=self._serve, args=(me,), name=me.name, daemon=True)
         self._threads.add(me)
         try:
             me.thread.start()
         except RuntimeError:  # no more threads to be had, or the interpreter is ending
             self._threads.discard(me)
-            if not self._threads:
-                raise
+            return False
+        return True
+
+    def _serve_ready(self) -> None:
+        """Let a thread look at the queues, when there may be something for it in them."""
+        if any(run.ready for queue in self._queues for run in queue):
+            _ = self._wake() or self._start_thread()
 
     def _serve(self, me: _Thread) -> None:
         """Work on one run after the other; the life of a thread."""
@@ -183,16 +204,8 @@ class ThreadsScheduler:
             run = self._next_run(me)
             if run is None:
                 return
-            try:
-                run.context.copy().run(run.work, me)
-            except BaseException as error:  # a bug of ours: never leave a caller waiting
-                run.cancel(error)
-            seats: _Seats = run.attached
-            if me.owes_seat:
-                me.owes_seat = False
-            else:
-                seats.free.append(None)
-            run = seats = None  # type: ignore[assignment]  # hold no values while asleep
+            me.sit(run)
+            del run  # hold no values while asleep
 
     def _next_run(self, me: _Thread) -> Run | None:
         """Return a run to work on, with a seat taken; sleep until there is one; None: end."""
@@ -200,22 +213,21 @@ class ThreadsScheduler:
             if unseen_errors:
                 log_unseen()
             with self._lock:
-                if me.abandoned:
-                    return None
-                if len(self._threads) > self._size + self._waiting:
+                if me.abandoned or len(self._threads) > self._size:
                     self._threads.discard(me)
+                    self._serve_ready()  # it may have been woken for a task
                     return None
                 for queue in self._queues:
                     run = self._choose(queue)
                     if run is not None:
                         return run
-                self._idle.append(me)
+                self._idle.append(me.wake.release)
             me.wake.acquire()
 
     def _choose(self, queue: deque[Run]) -> Run | None:
         for _ in range(len(queue)):
             run = queue[0]
-            seats: _Seats = run.attached
+            seats: _PoolSeats = run.attached
             if not run.ready:
                 seats.queued.discard(run)
                 if not run.ready:
@@ -223,19 +235,13 @@ class ThreadsScheduler:
                     continue
                 seats.queued.add(run)
             queue.rotate(-1)  # the next thread begins with the next run
-            try:
-                seats.free.pop()
-            except IndexError:
-                continue
-            return run
+            if seats.take():
+                return run
         return None
 
     def wake_one(self) -> None:
         """Wake an idle thread, if there is one, to see what finalizers left. Never locks."""
-        try:
-            self._idle.pop().wake.release()
-        except IndexError:
-            pass
+        self._wake()
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -245,11 +251,11 @@ class ThreadsScheduler:
         Returns the names of tasks that were still running then.
         """
         with self._lock:
-            threads = list(self._threads)
+            threads = [*self._threads, *self._sleeping]
             queued = {run for queue in self._queues for run in queue}
             self._size = 0
-            while self._idle:
-                self._idle.pop().wake.release()
+            while self._wake():
+                pass
         busy = {thread.run for thread in threads if thread.run is not None}
         for run in queued | busy:
             run.cancel(Cancelled("lazyflow was shut down before the run was done"))
@@ -257,7 +263,8 @@ class ThreadsScheduler:
         for thread in threads:
             if thread is not here.worker:
                 thread.thread.join(max(0.0, deadline - monotonic()))
-        return [doing(t) for t in threads if t.run is not None and t.thread.is_alive()]
+        left = [t for t in threads if t.run is not None and t.thread.is_alive()]
+        return [doing(t) for t in left]
 
 
 _default_workers = 0
@@ -279,10 +286,12 @@ wake_to_log.append(threads.wake_one)
 
 
 def _at_exit() -> None:
-    log_unseen()
-    left = threads.shutdown()
-    for name in left:
-        print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
+    try:
+        log_unseen()
+        for name in threads.shutdown():
+            print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
+    except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
+        pass
 
 
 atexit.register(_at_exit)
