@@ -119,7 +119,7 @@ class DelayedFunction(Delayed, _Unfinished):
     def __module__(self) -> str:  # type: ignore[override]
         return getattr(self._args[0], "__module__", None) or "builtins"
 
-    _repr_html_ = None  # a notebook shows the text below
+    _repr_html_ = None  # type: ignore[assignment]  # a notebook shows the text below
 
     def __repr__(self) -> str:
         return f"<delayed function {function_name(self._args[0])}>"

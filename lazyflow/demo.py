@@ -257,7 +257,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     Its own threads wait for each other at every small matrix: on two busy cores they made the
     same 312 evaluations take 2.2 s instead of 0.3, nearly all of it inside SciPy's L-BFGS.
     """
-    import threadpoolctl  # type: ignore[import-untyped]  # scikit-learn brings it
+    import threadpoolctl  # scikit-learn brings it
 
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits

@@ -273,8 +273,9 @@ class Delayed(Task):
             "made at": place_text(self),
             "inputs": str(len(self._inputs)),
         }
+        left = "style='text-align:left'"
         body = "".join(
-            f"<tr><th style='text-align:left'>{k}</th><td style='text-align:left'>{escape(v)}</td></tr>"
+            f"<tr><th {left}>{k}</th><td {left}>{escape(v)}</td></tr>"
             for k, v in rows.items()
         )
         return f"<table><caption><b>Delayed</b></caption>{body}</table>"

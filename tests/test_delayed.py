@@ -549,6 +549,8 @@ def test_attributes_and_methods():
     bound = x.split
     assert value_of(bound)() == ["a,b"]  # the attribute itself
     assert bound(",", dask_key_name="parts").key == "parts"
+    assert repr(x.split(",")) == "<Delayed split(<value>, ',')>"
+    assert repr(x.split) == "<Delayed .split(<value>)>"
 
 
 def test_an_attribute_that_is_not_there_fails_when_computed():
@@ -664,6 +666,27 @@ def test_html_is_escaped_and_says_where():
     assert "&lt;script&gt;" in html
     assert "&lt;b&gt;&amp;" in html
     assert f"test_delayed.py:{line}" in html
+
+
+def test_every_way_to_make_a_task_notes_the_users_line():
+    f, x, obj = delayed(inc), delayed(lambda: (1, 2), nout=2)(), delayed("a")
+    bound = obj.upper
+
+    def here():
+        return inspect.currentframe().f_back.f_lineno
+
+    made = [
+        (here(), f(1)), (here(), f(x)), (here(), f([x])), (here(), f(1, x)), (here(), f(x=1)),
+        (here(), f(1, dask_key_name="k")), (here(), x + 1), (here(), 1 + x), (here(), x + x),
+        (here(), -x), (here(), x == 1), (here(), x[0]), (here(), x.real), (here(), obj.upper()),
+        (here(), bound()), (here(), x(1)), (here(), divmod(x, 2)), (here(), divmod(2, x)),
+        (here(), round(x)), (here(), pow(x, 2, 3)), (here(), next(iter(x))), (here(), x // 2),
+        (here(), delayed(5)), (here(), delayed([x])), (here(), delayed([5])),
+        (here(), persist(f(2), scheduler="sync")[0]), (here(), delayed(nout=2)(inc)(1)),
+    ]  # fmt: skip
+    for line, task in made:
+        where = f"{__file__}:{line} in test_every_way_to_make_a_task_notes_the_users_line"
+        assert where in task._repr_html_(), task
 
 
 def test_metadata_of_the_function():

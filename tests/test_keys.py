@@ -306,6 +306,8 @@ def test_the_same_key_on_different_calls_is_a_conflict(scheduler, optimize_graph
         (lambda: delayed(inc)(object(), dask_key_name="k"),
          lambda: delayed(inc)(object(), dask_key_name="k")),
         (lambda: h(1), lambda: delayed(inc)(2, dask_key_name=h(1).key)),
+        (lambda: delayed("a").upper(dask_key_name="k"),
+         lambda: delayed("a").lower(dask_key_name="k")),
         (lambda: delayed(1, name="k") + 1, lambda: delayed(2, name="k") + 1),
     ],
 )  # fmt: skip
@@ -378,7 +380,8 @@ def options_of(x):
 def test_annotations_reach_calls_values_and_operators():
     f = delayed(inc)
     with annotate(retries=2, name="n"):
-        made = [f(1), f(f(1)), f([1]), f(x=1), f(delayed(1)) + 1, delayed([f(1)])]
+        made = [f(1), f(f(1)), f([1]), f(x=1), f(delayed(1)) + 1, delayed([f(1)]),
+                f(1) + f(2), f(1) + 2, -f(1), f(1)[0], f(1).real, f(1).real()]
     for x in made:
         assert options_of(x) == (2, 0, None, "n", None)
     assert options_of(f(1)) == (0, 0, None, None, None)

@@ -115,6 +115,7 @@ ARRAY = r"Write np.asarray\(x.compute\(\)\), or delayed\(np.asarray\)\(x\)"
         (np.float64, ARRAY),
         (lambda x: np.array([x, x]), ARRAY),
         (lambda x: np.array([1, 2])[x], "(Write|only integers)"),
+        (lambda x: x.dtype.dtype, r"The dtype .* Write np.dtype\(x.dtype.compute\(\)\)"),
         (np.dtype, r"The dtype .* Write np.dtype\(x.dtype.compute\(\)\)"),
     ],
 )

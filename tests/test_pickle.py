@@ -17,7 +17,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from lazyflow import Delayed, annotate, compute, delayed, persist
+from lazyflow import Delayed, annotate, compute, delayed, optimize, persist
 from lazyflow.graph.plan import in_order, make_plan
 
 
@@ -234,6 +234,15 @@ def test_tasks_inside_containers_are_pickled_once(wrap):
         sizes.append(len(pickle.dumps(x)))
     assert sizes[1] < 2.5 * sizes[0]
     assert type(elsewhere(pickle.dumps(x)).compute(scheduler="sync")) is int
+
+
+def test_optimized_graphs():
+    pure = delayed(lambda x: x, pure=True)
+    x = f(pure(1)) + f(pure(1))
+    for _ in range(2_000):
+        x = f(x)
+    (better,) = optimize(x)
+    assert sent(better).compute(scheduler="sync") == x.compute(scheduler="sync") == 2_004
 
 
 def test_nothing_is_kept_alive_by_having_been_pickled():

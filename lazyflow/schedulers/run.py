@@ -30,7 +30,7 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import HELD, Task, place_text, task_name
+from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.failures import dressed, forget_context, is_users_interrupt
@@ -417,8 +417,9 @@ class Run:
     def _compute_instead(self, i: int, lazy: Any) -> Any:
         """Let a run of its own make the result: task `i` returned a lazy value.
 
-        Returns LATER, or None when no plan can be made of it: then the task failed. When that is the last thing this run has to do, its parent becomes the new run's: a
-        loop of tasks that return tasks takes constant memory.
+        Returns LATER, or None when no plan can be made of it: then the task failed. When that is
+        the last thing this run has to do, its parent becomes the new run's: a loop of tasks
+        that return tasks takes constant memory.
         """
         try:
             task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()

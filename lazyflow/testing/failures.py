@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import traceback
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ class Odd(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
+
+
+ENDINGS = [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, asyncio.CancelledError]
 
 
 def fail(x: Any) -> Any:
@@ -117,9 +121,7 @@ class FailureContract(Part):
                 assert not [v for v in trace.tb_frame.f_locals.values() if isinstance(v, Value)]
             trace = trace.tb_next
 
-    @pytest.mark.parametrize(
-        "kind", [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, asyncio.CancelledError]
-    )
+    @pytest.mark.parametrize("kind", ENDINGS)
     def test_what_would_end_the_caller_is_wrapped(self, kind: type[BaseException]) -> None:
         if kind is KeyboardInterrupt and not self.interrupts:
             pytest.skip("on the main thread it is the user's own")
@@ -197,7 +199,8 @@ class FailureContract(Part):
 
     def test_a_timeout_names_what_it_waited_for(self) -> None:
         release = threading.Event()
-        x = delayed(lambda: release.wait(30) if self.interrupts else time.sleep(0.02), name="slow")()
+        hold = partial(release.wait, 30) if self.interrupts else partial(time.sleep, 0.02)
+        x = delayed(hold, name="slow")()
         y = delayed(inc)(x)
         try:
             with pytest.raises(TaskTimeout, match=r"no result of inc after 0\.01 s") as caught:

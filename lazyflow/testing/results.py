@@ -117,11 +117,11 @@ class ResultContract(Part):
         assert self.compute(delayed(lambda: delayed(5))()) == 5
 
     def test_recursion_by_returned_tasks(self) -> None:
-        fib = delayed(lambda n: n if n < 2 else fib(n - 1) + fib(n - 2))
+        fib: Any = delayed(lambda n: n if n < 2 else fib(n - 1) + fib(n - 2))
         assert self.compute(fib(13)) == 233
 
     def test_a_loop_of_returned_tasks_is_as_long_as_it_likes(self) -> None:
-        count = delayed(lambda n: n if n == 5_000 else count(n + 1))
+        count: Any = delayed(lambda n: n if n == 5_000 else count(n + 1))
         assert self.compute(count(0)) == 5_000
 
     def test_recursion_by_nested_compute(self) -> None:
@@ -258,4 +258,5 @@ class ResultContract(Part):
             u.start()
         for u in users:
             u.join()
-        assert found == {k: [sum(k * j + i for i in range(64)) for j in range(20)] for k in range(3)}
+        plain = {k: [sum(k * j + i for i in range(64)) for j in range(20)] for k in range(3)}
+        assert found == plain

@@ -1,0 +1,370 @@
+"""Ctrl-C, SIGTERM, the end of a script and fork, by really sending signals to child processes.
+
+A child prints a line when it is where the test wants it, and the test reads that line: nobody
+sleeps to wait. Every read and every wait has a hard limit.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+LIMIT = 30.0  # seconds: no child is as slow as that
+PROMPT = 1.0  # seconds from a signal to the answer
+
+#: What children need: `ready()` tells the test, `sleeper` sleeps in C and says that it began.
+PRELUDE = """
+import os, signal, sys, threading, time
+import lazyflow
+from lazyflow import compute, config, delayed, persist, wait
+before = set(threading.enumerate())
+started = []
+begun = threading.Event()
+def ready():
+    print("ready", flush=True)
+    begun.set()
+def sleeper(*_):
+    started.append(1)
+    ready()
+    time.sleep(60)
+def ran(*_): started.append(1)
+def leave():
+    assert compute(delayed(abs)(-3), num_workers=2) == (3,)
+    lazyflow.shutdown()
+    left = {t.name for t in set(threading.enumerate()) - before}
+    print("started", len(started), "left", len(left), flush=True)
+"""
+
+
+class Child:
+    """A script in a process of its own."""
+
+    def __init__(self, script: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PRELUDE + textwrap.dedent(script)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+        )
+        self._guard = threading.Timer(LIMIT, self.process.kill)
+        self._guard.start()
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+    def expect(self, word: str) -> str:
+        line = self.process.stdout.readline()
+        assert line.startswith(word), (line, self.process.poll() and self.process.stderr.read())
+        return line.strip()
+
+    def interrupt(self, number: int = signal.SIGINT) -> float:
+        self.process.send_signal(number)
+        return time.monotonic()
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, out, err
+
+
+#: Ways of the main thread to wait; each has one task that runs and others queued behind it.
+WAITS = {
+    "compute": "compute([delayed(sleeper)(), *queue], num_workers=1)",
+    "collect": "compute([delayed(sleeper)(), *queue], num_workers=1, on_error='collect')",
+    "timeout": "compute([delayed(sleeper)(), *queue], num_workers=1, timeout=50)",
+    "wait": "wait(persist(delayed(sleeper)(), *queue, num_workers=1))",
+    "compute of persisted": "compute(persist(delayed(sleeper)(), *queue, num_workers=1))",
+    "nested": "delayed(lambda: compute([delayed(sleeper)(), *queue], num_workers=1))()"
+              ".compute(num_workers=1)",
+    "deeply nested": "delayed(lambda: compute(delayed(lambda: compute("
+                     "[delayed(sleeper)(), *queue], num_workers=1))()))().compute(num_workers=1)",
+    "returned": "delayed(lambda: delayed(sum)([delayed(sleeper)(), *queue]))()"
+                ".compute(num_workers=1)",
+    "sync": "compute([delayed(sleeper)(), *queue], scheduler='sync')",
+    "executor": "compute([delayed(sleeper)(), *queue], scheduler=executor)",
+}
+
+
+@pytest.mark.parametrize("how", WAITS)
+def test_ctrl_c_ends_the_wait_while_a_task_sleeps_in_c(how: str) -> None:
+    with Child(f"""
+        from concurrent.futures import ThreadPoolExecutor
+        executor = ThreadPoolExecutor(1) if {how!r} == "executor" else None
+        queue = [delayed(ran)(i) for i in range(20)]
+        try:
+            {WAITS[how]}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        leave()
+        if executor: os._exit(0)  # its threads are not daemons
+    """) as child:
+        child.expect("ready")
+        at = child.interrupt()
+        child.expect("interrupted")
+        assert time.monotonic() - at < PROMPT
+        told = child.expect("started")
+        # Only the task that runs began, and only its thread is left: it can't be ended.
+        assert told == f"started 1 left {0 if how == 'sync' else 1}"
+        code, out, err = child.end()
+        assert (code, out, err) == (0, "", "")
+
+
+def test_ctrl_c_while_persist_waits_for_its_turn() -> None:
+    with Child("""
+        config.set(max_runs_ahead=2)
+        first, = persist(delayed(sleeper)(), num_workers=1)
+        second, = persist(delayed(ran)(first), num_workers=1)
+        try:
+            third, = persist(delayed(ran)(), num_workers=1)
+        except KeyboardInterrupt:
+            print("interrupted", repr(first), flush=True)
+        del first, second
+        leave()
+    """) as child:
+        child.expect("ready")
+        at = child.interrupt()
+        assert child.expect("interrupted") == "interrupted <Delayed sleeper: failed>"
+        assert time.monotonic() - at < PROMPT
+        assert child.expect("started") == "started 1 left 1"
+        assert child.end() == (0, "", "")
+
+
+def test_ctrl_c_while_a_compiled_kernel_runs_without_the_gil() -> None:
+    pytest.importorskip("numba")
+    with Child("""
+        import numba, numpy
+        @numba.njit(nogil=True)
+        def spin(stop):
+            n = 0
+            while stop[0] == 0:
+                n += 1
+            return n
+        stop = numpy.ones(1)
+        spin(stop)
+        mine = numpy.zeros(1)
+        def kernel():
+            ready()
+            return spin(mine)
+        try:
+            compute(delayed(kernel)())
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        assert compute(delayed(abs)(-3)) == (3,)
+        mine[0] = 1
+        leave()
+    """) as child:
+        child.expect("ready")
+        at = child.interrupt()
+        child.expect("interrupted")
+        assert time.monotonic() - at < PROMPT
+        child.expect("started")
+        assert child.end() == (0, "", "")
+
+
+def test_a_second_ctrl_c_ends_the_program() -> None:
+    with Child("""
+        try:
+            compute(delayed(sleeper)())
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        persisted = persist(delayed(sleeper)())
+        wait(persisted)
+    """) as child:
+        child.expect("ready")
+        child.interrupt()
+        child.expect("interrupted")
+        child.expect("ready")
+        at = child.interrupt()
+        code, _, err = child.end()
+        assert time.monotonic() - at < PROMPT + 0.5  # Python's own end included
+        assert code in (-signal.SIGINT, 130)
+        assert err.strip().splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_ctrl_c_at_the_end_ends_the_wait_for_running_tasks() -> None:
+    with Child("""
+        x = persist(delayed(sleeper)())
+        begun.wait()
+        import atexit
+        atexit.register(ready)  # registered last, called first
+    """) as child:
+        child.expect("ready")
+        child.expect("ready")
+        at = child.interrupt()
+        code, _, err = child.end()
+        assert time.monotonic() - at < PROMPT
+        assert (code, err) in ((0, ""), (-signal.SIGINT, ""))
+
+
+def test_sigterm_ends_the_program() -> None:
+    with Child("compute([delayed(sleeper)() for _ in range(4)], num_workers=2)") as child:
+        child.expect("ready")
+        at = child.interrupt(signal.SIGTERM)
+        code, _, err = child.end()
+        assert time.monotonic() - at < PROMPT
+        assert (code, err) == (-signal.SIGTERM, "")
+
+
+def test_a_signal_handler_that_raises_ends_the_wait() -> None:
+    with Child("""
+        def stop(*_): raise TimeoutError("alarm")
+        signal.signal(signal.SIGALRM, stop)
+        try:
+            compute([delayed(sleeper)(), *[delayed(ran)() for _ in range(9)]], num_workers=1)
+        except TimeoutError as error:
+            print("interrupted", error, flush=True)
+        leave()
+    """) as child:
+        child.expect("ready")
+        child.interrupt(signal.SIGALRM)
+        assert child.expect("interrupted") == "interrupted alarm"
+        assert child.expect("started") == "started 1 left 1"
+        assert child.end() == (0, "", "")
+
+
+def test_the_end_of_a_script_names_what_still_runs_and_starts_nothing() -> None:
+    with Child("""
+        def slow(*_):
+            ready()
+            time.sleep(60)
+        queued = [delayed(lambda: print("queued ran", flush=True))() for _ in range(5)]
+        x = persist([delayed(slow)(), *queued], num_workers=1)
+        begun.wait()
+    """) as child:
+        child.expect("ready")
+        at = time.monotonic()
+        code, out, err = child.end()
+        assert time.monotonic() - at < 2.0 + PROMPT
+        assert (code, out) == (0, "")
+        (line,) = err.splitlines()
+        assert line.startswith("lazyflow: still running when Python ended: slow, made at <string>:")
+
+
+def test_the_end_of_a_script_says_nothing_when_nothing_runs() -> None:
+    with Child("""
+        assert compute([delayed(abs)(-i) for i in range(100)]) == (list(range(100)),)
+        x = persist(delayed(abs)(-1))
+        wait(x)
+        print("done", flush=True)
+    """) as child:
+        child.expect("done")
+        at = time.monotonic()
+        assert child.end() == (0, "", "")
+        assert time.monotonic() - at < PROMPT
+
+
+def test_the_end_of_a_script_waits_for_a_task_that_is_about_to_end() -> None:
+    with Child("""
+        go = threading.Event()
+        def last():
+            go.wait(30)
+            print("finished", flush=True)
+        x = persist(delayed(last)())
+        import atexit
+        atexit.register(go.set)
+    """) as child:
+        code, out, err = child.end()
+        assert (code, out, err) == (0, "finished\n", "")
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+def test_sys_exit_in_a_task_does_not_end_the_program(scheduler: str) -> None:
+    with Child(f"""
+        try:
+            compute(delayed(sys.exit)(7), scheduler={scheduler!r})
+        except lazyflow.RemoteTaskError as error:
+            print("told", type(error.__cause__).__name__, flush=True)
+        leave()
+    """) as child:
+        assert child.expect("told") == "told SystemExit"
+        assert child.expect("started") == "started 0 left 0"
+        assert child.end() == (0, "", "")
+
+
+def test_an_interrupt_raised_by_a_task_off_the_main_thread_is_its_failure() -> None:
+    with Child("""
+        def interrupt(): raise KeyboardInterrupt
+        try:
+            compute(delayed(interrupt)())
+        except lazyflow.RemoteTaskError as error:
+            print("told", type(error.__cause__).__name__, flush=True)
+        leave()
+    """) as child:
+        assert child.expect("told") == "told KeyboardInterrupt"
+        assert child.expect("started") == "started 0 left 0"
+        assert child.end() == (0, "", "")
+
+
+FORK = """
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads
+        def gone(pid):
+            _, status = os.waitpid(pid, 0)
+            return os.waitstatus_to_exitcode(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("scheduler", ["'threads'", "ThreadPoolExecutor(2)"])
+def test_a_forked_child_that_returns_from_its_task_ends(scheduler: str) -> None:
+    with Child(FORK + f"""
+        from concurrent.futures import ThreadPoolExecutor
+        log = os.pipe()
+        def forks():
+            pid = os.fork()
+            return pid
+        def after(pid, i):
+            os.write(log[1], b"x")
+            return pid
+        x = delayed(forks)()
+        pid = compute(delayed(max)([delayed(after)(x, i) for i in range(5)]),
+                      scheduler={scheduler})[0]
+        print("child", gone(pid), len(os.read(log[0], 100)), flush=True)
+    """) as child:
+        assert child.expect("child") == "child 0 5"
+        assert child.end() == (0, "", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_in_a_task_can_compute() -> None:
+    with Child(FORK + """
+        def forks():
+            pid = os.fork()
+            if pid == 0:
+                ok = compute([delayed(abs)(-i) for i in range(50)], num_workers=2)[0][-1] == 49
+                os._exit(5 if ok else 6)
+            return gone(pid)
+        print("child", compute(delayed(forks)())[0], flush=True)
+        leave()
+    """) as child:
+        assert child.expect("child") == "child 5"
+        assert child.expect("started") == "started 0 left 0"
+        assert child.end() == (0, "", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_program_computes_on_both_sides() -> None:
+    with Child(FORK + """
+        x = delayed(sum)([delayed(abs)(-i) for i in range(50)])
+        keep = persist(delayed(abs)(-1))
+        assert compute(x) == (1225,)
+        pid = os.fork()
+        if pid == 0:
+            ok = compute(x) == (1225,) and compute(keep) == ((1,),)
+            os._exit(5 if ok else 6)
+        assert compute(x) == (1225,)
+        print("child", gone(pid), flush=True)
+        leave()
+    """) as child:
+        assert child.expect("child") == "child 5"
+        assert child.expect("started") == "started 0 left 0"
+        assert child.end() == (0, "", "")
