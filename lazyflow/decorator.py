@@ -89,10 +89,7 @@ class DelayedFunction(Delayed, _Unfinished):
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         """Act as the callable itself would in a class: functions bind, builtins do not."""
         func = self._args[0]
-        if (
-            obj is None or isinstance(func, staticmethod | MethodType)
-            or not hasattr(type(func), "__get__")
-        ):
+        if obj is None or isinstance(func, staticmethod) or not hasattr(type(func), "__get__"):
             return self
         return MethodType(self, obj)
 

@@ -161,9 +161,9 @@ def finish(run: Run, timeout: float | None) -> Outcome:
     finally:
         if outer is not None:
             outer.children.discard(run)
-    # Not kept: a task that still runs holds the run, which would hold the caller's frames.
-    error, run.error = run.error, None
+    error = run.error
     if error is not None:
+        run.forget_values()  # a task that still runs holds the run
         return None, error
     return results(run), None
 
@@ -181,7 +181,7 @@ def results(run: Run) -> list[Any]:
         kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
         release = Releaser(kept)
         found = [release(value) for value in found]
-    run.values = []
+    run.forget_values()
     return found
 
 

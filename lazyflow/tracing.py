@@ -40,6 +40,9 @@ class Trace:
         self.__wrapped__ = func
         self.__doc__ = func.__doc__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Trace, (self._func, self._options)  # built again where it arrives
+
     def __repr__(self) -> str:
         state = "not built yet" if self._built is None else f"{len(self._built[0])} tasks"
         return f"<trace of {function_name(self._func)}: {state}>"

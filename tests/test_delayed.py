@@ -602,7 +602,8 @@ def test_copies_are_the_same_task():
     x = delayed(inc)(1)
     assert copy.copy(x) is x
     assert copy.deepcopy([x, [x]])[1][0] is x
-    assert copy.deepcopy(delayed(inc)) is not None
+    f = delayed(inc)
+    assert copy.deepcopy(f) is copy.copy(f) is f
 
 
 def test_repr():
@@ -704,7 +705,8 @@ def test_metadata_of_the_function():
     assert inspect.unwrap(f) is f.__wrapped__
     assert typing.get_type_hints(f) == {"b": int, "return": int}
     assert callable(f)
-    assert inspect.getdoc(delayed(functools.partial(inc))) is not None
+    partial = functools.partial(inc)
+    assert delayed(partial).__doc__ == partial.__doc__
 
     @functools.wraps(f)
     def g(): ...

@@ -92,6 +92,12 @@ def test_operators_on_pure_values_merge():
     assert len({x.key for x in (f(4) + 1, 1 + f(4), f(4) - 1, f(4)[1], f(4).size)}) == 5
 
 
+def test_operators_on_other_values_stay_apart():
+    x, f = delayed(np.arange)(4), delayed(np.arange, pure=True)
+    assert len(make_plan([x + 1, x + 1, f(1)])) == len(make_plan([x + 1, x + 1])) + 1 == 4
+    assert compute(x[1] + f(3)[1], f(3)[1]) == (2, 1)
+
+
 def test_method_calls_do_not_merge():
     x = delayed(random.Random, pure=True)(0)
     a, b = x.random(), x.random()
@@ -313,8 +319,9 @@ def test_the_same_key_on_different_calls_is_a_conflict(scheduler, optimize_graph
 )  # fmt: skip
 def test_conflicts(one, other):
     for make in (make_plan, compute, persist, optimize):
-        with pytest.raises(KeyConflict):
-            make([one(), other()])
+        for both in ([one(), other()], [other(), one()]):
+            with pytest.raises(KeyConflict):
+                make(both)
 
 
 def test_a_conflict_is_found_between_tasks_far_apart():

@@ -1,7 +1,10 @@
 """`trace`: a graph that is built and planned once and run again with other leaves."""
 
+import copy
+import sys
 import threading
 
+import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given
@@ -285,6 +288,8 @@ def test_first_calls_from_many_threads_build_once():
 
     def f(x):
         built.append(1)
+        for _ in range(20_000):  # long enough for the other threads to come
+            pass
         return x + 1
 
     t = trace(f)
@@ -293,7 +298,12 @@ def test_first_calls_from_many_threads_build_once():
         barrier.wait()
         found.append(t(i))
 
-    run_threads(work, 8)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        run_threads(work, 8)
+    finally:
+        sys.setswitchinterval(before)
     assert built == [1]
     assert sorted(found) == list(range(1, 9))
 
@@ -321,6 +331,14 @@ def test_two_threads_run_one_trace_at_once():
 def test_a_trace_inside_a_task():
     t = trace(lambda x: add(x, 1))
     assert compute([delayed(t)(i) for i in range(4)]) == ([1, 2, 3, 4],)
+
+
+def test_copies_and_pickles_build_again():
+    t = trace(lambda x, y: add(x, y) * 2)
+    assert t(1, 2) == 6
+    for again in (copy.deepcopy(t), cloudpickle.loads(cloudpickle.dumps(t))):
+        assert "not built yet" in repr(again)
+        assert [again(i, 2) for i in range(3)] == [4, 6, 8]
 
 
 def run_threads(work, n):

@@ -29,6 +29,7 @@ from lazyflow.graph.kinds import (
     DICTVIEW,
     FRAME,
     FROZENSET,
+    IMMUTABLE,
     ITERATOR,
     LAZY,
     LIST,
@@ -107,6 +108,13 @@ def _copied(items: list[Any], extra: Any) -> Any:
     try:
         return copy.copy(items[0])
     except Exception:  # a container that can't be filled again can't be edited either
+        return items[0]
+
+
+def _deeply_copied(items: list[Any], extra: Any) -> Any:
+    try:
+        return copy.deepcopy(items[0])
+    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
         return items[0]
 
 
@@ -370,12 +378,21 @@ class _Search:
             frame.put(position, view)
 
     def copy_literals(self, root: _Frame) -> None:
-        """Copy the arguments that are containers of plain values, now and at each execution."""
+        """Copy the arguments that are containers of plain values, now and at each execution.
+
+        For a function that edits its arguments, copy all of them and all they hold.
+        """
         sources: dict[int, int] = {}
+        holes = {position for position, _ in root.holes}
         for position, item in enumerate(root.items):
-            if kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact:
+            if self.mutates:
+                wanted = position not in holes and type(item) not in IMMUTABLE
+            else:
+                wanted = kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact
+            if wanted:
                 if id(item) not in sources:
-                    self.makers.append((_copied, [_copied([item], None)], [], None))
+                    copier = _deeply_copied if self.mutates else _copied
+                    self.makers.append((copier, [copier([item], None)], [], None))
                     sources[id(item)] = ~(len(self.makers) - 1)
                 self._hole(root, position, sources[id(item)])
 
@@ -426,7 +443,7 @@ def bind(
     TypeError
         A container holds itself, and lazy values too: it can't be rebuilt around them.
     """
-    simple = _bind_simple(args, kwargs)
+    simple = None if mutates else _bind_simple(args, kwargs)
     if simple is not None:
         return simple
     search = _Search(mutates, traverse, as_is)

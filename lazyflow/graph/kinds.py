@@ -29,6 +29,9 @@ DICTVIEW = 14
 ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
 FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
 
+#: Types whose values nobody can edit.
+IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
 #: Results of these kinds are copied for each consumer, so that an edit stays private.
 COPIED = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE, FRAME})
 

@@ -188,12 +188,11 @@ def function_name(func: Any) -> str:
     """
     if isinstance(func, operator.attrgetter):
         return f".{attribute_of(func)}"
-    for _ in range(10):  # partials of partials
-        if hasattr(func, "func") and not hasattr(func, "__name__"):
-            func = func.func
-        else:
-            break
     try:
+        for _ in range(10):  # partials of partials
+            if not hasattr(func, "func") or hasattr(func, "__name__"):
+                break
+            func = func.func
         name = func.__name__
     except Exception:  # a hostile __getattr__ must not stop an error message
         name = None

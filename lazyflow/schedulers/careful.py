@@ -132,14 +132,16 @@ def _is_moot(run: Run, i: int, numbers: Sequence[int]) -> bool:
 
 def _take(run: Run, numbers: Sequence[int]) -> tuple[list[Any], list[bool]]:
     """Return the stored values of some inputs, and for each whether nobody else will ask."""
-    raw, last = [], []
+    raw: list[Any] = []
+    last: list[bool] = []
+    values = run.values
     for j in numbers:
+        raw.append(values[j])  # before the token is taken: whoever takes the last one drops it
         left = run.releases[j]
         is_last = left is None or next(left, True) is True
-        raw.append(run.values[j])
         last.append(is_last)
         if is_last:
-            run.values[j] = None
+            values[j] = None
     return raw, last
 
 
@@ -153,11 +155,11 @@ def _handed(
     """Return what the task gets: copies where it may edit or others share."""
     if task._options.mutates:
         if last is None:  # it may have to run again
-            return [editable(value, False) for value in raw]
+            return [editable([value], False) for value in raw]
         given = []
         for at, is_last in enumerate(last):
-            value, raw[at] = raw[at], None  # so that ours is the only reference
-            given.append(editable(value, is_last))
+            box, raw[at] = [raw[at]], None
+            given.append(editable(box, is_last))
         return given
     if run.copied.isdisjoint(numbers):
         return raw

@@ -25,8 +25,8 @@ _MOST = 8  # arguments in a note
 def summary(value: Any) -> str:
     """Describe an argument in a few words: scalars by value, everything else by type and shape.
 
-    >>> summary(3), summary("x" * 80)
-    ('3', "'" + 'x' * 56 + '...')
+    >>> summary(3), len(summary("x" * 80))
+    ('3', 60)
     >>> summary([1, 2, 3]), summary({"a": 1})
     ('list of 3', 'dict of 1')
     """
@@ -36,7 +36,7 @@ def summary(value: Any) -> str:
             return f"int of {value.bit_length()} bits"
         text = repr(value[: _LONGEST + 1] if kind in (str, bytes) else value)
         return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-    if isinstance(value, Task):
+    if issubclass(kind, Task):
         return f"<{task_name(value)}>"
     try:
         if isinstance(getattr(value, "shape", None), tuple):

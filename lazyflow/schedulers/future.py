@@ -131,7 +131,8 @@ class Future:
         return self.outcome()
 
     def __del__(self) -> None:
-        if self._error is not None and not self._seen:
+        # Who cancelled, interrupted or ended the program knows it.
+        if self._error is not None and not self._seen and type(self._error) is not Cancelled:
             unseen_errors.append(self._error)
             for wake in wake_to_log:
                 wake()

@@ -208,7 +208,14 @@ class Run:
                 parent[0].refuse(parent[1], self.failed[i])
             else:
                 parent[0].deliver(parent[1], self.values[i])
+        if parent is not None or self.futures is not None:  # else the caller takes the values
+            self.forget_values()
         self._gate.release()
+
+    def forget_values(self) -> None:
+        """Hold nothing any more: the traceback of a failed task leads to its run."""
+        self.error = None
+        self.values, self.failed = [], {}
 
     def _fail(self, error: BaseException, replace_threads: bool = True) -> None:
         """End with an error, and so the runs under this one and the one it made a result for.
@@ -238,11 +245,12 @@ class Run:
     def _quit(
         self, error: BaseException, todo: list[tuple[Run, BaseException]], replace_threads: bool
     ) -> None:
-        self.error = error
         self.stop.append(None)
         self.ready.clear()
         parent = self.parent
-        if parent is not None:
+        if parent is None:
+            self.error = error
+        else:
             parent[0].children.discard(self)
             if not parent[0].request.collect:
                 todo.append((parent[0], error))
@@ -301,68 +309,73 @@ class Run:
         take = self.ready.pop
         ranked = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
-        while True:
-            try:
-                i = own.pop() if own else take()
-            except IndexError:
-                return
-            while i >= 0:
-                if stop:
-                    return
-                worker.task = i
-                task = tasks[i]
-                numbers = inputs[i]
-                given: list[Any] = []
+        try:
+            while True:
                 try:
-                    if odd:
-                        if worker.must_leave:
-                            self._put_back([*own, i])
-                            return
-                        value = careful.call(self, i)
-                        if stop:
-                            return
-                    else:
-                        if on_start:
-                            careful.hear(self, on_start, i)
-                        if numbers is not None:
-                            for j in numbers:
-                                given.append(values[j])
-                                left = releases[j]
-                                if left is None or next(left, True):
-                                    values[j] = None
-                        if task._bind is not None:
-                            args, kwargs = task._bind.fill(given)
-                            value = task._func(*args, **kwargs)
-                            args = kwargs = None  # type: ignore[assignment]
-                        else:
-                            value = task._func(*(task._args if numbers is None else given))
-                        if on_done:
-                            careful.hear(self, on_done, i)
-                except BaseException as error:
-                    value = self.recover(i, given, error)
+                    i = own.pop() if own else take()
+                except IndexError:
+                    return
+                while i >= 0:
                     if stop:
                         return
-                if stored[type(value)]:
-                    value = self.keep(i, value)
-                    if value is LATER:
-                        break
-                values[i] = value
-                if futures is not None:
-                    self._publish(i, value)
-                value = given = None  # type: ignore[assignment]  # hold nothing meanwhile
-                users = consumers[i]
-                if users.__class__ is not int:
-                    i = self._pass_on(i, users, own)  # type: ignore[arg-type]
-                else:
-                    i = -1
-                    left = arrivals[users]
-                    if left is None or next(left, True):
-                        if users == end:
-                            self._complete()
-                        elif ranked is None:
-                            i = users
+                    worker.task = i
+                    task = tasks[i]
+                    numbers = inputs[i]
+                    given: list[Any] = []
+                    try:
+                        if odd:
+                            if worker.must_leave:
+                                self._put_back([*own, i])
+                                return
+                            value = careful.call(self, i)
+                            if stop:
+                                return
                         else:
-                            i = ranked.swap(users)
+                            if on_start:
+                                careful.hear(self, on_start, i)
+                            if numbers is not None:
+                                for j in numbers:
+                                    given.append(values[j])
+                                    left = releases[j]
+                                    if left is None or next(left, True):
+                                        values[j] = None
+                            if task._bind is not None:
+                                args, kwargs = task._bind.fill(given)
+                                value = task._func(*args, **kwargs)
+                                args = kwargs = None  # type: ignore[assignment]
+                            else:
+                                value = task._func(*(task._args if numbers is None else given))
+                            if on_done:
+                                careful.hear(self, on_done, i)
+                    except BaseException as error:
+                        value = self.recover(i, given, error)
+                        if stop:
+                            return
+                    if stored[type(value)]:
+                        value = self.keep(i, value)
+                        if value is LATER:
+                            break
+                    values[i] = value
+                    if futures is not None:
+                        self._publish(i, value)
+                    value = given = None  # type: ignore[assignment]  # hold nothing meanwhile
+                    users = consumers[i]
+                    if users.__class__ is not int:
+                        i = self._pass_on(i, users, own)  # type: ignore[arg-type]
+                    else:
+                        i = -1
+                        left = arrivals[users]
+                        if left is None or next(left, True):
+                            if users == end:
+                                self._complete()
+                            elif ranked is None:
+                                i = users
+                            else:
+                                i = ranked.swap(users)
+        finally:
+            # The traceback of a failed task has its frame, which knows this one as its caller:
+            # while somebody keeps the exception, nothing may be held here.
+            values = given = value = args = kwargs = None  # type: ignore[assignment]
 
     def _pass_on(self, i: int, users: list[int], own: list[int]) -> int:
         """Count result `i` in at each of its users; return the task to go on with, or -1."""
@@ -461,6 +474,9 @@ class Run:
         if is_users_interrupt(error):
             self.cancel(Cancelled("interrupted"))
             raise error
+        if self.over:  # nobody asks, and the values of the inputs may be gone
+            self.stop.append(None)
+            return None
         task = self.plan.tasks[i]
         left = task._options.retries
         while left and isinstance(error, Exception):
@@ -492,18 +508,20 @@ class Run:
     def _publish(self, i: int, value: Any) -> None:
         """Set the future of a wanted result as soon as it is there."""
         assert self.futures is not None
+        # Read before it is out of `futures`: another thread may end the run from there on.
+        values, error = self.values, self.failed.get(i)
         reference = self.futures.pop(i, None)
         if reference is None:
             return
         future = reference()
         if future is not None:
-            if i in self.failed:
-                future.set_error(self.failed[i])
+            if error is not None:
+                future.set_error(error)
             else:
                 future.set_value(value)
         left = self.releases[i]
         if left is None or next(left, True):
-            self.values[i] = None
+            values[i] = None
         if not self.futures:
             self._complete()
 
@@ -555,7 +573,10 @@ class Run:
             value = self.keep(i, value)
             if value is LATER:
                 return
-        self.values[i] = value
+        values = self.values
+        if not values:  # the run is over
+            return
+        values[i] = value
         if self.futures is not None:
             self._publish(i, value)
         for user in self.plan.uses(i):

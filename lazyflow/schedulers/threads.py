@@ -195,8 +195,11 @@ class ThreadsScheduler:
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
-        if any(run.ready for queue in self._queues for run in queue):
-            _ = self._wake() or self._start_thread()
+        for queue in self._queues:
+            for _ in range(len(queue)):
+                if self._first_is_ready(queue):
+                    _ = self._wake() or self._start_thread()
+                    return
 
     def _serve(self, me: _Thread) -> None:
         """Work on one run after the other; the life of a thread."""
@@ -226,18 +229,25 @@ class ThreadsScheduler:
 
     def _choose(self, queue: deque[Run]) -> Run | None:
         for _ in range(len(queue)):
-            run = queue[0]
-            seats: _PoolSeats = run.attached
-            if not run.ready:
-                seats.queued.discard(run)
-                if not run.ready:
-                    queue.popleft()
-                    continue
-                seats.queued.add(run)
-            queue.rotate(-1)  # the next thread begins with the next run
-            if seats.take():
-                return run
+            if self._first_is_ready(queue):
+                run = queue[0]
+                queue.rotate(-1)  # the next thread begins with the next run
+                if run.attached.take():
+                    return run
         return None
+
+    def _first_is_ready(self, queue: deque[Run]) -> bool:
+        """Tell whether the first run has ready tasks; take it out of the queue when not."""
+        run = queue[0]
+        if run.ready:
+            return True
+        seats: _PoolSeats = run.attached
+        seats.queued.discard(run)
+        if run.ready:
+            seats.queued.add(run)
+            return True
+        queue.popleft()
+        return False
 
     def wake_one(self) -> None:
         """Wake an idle thread, if there is one, to see what finalizers left. Never locks."""
@@ -254,6 +264,10 @@ class ThreadsScheduler:
             threads = [*self._threads, *self._sleeping]
             queued = {run for queue in self._queues for run in queue}
             self._size = 0
+            self._threads.clear()
+            self._sleeping.clear()
+            for thread in threads:  # a compute in a task may want the pool to grow again
+                thread.abandoned = True
             while self._wake():
                 pass
         busy = {thread.run for thread in threads if thread.run is not None}

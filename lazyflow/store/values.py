@@ -17,34 +17,47 @@ from collections.abc import Iterable
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, kinds
+from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, IMMUTABLE, kinds
 
 
 def private(value: Any) -> Any:
     """Return what one consumer gets of a stored value whose kind is in COPIED."""
     if kinds[type(value)] == FRAME:
         return value.copy(deep=False)
-    return copy.copy(value)
+    try:
+        return copy.copy(value)
+    except Exception:  # a dict of the user's that can't be filled again: there is but the one
+        return value
 
 
-def editable(value: Any, is_last: bool) -> Any:
+def _refs_of_a_local() -> int:
+    value = object()
+    return sys.getrefcount(value)
+
+
+#: References to a value that only a local name holds, as getrefcount counts them.
+_ALONE = _refs_of_a_local()
+
+
+def editable(box: list[Any], is_last: bool) -> Any:
     """Return a value that a ``mutates=True`` task may edit: itself when nobody else holds it.
 
-    ``is_last`` tells that no other task of the run will ask for it.
+    The value is taken out of the list `box`, so that the caller does not hold it. ``is_last``
+    tells that no other task of the run will ask for it; one that did may still be running.
     """
+    value = box.pop()
     kind = kinds[type(value)]
     if kind == ARRAY:
-        return _editable_array(value) if is_last else value.copy()
+        is_mine = is_last and sys.getrefcount(value) <= _ALONE
+        return _editable_array(value) if is_mine else value.copy()
     if kind == FRAME:
         return value.copy(deep=True)
-    if kind in COPIED:
-        return copy.copy(value)
-    return value
-
-
-# A view that only we hold: its name here, the caller's name and list, getrefcount's argument.
-# More than that, or another holder of the owner, means somebody else can see the edit.
-_OWNER_REFS = 3
+    if type(value) in IMMUTABLE or (is_last and sys.getrefcount(value) <= _ALONE):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
+        return value
 
 
 def _editable_array(view: Any) -> Any:
@@ -53,7 +66,7 @@ def _editable_array(view: Any) -> Any:
         owner = owner.base
     if owner is view or owner.base is not None or not owner.flags.writeable:
         return view.copy()
-    if sys.getrefcount(owner) > _OWNER_REFS:
+    if sys.getrefcount(owner) > _ALONE + 1:  # the view's; another holder could see the edit
         return view.copy()
     mine = view.view()
     mine.flags.writeable = True

@@ -107,6 +107,26 @@ class ValueContract(Part):
         assert mine.tolist() == [1.0] * 3
         assert self.compute(held).tolist() == [1.0] * 3
 
+    @pytest.mark.parametrize("source", ["result", "literal", "held"])
+    def test_mutates_gets_a_private_copy_of_anything(self, source: str) -> None:
+        class Box:
+            def __init__(self) -> None:
+                self.inside = {"deep": [1]}
+
+        def edit(box: Any) -> int:
+            box.inside["deep"].append(1)
+            return len(box.inside["deep"])
+
+        mine = Box()
+        x: Any = {"result": delayed(Box)(), "literal": mine, "held": mine}[source]
+        if source == "held":
+            x = self.persist(delayed(lambda: mine)())
+        change = delayed(edit, mutates=True)
+        look = delayed(lambda box: len(box.inside["deep"]))
+        assert self.compute([change(x), change(x), look(x)]) == [2, 2, 1]
+        assert self.compute(change(x)) == 2
+        assert mine.inside == {"deep": [1]}
+
     def test_mutates_edits_the_value_itself_when_nobody_else_holds_it(self) -> None:
         address = delayed(lambda x: x.__array_interface__["data"][0], mutates=True)
         seen: list[int] = []
