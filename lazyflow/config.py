@@ -82,15 +82,15 @@ _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default=
 
 
 def nearest(name: str, known: Any) -> str:
-    """Return ``"; did you mean 'x'?"`` for a misspelt name, or nothing.
+    """Return ``"; did you mean 'x'?"`` for a misspelt name, or a full stop.
 
     >>> nearest("schedular", ["scheduler", "timeout"])
     "; did you mean 'scheduler'?"
     """
     from difflib import get_close_matches
 
-    close = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = get_close_matches(name.lower(), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."
 
 
 def _check_name(name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any
 
+from lazyflow.config import nearest
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
@@ -44,7 +45,8 @@ class DelayedFunction(Delayed, _Unfinished):
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
         """Make the task of one call; keyword ``dask_key_name`` names it."""
-        if kwargs or dask_key_name is not None or annotation.get() is not None:
+        options = self._called_options
+        if kwargs or dask_key_name is not None or annotation.get() is not None or options.mutates:
             return self._call_with(args, kwargs, dask_key_name)
         height = lazy = 0
         for x in args:
@@ -66,7 +68,7 @@ class DelayedFunction(Delayed, _Unfinished):
         task._args = args
         task._inputs = inputs
         task._bind = None
-        task._options = self._called_options
+        task._options = options
         frame = _frame(1)
         task._code = frame.f_code
         task._lasti = frame.f_lasti
@@ -172,6 +174,7 @@ def delayed(
     priority: int = 0,
     resources: Mapping[str, float] | None = None,
     num_returns: int | None = None,
+    **unknown: Any,
 ) -> Any:
     """Make a function lazy: calling it returns a `Delayed` instead of running it.
 
@@ -220,12 +223,18 @@ def delayed(
     if (
         name is None and nout is None and not pure and not mutates and not retries
         and not priority and traverse and crash_retries is None and resources is None
-        and num_returns is None
+        and num_returns is None and not unknown
     ):
         if callable(obj) and kinds[type(obj)] == ATOM:
             return _make_function(obj, DEFAULT, True)
         options = DEFAULT
     else:
+        for word in unknown:
+            known = [*Options.__slots__, "name", "traverse", "num_returns"]
+            raise TypeError(
+                f"delayed() got an unexpected option {word!r}{nearest(word, known)} Keywords of "
+                "the call go where the function is called: delayed(f)(x, key=1)"
+            )
         if num_returns is not None:
             if nout is not None and nout != num_returns:
                 raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")

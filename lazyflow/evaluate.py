@@ -6,6 +6,7 @@ call go into one plan, so that what they share runs once.
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections import deque
@@ -37,6 +38,16 @@ always_observers: list[Any] = []
 Outcome = tuple[Any, BaseException | None]
 
 
+#: What users of other libraries may type, and where it belongs here.
+_ELSEWHERE = {
+    "n_jobs": "; it is called num_workers here.",
+    "retries": "; it belongs to the task: delayed(f, retries=...).",
+    "priority": "; it belongs to the task: delayed(f, priority=...).",
+    "pool": "; pass the executor as scheduler=.",
+    "get": "; pass scheduler= instead.",
+}
+
+
 class Options:
     """The keywords of one compute or persist, checked."""
 
@@ -55,14 +66,19 @@ class Options:
     ) -> None:
         for word in unknown:
             known = [*Options.__slots__[1:], "on_error"]
-            raise TypeError(
-                f"{name}() got an unexpected keyword {word!r}{config.nearest(word, known)}"
-            )
-        if num_workers is not None and (type(num_workers) is not int or num_workers < 1):
-            raise ValueError(f"num_workers must be a whole number, 1 or more; got {num_workers!r}")
+            hint = _ELSEWHERE.get(word) or config.nearest(word, known)
+            raise TypeError(f"{name}() got an unexpected keyword {word!r}{hint}")
+        asked = num_workers
+        if num_workers is not None:
+            try:
+                num_workers = operator.index(num_workers)
+            except TypeError:
+                num_workers = 0
+            if num_workers < 1:
+                raise ValueError(f"num_workers must be a whole number, 1 or more; got {asked!r}")
         if on_error not in ("raise", "collect"):
             raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
         self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
         self.num_workers = num_workers
@@ -209,7 +225,7 @@ def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     """Compute arguments; the error is returned, so that the public function can raise it."""
     wanted = Wanted(args, options.traverse)
     if not wanted.tasks:
-        return args, None
+        return wanted.fill([], finalized), None
     run = start(make_plan(wanted.tasks, options.optimize_graph), options)
     values, error = finish(run, options.timeout)
     if error is not None:
@@ -366,7 +382,7 @@ def persist(
     options = Options("persist", unknown, scheduler, num_workers, traverse, optimize_graph)
     wanted = Wanted(args, options.traverse)
     if not wanted.tasks:
-        return args
+        return wanted.fill([], finalized)
     if all(t._func is HELD for t in wanted.tasks):
         return wanted.fill(list(wanted.tasks), _rebuilt)
     ahead = _limit_runs_ahead()
@@ -401,7 +417,7 @@ def optimize(*args: Any, traverse: bool = True, **unknown: Any) -> tuple[Any, ..
     options = Options("optimize", unknown, traverse=traverse)
     wanted = Wanted(args, options.traverse)
     if not wanted.tasks:
-        return args
+        return wanted.fill([], finalized)
     plan = make_plan(wanted.tasks)
     rebuilt: list[Task] = []
     for task, inputs in zip(plan.tasks, plan.inputs, strict=True):

@@ -53,7 +53,15 @@ class _Method:
 
 
 def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not callable(func):
+        raise TypeError(
+            f"a lazy value was called, but it is a {type(func).__name__}, not a function. Did you "
+            "write delayed(f(x)) for delayed(f)(x)?"
+        )
     return func(*args, **kwargs)
+
+
+_call.__name__ = "call"  # what errors say
 
 
 def _unary(func: Callable[[Any], Any]) -> Callable[[Delayed], Delayed]:
@@ -211,7 +219,8 @@ class Delayed(Task):
     def __bool__(self) -> bool:
         raise _advice(
             "The truth", "Write x.compute() in the condition, or put the 'if' inside a delayed "
-            "function; to compare two lazy values for identity use 'is'."
+            "function; where sorted, max, 'in' or a library asked for it, call that lazily: "
+            "delayed(max)(a, b). To compare two lazy values for identity use 'is'."
         )
 
     def __contains__(self, item: Any) -> bool:
@@ -236,7 +245,7 @@ class Delayed(Task):
         self.__setattr__(name, None)
 
     def __index__(self) -> int:
-        raise _advice("The whole number", "Write x.compute()")
+        raise _advice("The number", "Write x.compute(), or call lazily: delayed(range)(x)")
 
     def __float__(self) -> float:
         raise _advice("The number", "Write float(x.compute()), or delayed(float)(x)")

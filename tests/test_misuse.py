@@ -61,7 +61,7 @@ def _keywords(x):
 TRUTH = r"The truth .* is not known before it is computed. Write x.compute\(\) in the condition"
 NUMBER = r"The number .* is not known before it is computed. Write int\(x.compute\(\)\)"
 FLOAT = r"The number .* Write float\(x.compute\(\)\), or delayed\(float\)\(x\)"
-WHOLE = r"The whole number .* Write x.compute\(\)"
+WHOLE = r"The number .* Write x.compute\(\)"
 LENGTH = r"Say it: delayed\(f, nout=2\), or annotate the function '-> tuple\[A, B\]'; or "
 ITERATE = rf"can't iterate over it: .* {LENGTH}iterate inside a delayed function"
 CHANGE = r"lazy values can't be changed: .* Return a changed copy from a delayed function"

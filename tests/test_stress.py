@@ -4,8 +4,10 @@ After every example nothing may be left: no run in the pool's queues, no seat ta
 alive, no more threads than the pool has places for, and the next compute works.
 """
 
+import _thread
 import gc
 import random
+import signal
 import sys
 import threading
 import time
@@ -422,31 +424,6 @@ def test_a_thread_that_slept_leaves_when_its_seat_is_taken() -> None:
     assert_nothing_left()
 
 
-class InterruptAtLine:
-    """Raises KeyboardInterrupt in the main thread at the n-th line that lazyflow runs there."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-        self.root = lazyflow.__path__[0]
-
-    def __enter__(self) -> "InterruptAtLine":
-        self.before = sys.gettrace()
-        sys.settrace(self.trace)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self.before)
-
-    def trace(self, frame: Any, event: str, arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(self.root):
-            return None
-        if event == "line" and self.left:
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self.trace
-
-
 def wide() -> list[Any]:
     first = delayed(plus)(bias=1)
     return [delayed(plus)(first, bias=i) for i in range(4)]
@@ -463,29 +440,59 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_ctrl_c_at_any_line_of_ours(call: str) -> None:
-    lazyflow.shutdown()
-    n = 0
-    while True:
-        n += 1
-        with InterruptAtLine(n) as interrupt:
+class CtrlC:
+    """Interrupts the main thread, by a real signal, after a random time."""
+
+    def __init__(self, seed: int) -> None:
+        self.armed: list[None] = []
+        self.before = signal.signal(signal.SIGINT, self.handle)
+        spins = random.Random(seed).randrange(20_000)
+        self.thread = threading.Thread(target=self.send, args=(spins,), daemon=True)
+
+    def handle(self, *_: object) -> None:
+        if self.armed:
+            self.armed.clear()
+            raise KeyboardInterrupt
+
+    def send(self, spins: int) -> None:
+        for _ in range(spins):
+            pass
+        _thread.interrupt_main()
+
+    def into(self, call: Callable[[], Any]) -> bool:
+        """Make the call; tell whether it was interrupted."""
+        self.thread.start()
+        try:
             try:
-                CALLS[call]()
-            except KeyboardInterrupt:
-                pass
-        if n % 10 == 0:
+                self.armed.append(None)
+                call()
+            finally:
+                self.armed.clear()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            self.thread.join()
+            signal.signal(signal.SIGINT, self.before)
+        return False
+
+
+@few_and_many(80, 10_000)
+@pytest.mark.parametrize("call", CALLS)
+def test_ctrl_c_at_random_moments(call: str, examples: int) -> None:
+    interrupted = 0
+    for seed in range(examples):
+        if seed % 5 == 0:
             lazyflow.shutdown()  # so that threads are started under fire too
+        interrupted += CtrlC(seed).into(CALLS[call])
         done: list[Any] = []
         again = threading.Thread(
             target=lambda d=done: d.append(compute(delayed(abs)(-1), num_workers=1)), daemon=True
         )
         again.start()
         again.join(PATIENCE)
-        assert done == [(1,)], f"no compute after an interrupt at line {n}"
-        if interrupt.left:
-            break
-    assert n > 50
+        assert done == [(1,)], "no compute after an interrupt"
+        assert compute(delayed(abs)(-2), num_workers=1, timeout=PATIENCE) == (2,)
+    assert interrupted > 0
     assert_nothing_left()
     gc.collect()
     assert until(lambda: not Value.alive)

@@ -304,8 +304,6 @@ class _Search:
             elif kind == FRAME:
                 if not self.as_is:
                     self._maker(frame, position, item, _frame_copied, self.mutates)
-            elif self.as_is and kind in _ALWAYS_MADE:
-                continue
             else:
                 child = _Frame(item, kind, position, len(stack))
                 self.open[id(item)] = child.depth
@@ -333,9 +331,12 @@ class _Search:
                 raise _holds_itself()
             self.intact.add(id(container))
             result = (False, container)
-        elif frame.holes or frame.kind in _ALWAYS_MADE:
+        elif self.as_is and frame.kind == ITERATOR and not frame.holes:
+            result = (False, iter(frame.items))  # in the place of the one that was taken
+        elif frame.holes or (frame.kind in _ALWAYS_MADE and not self.as_is):
             template = None if isinstance(frame.holes, range) else list(frame.items)
-            self.makers.append((frame.make, template, frame.holes, _without_inputs(frame)))
+            make = _same if self.as_is and frame.kind == ITERATOR else frame.make
+            self.makers.append((make, template, frame.holes, _without_inputs(frame)))
             result = (True, ~(len(self.makers) - 1))
         elif frame.changed:
             result = (False, frame.make(frame.items, _without_inputs(frame)))
@@ -383,7 +384,7 @@ class _Search:
         For a function that edits its arguments, copy all of them and all they hold.
         """
         sources: dict[int, int] = {}
-        holes = {position for position, _ in root.holes}
+        holes = {position for position, _ in root.holes}  # type: ignore[misc]
         for position, item in enumerate(root.items):
             if self.mutates:
                 wanted = position not in holes and type(item) not in IMMUTABLE
@@ -435,8 +436,8 @@ def bind(
     traverse
         False: look only at the arguments themselves.
     as_is
-        The arguments are for `compute`: literals pass untouched, iterators are not taken, and
-        collections are found as they are, not as one task.
+        The arguments are for `compute`: literals pass untouched, an iterator over lazy values
+        becomes a list, and collections are found as they are, not as one task.
 
     Raises
     ------

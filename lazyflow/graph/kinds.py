@@ -112,7 +112,7 @@ kinds: dict[type, int] = _Kinds(_EXACT)
 
 
 #: Kinds of results that are looked at when they are stored: see store/values.py.
-_STORED = COPIED | {LAZY, COLLECTION, ARRAY}
+_STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR}
 
 
 class _Stored(dict[type, bool]):

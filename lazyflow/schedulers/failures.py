@@ -72,7 +72,7 @@ def describe(task: Task, given: list[Any] | None) -> str:
 
 def _advice(error: BaseException) -> str:
     """Return what to type, for errors whose cause the library is."""
-    if isinstance(error, ValueError | TypeError):
+    if isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("numba."):
         text = text_of(error)
         if "read-only" in text or "readonly" in text:
             return (

@@ -140,6 +140,8 @@ class Future:
 
 def log_unseen() -> None:
     """Log the errors of persisted values that died before anybody looked at them."""
+    if not unseen_errors:
+        return  # also at exit: an import there makes Python forget that Ctrl-C ended it
     import logging  # 5 ms that a program without such errors does not pay
 
     while True:

@@ -37,6 +37,11 @@ def _make(name: str) -> Scheduler:
         made: Scheduler = found[name].load()()
         return made
     known = sorted({"sync", "threads", *found})
+    if name in ("processes", "multiprocessing"):
+        raise ValueError(
+            f"there is no scheduler {name!r} yet. Pass a concurrent.futures.ProcessPoolExecutor(), "
+            f"or one of: {', '.join(known)}"
+        )
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"
@@ -85,6 +90,8 @@ def scheduler_of(what: Any) -> Scheduler:
             f"the scheduler {what!r:.100} has no {', '.join(missing)}; a scheduler has "
             f"{', '.join(_PARTS)}: see lazyflow/schedulers/base.py"
         )
+    if isinstance(what, type):
+        raise TypeError(f"scheduler is the class {what.__name__}; make one: {what.__name__}()")
     raise TypeError(
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"

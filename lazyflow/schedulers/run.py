@@ -28,7 +28,7 @@ from typing import Any
 
 from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
+from lazyflow.graph.kinds import ARRAY, COLLECTION, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers import careful
@@ -37,6 +37,7 @@ from lazyflow.schedulers.failures import dressed, forget_context, is_users_inter
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.ranked import Ranked
 from lazyflow.schedulers.seats import asleep, here
+from lazyflow.store.values import Taken
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
@@ -289,17 +290,18 @@ class Run:
         outer = worker.run, worker.task
         worker.run = self
         self.inside.add(worker)
-        before, here.worker = here.worker, worker
+        before = here.worker
         if before is not worker:
             worker.below = before
+        here.worker = worker  # right before `try`, and taken back first: Ctrl-C comes after calls
         try:
             self._loop(worker)
         finally:
+            here.worker = before
             if worker.forked:  # the parent goes on with the run; its copy has nowhere to return to
                 os._exit(0)
             self.inside.discard(worker)
             worker.run, worker.task = outer
-            here.worker = before
 
     def _loop(self, worker: Worker) -> None:
         plan, values, arrivals, releases = self.plan, self.values, self.arrivals, self.releases
@@ -423,6 +425,13 @@ class Run:
             return value
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
+        if kind == ITERATOR:
+            if self.futures is None and self.plan.consumers[i].__class__ is int:
+                return value  # one reader
+            try:
+                value = Taken(value)
+            except BaseException as error:  # the rest of a generator's body ran just now
+                return self._failed_late(i, error)
         self.copied.add(i)
         self.odd.append(None)
         return value
@@ -438,7 +447,7 @@ class Run:
             task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
             plan = make_plan([task])
         except BaseException as error:
-            return self._failed_to_plan(i, error)
+            return self._failed_late(i, error)
         parent: tuple[Run, int] = (self, i)
         only = len(self.plan.outputs) == 1 and self.plan.consumers[i] == self.plan.end
         is_last = only and self.parent is not None
@@ -462,7 +471,7 @@ class Run:
             child.begin()
         return LATER
 
-    def _failed_to_plan(self, i: int, error: BaseException) -> None:
+    def _failed_late(self, i: int, error: BaseException) -> None:
         if is_users_interrupt(error):
             raise error
         error = dressed(error, self.plan.tasks[i], None)

@@ -17,13 +17,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, IMMUTABLE, kinds
+from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, IMMUTABLE, LISTLIKE, kinds
+
+
+class Taken:
+    """The items of an iterator that several tasks read: each gets an iterator of its own."""
+
+    _lazyflow_kind = LISTLIKE
+    __slots__ = ("items",)
+
+    def __init__(self, iterator: Iterable[Any]) -> None:
+        self.items = list(iterator)
 
 
 def private(value: Any) -> Any:
     """Return what one consumer gets of a stored value whose kind is in COPIED."""
     if kinds[type(value)] == FRAME:
         return value.copy(deep=False)
+    if type(value) is Taken:
+        return iter(value.items)
     try:
         return copy.copy(value)
     except Exception:  # a dict of the user's that can't be filled again: there is but the one
@@ -52,6 +64,8 @@ def editable(box: list[Any], is_last: bool) -> Any:
         return _editable_array(value) if is_mine else value.copy()
     if kind == FRAME:
         return value.copy(deep=True)
+    if type(value) is Taken:
+        return iter(copy.deepcopy(value.items))
     if type(value) in IMMUTABLE or (is_last and sys.getrefcount(value) <= _ALONE):
         return value
     try:
@@ -116,7 +130,7 @@ class Releaser:
                 return value
             return _made_writable(value)
         if kind in COPIED:
-            if id(value) in self.seen:
+            if id(value) in self.seen or type(value) is Taken:
                 return private(value)
             self._remember(value)
         return value

@@ -34,6 +34,10 @@ class ResultContract(Part):
         found = self.compute(x, [x, {"k": (x, 5)}], "plain", 3)
         assert found == (2, [2, {"k": (2, 5)}], "plain", 3)
 
+    def test_an_iterator_over_lazy_values_becomes_a_list(self) -> None:
+        assert self.compute(delayed(inc)(i) for i in range(3)) == [1, 2, 3]
+        assert list(self.compute(iter([1, 2]))) == [1, 2]
+
     def test_nothing_lazy(self) -> None:
         assert lazyflow.compute(1, [2], scheduler=self.scheduler) == (1, [2])
         assert lazyflow.compute(scheduler=self.scheduler) == ()

@@ -107,6 +107,20 @@ class ValueContract(Part):
         assert mine.tolist() == [1.0] * 3
         assert self.compute(held).tolist() == [1.0] * 3
 
+    def test_a_result_that_is_an_iterator_can_be_read_by_several(self) -> None:
+        x = delayed(lambda n: (i * i for i in range(n)))(4)
+        assert self.compute(delayed(sum)(x)) == 14
+        assert self.compute(delayed(sum)(x), delayed(list)(x)) == (14, [0, 1, 4, 9])
+        held = self.persist(x)
+        assert [self.compute(delayed(sum)(held)) for _ in range(2)] == [14, 14]
+        assert [list(self.compute(held)) for _ in range(2)] == [[0, 1, 4, 9]] * 2
+
+    def test_a_generator_that_fails_is_a_failed_task(self) -> None:
+        x = delayed(lambda n: (1 // (2 - i) for i in range(n)), name="gen")(4)
+        with pytest.raises(ZeroDivisionError) as caught:
+            self.compute(delayed(sum)(x), delayed(list)(x))
+        assert "in lazyflow task gen" in caught.value.__notes__[0]
+
     @pytest.mark.parametrize("source", ["result", "literal", "held"])
     def test_mutates_gets_a_private_copy_of_anything(self, source: str) -> None:
         class Box:
