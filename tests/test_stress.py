@@ -476,6 +476,7 @@ class CtrlC:
         return False
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a __del__
 @few_and_many(80, 10_000)
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_at_random_moments(call: str, examples: int) -> None:

@@ -6,9 +6,9 @@ callbacks from one list, and `list.pop` gives each to just one of them.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -131,9 +131,10 @@ class Future:
         return self.outcome()
 
     def __del__(self) -> None:
+        error = getattr(self, "_error", None)  # Ctrl-C may have come while it was being made
         # Who cancelled, interrupted or ended the program knows it.
-        if self._error is not None and not self._seen and type(self._error) is not Cancelled:
-            unseen_errors.append(self._error)
+        if error is not None and not self._seen and type(error) is not Cancelled:
+            unseen_errors.append(error)
             for wake in wake_to_log:
                 wake()
 
@@ -167,10 +168,10 @@ def wait_for(
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
         return True
-    gate = threading.Semaphore(0)
+    arrived: SimpleQueue[None] = SimpleQueue()  # C: Ctrl-C can't leave it locked
 
     def one_more(_: Future) -> None:
-        gate.release()
+        arrived.put(None)
 
     deadline = None if timeout is None else monotonic() + timeout
     try:
@@ -179,7 +180,9 @@ def wait_for(
         with asleep():
             for _ in range(missing):
                 left = None if deadline is None else max(0.0, deadline - monotonic())
-                if not gate.acquire(timeout=left):
+                try:
+                    arrived.get(timeout=left)
+                except Empty:
                     return False
     finally:
         for future in waiting:

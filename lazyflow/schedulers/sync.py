@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from queue import Empty, SimpleQueue
 from time import monotonic
 
 from lazyflow.schedulers.base import Worker
@@ -24,7 +25,8 @@ class _Caller:
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
-        self.wake = threading.Semaphore(0)
+        # C, so Ctrl-C can't leave it locked, as it can a Semaphore
+        self.wake: SimpleQueue[None] = SimpleQueue()
 
 
 class SyncScheduler:
@@ -46,7 +48,7 @@ class SyncScheduler:
         if worker is None or worker.run is not run:
             caller: _Caller = run.attached
             caller.runs.append(run)
-            caller.wake.release()
+            caller.wake.put(None)
 
     def wait(self, run: Run, timeout: float | None) -> bool:
         """Do the work."""
@@ -63,7 +65,10 @@ class SyncScheduler:
                 other = caller.runs.pop()
             except IndexError:  # everything waits for values that other threads make
                 with asleep():
-                    caller.wake.acquire(timeout=left)
+                    try:
+                        caller.wake.get(timeout=left)
+                    except Empty:
+                        pass
                 continue
             other.context.copy().run(other.work, worker)
         return True
@@ -71,4 +76,4 @@ class SyncScheduler:
     def abandon(self, run: Run) -> None:
         """Nothing can be left running: the caller is the only worker."""
         caller: _Caller = run.attached
-        caller.wake.release()
+        caller.wake.put(None)
