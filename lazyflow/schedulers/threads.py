@@ -19,6 +19,7 @@ State, all guarded by `_lock` (taken when threads go idle or are woken, never pe
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import operator
 import os
@@ -41,13 +42,15 @@ EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 class _Thread(SeatedWorker):
     """A worker that is a thread of the pool."""
 
-    __slots__ = ("abandoned", "pool", "thread", "wake")
+    __slots__ = ("abandoned", "ended", "pool", "thread", "wake")
 
     def __init__(self, name: str, pool: ThreadsScheduler) -> None:
         super().__init__(name)
         self.pool = pool
         self.wake = threading.Lock()
         self.wake.acquire()
+        self.ended = threading.Lock()  # released at the end
+        self.ended.acquire()
         self.abandoned = False  # its run was given up; it ends after the task
         self.thread: threading.Thread
 
@@ -187,11 +190,24 @@ class ThreadsScheduler:
         me.thread = threading.Thread(target=self._serve, args=(me,), name=me.name, daemon=True)
         self._threads.add(me)
         try:
-            me.thread.start()
+            if threading.current_thread() is threading.main_thread():
+                # Thread.start is Python: a Ctrl-C in it can leave the new thread waiting for
+                # ever in its first lines. So another thread, in C, makes the call.
+                _thread.start_new_thread(self._launch, (me,))
+            else:
+                me.thread.start()
         except RuntimeError:  # no more threads to be had, or the interpreter is ending
             self._threads.discard(me)
             return False
         return True
+
+    def _launch(self, me: _Thread) -> None:
+        try:
+            me.thread.start()
+        except RuntimeError:
+            with self._lock:
+                self._threads.discard(me)
+            me.ended.release()
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
@@ -206,6 +222,7 @@ class ThreadsScheduler:
         while True:
             run = self._next_run(me)
             if run is None:
+                me.ended.release()
                 return
             me.sit(run)
             del run  # hold no values while asleep
@@ -274,11 +291,14 @@ class ThreadsScheduler:
         for run in queued | busy:
             run.cancel(Cancelled("lazyflow was shut down before the run was done"))
         deadline = monotonic() + grace
+        left = []
         for thread in threads:
-            if thread is not here.worker:
-                thread.thread.join(max(0.0, deadline - monotonic()))
-        left = [t for t in threads if t.run is not None and t.thread.is_alive()]
-        return [doing(t) for t in left]
+            if thread is not here.worker and thread.thread.ident is not None:
+                if thread.ended.acquire(timeout=max(0.0, deadline - monotonic())):
+                    thread.thread.join()  # it has nothing more to do
+                elif thread.run is not None:
+                    left.append(doing(thread))
+        return left
 
 
 _default_workers = 0
