@@ -94,7 +94,9 @@ def _reduced(obj: Any, cls: Any) -> bytes | Parts:
     if cls.__module__ == "itertools":
         raise NoContent("what is left in an iterator changes as it is read")
     try:
-        reducer = copyreg.dispatch_table.get(cls)
+        # Packages register reducers of exceptions there that keep tracebacks.
+        known = not issubclass(cls, BaseException)
+        reducer = copyreg.dispatch_table.get(cls) if known else None
         value = cls.__reduce_ex__(obj, 4) if reducer is None else reducer(obj)
         if type(value) is str:
             return _global(obj, value)
