@@ -177,11 +177,14 @@ def finish(run: Run, timeout: float | None) -> Outcome:
     finally:
         if outer is not None:
             outer.children.discard(run)
-    error = run.error
-    if error is not None:
+    # Under sync, and where a task computes, this frame is below the one that failed: a local
+    # name for the error, here or in who calls this, would be a cycle.
+    if run.error is None:
+        return results(run), None
+    try:
+        return None, run.error
+    finally:
         run.forget_values()  # a task that still runs holds the run
-        return None, error
-    return results(run), None
 
 
 def results(run: Run) -> list[Any]:
@@ -227,10 +230,16 @@ def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     if not wanted.tasks:
         return wanted.fill([], finalized), None
     run = start(make_plan(wanted.tasks, options.optimize_graph), options)
-    values, error = finish(run, options.timeout)
-    if error is not None:
-        return None, error
-    return wanted.fill(values, finalized), None
+    outcome = finish(run, options.timeout)
+    if outcome[1] is not None:
+        try:
+            return outcome
+        finally:
+            del outcome
+    try:
+        return wanted.fill(outcome[0], finalized), None
+    finally:
+        del outcome  # a collected error among the values
 
 
 def compute(
@@ -291,7 +300,10 @@ def compute(
             raise error
         finally:
             del error  # a frame that holds its own exception is a cycle
-    return values
+    try:
+        return values
+    finally:
+        del values  # a collected error among them
 
 
 # -- persist --------------------------------------------------------------------------------

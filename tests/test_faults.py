@@ -9,7 +9,7 @@ case  fault                                        covered by
 G1    a chain of 100,000 calls                     test_a_long_chain, test_what_a_long_chain_can_do
 G2    a chain of 1,000,000                         the same, marked slow
 G3    1,000,000 tasks and one sum                  test_a_wide_sum (100,000; the million is slow)
-G4    a cycle                                      can't arise: a task never changes once it is made,
+G4    a cycle                                      can't arise: a task never changes once made,
                                                    and its inputs are made before it; graphs given
                                                    as data (interop) will raise CycleError
 G5    a missing key; one key for two tasks         missing: can't arise, inputs are objects and not
@@ -22,7 +22,7 @@ G10   the caller edits his array after building    test_an_array_is_captured_by_
 G11   a task edits an input that others share      contract, values.py
 T1    8 tasks that compute, on 2 threads           test_nested_computes_on_few_threads
 T2    nested computes given one pool of 2          test_nested_computes_on_one_executor
-T3    a task fails while a slow one runs           contract, test_an_error_does_not_wait_for_...; exit
+T3    a task fails while a slow one runs           contract, test_an_error_does_not_wait_...; exit
                                                    in test_interrupt.py
 T4    SystemExit and other endings in a task       contract, test_what_would_end_the_caller_is_...;
                                                    test_interrupt.py for whole programs
@@ -145,7 +145,9 @@ class Rude:
     __hash__ = _refuse  # type: ignore[assignment]
 
 
-HOSTILE = [Rude(), float("nan"), "\ud800", 10**5000, b"\0", lambda: None, object, "inc-1", {1: Rude()}]
+HOSTILE = [
+    Rude(), float("nan"), "\ud800", 10**5000, b"\0", lambda: None, object, "inc-1", {1: Rude()}
+]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
@@ -407,7 +409,10 @@ class HostileEnd(SystemExit):
 
 
 def throw(error: BaseException) -> None:
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # a frame that holds its own exception is a cycle
 
 
 @BOTH
@@ -563,7 +568,7 @@ class Value:
 
 def until(condition: Callable[[], bool]) -> bool:
     """Give threads that are on their way out the time to get there."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 5
     while not condition():
         if time.monotonic() > end:
             return False
@@ -590,7 +595,11 @@ SCHEDULERS = [("sync", 1), ("threads", 1), ("threads", 2), ("threads", 4)]
 
 @pytest.mark.parametrize(("scheduler", "workers"), SCHEDULERS)
 def test_a_tree_holds_few_values(scheduler: str, workers: int, without_gc: None) -> None:
-    """At most one for each worker, one for each level, and two."""
+    """One for each level and two, for each worker that holds a path of its own.
+
+    Usually they share one path. But a worker may be held up in a leaf while another goes on
+    with all the rest; then there are two paths, and only a worker that idles could avoid it.
+    """
     n = 1000
     rounds = [(i * 7919) % 400 for i in range(2 * n)]
 
@@ -612,7 +621,7 @@ def test_a_tree_holds_few_values(scheduler: str, workers: int, without_gc: None)
             ]
             row = pairs + row[2 * len(pairs):]
         assert compute(delayed(type)(row[0]), scheduler=scheduler, num_workers=workers)[0] is Value
-        assert Value.most <= workers + math.ceil(math.log2(n)) + 2
+        assert Value.most <= workers * math.ceil(math.log2(n)) + 2
         assert until(lambda: Value.alive == 0)
 
 
@@ -688,7 +697,7 @@ def test_a_raised_error_is_not_given_to_the_tasks_it_ends() -> None:
     def nested() -> None:
         first = delayed(lambda: (began.set(), release.wait(20)))()
         try:
-            compute(first + (1,))
+            compute((*first, 1))
         except BaseException as error:
             told.append(error)
             raise
@@ -701,8 +710,8 @@ def test_a_raised_error_is_not_given_to_the_tasks_it_ends() -> None:
 
     with pytest.raises(ValueError, match="mine") as caught:
         compute(delayed(nested)(), delayed(fails)(), num_workers=3)
-    assert over.wait(20)
     release.set()
+    assert over.wait(20)
     assert type(told[0]) is lazyflow.Cancelled and told[0] is not caught.value
 
 

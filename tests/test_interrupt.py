@@ -22,6 +22,8 @@ PROMPT = 1.0  # seconds from a signal to the answer
 #: What children need: `ready()` tells the test, `sleeper` sleeps in C and says that it began.
 PRELUDE = """
 import os, signal, sys, threading, time
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job hands that down
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 import lazyflow
 from lazyflow import compute, config, delayed, persist, wait
 before = set(threading.enumerate())
@@ -38,6 +40,9 @@ def ran(*_): started.append(1)
 def leave():
     assert compute(delayed(abs)(-3), num_workers=2) == (3,)
     lazyflow.shutdown()
+    end = time.monotonic() + 5  # threads that were woken by the interrupt get time to end
+    while len(set(threading.enumerate()) - before) > 1 and time.monotonic() < end:
+        time.sleep(0.005)
     left = {t.name for t in set(threading.enumerate()) - before}
     print("started", len(started), "left", len(left), flush=True)
 """

@@ -65,7 +65,7 @@ def test_many_plain_sets_do_not_grow(monkeypatch):
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ({"num_worker": 1}, KeyError, "unknown config key 'num_worker'; did you mean 'num_workers'"),
+        ({"num_worker": 1}, KeyError, "config key 'num_worker'; did you mean 'num_workers'"),
         ({"num_workers": 0}, ValueError, "num_workers must be a whole number, 1 or more; got 0"),
         ({"num_workers": "2"}, ValueError, "num_workers must be a whole number.*got '2'"),
         ({"check_mutation": 1}, ValueError, "check_mutation must be True or False; got 1"),

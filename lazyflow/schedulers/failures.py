@@ -135,6 +135,14 @@ def text_of(error: BaseException) -> str:
         return f"(its text can't be had: __str__ raised {type(broken).__name__})"
 
 
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes of an exception, none when they can't be had."""
+    try:
+        return [str(note) for note in getattr(error, "__notes__", ())]
+    except BaseException:
+        return []
+
+
 def forget_context(error: BaseException, earlier: BaseException) -> None:
     """Take an earlier try's exception out of those that `error` was raised on top of."""
     at, seen = error, {id(error)}

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from lazyflow.errors import Cancelled, TaskTimeout
-from lazyflow.schedulers.failures import text_of, traceback_of
+from lazyflow.schedulers.failures import is_users_interrupt, notes_of, text_of, traceback_of
 from lazyflow.schedulers.seats import asleep
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
@@ -151,13 +151,14 @@ def log_unseen() -> None:
         except IndexError:  # another thread had it
             return
         try:
-            notes = " ".join(getattr(error, "__notes__", ()))
+            notes = " ".join(notes_of(error))
             logging.getLogger("lazyflow").error(
                 "a persisted value that nobody looked at had failed: %s: %s (%s)",
                 type(error).__name__, text_of(error), notes,
             )
-        except Exception:  # a handler that raises must not end a thread of the pool
-            pass
+        except BaseException as broken:  # of a handler: it must not end a thread of the pool
+            if is_users_interrupt(broken):
+                raise
 
 
 def wait_for(

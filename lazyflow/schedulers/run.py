@@ -487,7 +487,7 @@ class Run:
             self.stop.append(None)
             return None
         task = self.plan.tasks[i]
-        left = task._options.retries
+        left, first = task._options.retries, error
         while left and isinstance(error, Exception):
             left -= 1
             try:
@@ -498,7 +498,7 @@ class Run:
                 if is_users_interrupt(again):
                     self.cancel(Cancelled("interrupted"))
                     raise
-                forget_context(again, error)  # it would hold our frames, and so the values
+                forget_context(again, first)  # it would hold our frames, and so the values
                 error = again
         error = dressed(error, task, given)
         careful.tell(self, "task_failed", i, error)
