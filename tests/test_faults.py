@@ -697,7 +697,7 @@ def test_a_raised_error_is_not_given_to_the_tasks_it_ends() -> None:
     def nested() -> None:
         first = delayed(lambda: (began.set(), release.wait(20)))()
         try:
-            compute((*first, 1))
+            compute(first + (1,))  # noqa: RUF005 - first is lazy
         except BaseException as error:
             told.append(error)
             raise
