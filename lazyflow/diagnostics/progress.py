@@ -157,10 +157,9 @@ class ProgressBar(Observer):
         self._next_drawing = monotonic() + self._interval
 
     def _finish(self) -> None:
-        if self._bar is not None:
-            self._latest = max(self._latest, next(self._done) - 1)
-            self._draw()
-            self._bar.close()
-            self._bar = None
-        elif self._total and monotonic() >= self._next_drawing:
-            self._draw()
+        if self._bar is None and not (self._total and monotonic() >= self._next_drawing):
+            return
+        self._latest = max(self._latest, next(self._done) - 1)
+        self._draw()
+        self._bar.close()
+        self._clear()  # or the end of the block would draw it again

@@ -6,7 +6,7 @@ A scheduler runs plans. It is any object with the two attributes and the four me
 pass the object itself.
 
 All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when. This
-one is complete: a thread for every offer::
+one is complete, though it caps nothing: a thread for every task that is offered::
 
     class Mine:
         name = "mine"
@@ -16,7 +16,8 @@ one is complete: a thread for every offer::
             run.begin()                # offers what is ready
 
         def offer(self, run, count):   # `count` more tasks of the run may be taken
-            threading.Thread(target=self.work, args=(run,)).start()
+            for _ in range(min(count, 8)):
+                threading.Thread(target=self.work, args=(run,)).start()
 
         def work(self, run):
             run.context.copy().run(run.work, Worker("mine-1"))

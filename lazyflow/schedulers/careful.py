@@ -35,19 +35,24 @@ def tell(run: Run, event: str, *details: Any) -> None:
             _drop_observer(run, observer, event, error)
 
 
-def hearers(observers: list[Any], event: str) -> list[Callable[[Run, int], None]]:
-    """Return the methods for an event that comes once a task; none that Observer leaves empty."""
+#: An observer and its method for one event.
+Hearer = tuple[Any, Callable[["Run", int], None]]
+
+
+def hearers(observers: list[Any], event: str) -> list[Hearer]:
+    """Return who hears an event that comes once a task: not who leaves Observer's method empty."""
     empty = getattr(Observer, event)
-    return [getattr(o, event) for o in observers if getattr(type(o), event, None) is not empty]
+    found = [(o, getattr(o, event, None)) for o in observers]
+    return [(o, m) for o, m in found if m is not None and getattr(m, "__func__", m) is not empty]
 
 
-def hear(run: Run, methods: list[Callable[[Run, int], None]], i: int) -> None:
-    """Call the methods of `hearers` for task `i`."""
-    for method in tuple(methods):
+def hear(run: Run, hearers: list[Hearer], i: int) -> None:
+    """Tell task `i` to ``run.on_start`` or ``run.on_done``."""
+    for observer, method in tuple(hearers):
         try:
             method(run, i)
         except BaseException as error:
-            observer, event = method.__self__, method.__name__  # type: ignore[attr-defined]
+            event = "task_started" if hearers is run.on_start else "task_ended"
             _drop_observer(run, observer, event, error)
 
 
@@ -56,8 +61,8 @@ def _drop_observer(run: Run, observer: Any, event: str, error: BaseException) ->
     if is_users_interrupt(error):
         raise error
     run.observers[:] = [o for o in run.observers if o is not observer]
-    for methods in (run.on_start, run.on_done):  # new lists would not reach running loops
-        methods[:] = [m for m in methods if m.__self__ is not observer]  # type: ignore[attr-defined]
+    for heard in (run.on_start, run.on_done):  # new lists would not reach running loops
+        heard[:] = [pair for pair in heard if pair[0] is not observer]
     mine = [observer]  # made here, so that just one of several threads finds it in the dict
     if broken_observers.setdefault(id(observer), mine) is not mine:
         return

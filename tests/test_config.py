@@ -1,0 +1,228 @@
+"""Settings: who wins, threads that come and go in any order, the environment, what is refused."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lazyflow import compute, config, delayed
+
+KEY = "max_runs_ahead"
+DEFAULT = 16
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    layers, defaults = list(config._layers), dict(config._defaults)
+    yield
+    config._layers[:] = layers
+    config._defaults.clear()
+    config._defaults.update(defaults)
+
+
+def test_block_before_process_before_default() -> None:
+    assert config.get(KEY) == DEFAULT
+    config.set(max_runs_ahead=5)
+    assert config.get(KEY) == 5
+    with config.set(max_runs_ahead=7):
+        assert config.get(KEY) == 7
+        config.set(max_runs_ahead=6)
+        assert config.get(KEY) == 7
+        with config.set({"max_runs_ahead": 8}, num_workers=2):
+            assert (config.get(KEY), config.get("num_workers")) == (8, 2)
+        assert config.get(KEY) == 7
+    assert config.get(KEY) == 6
+
+
+def test_a_block_is_left_also_by_an_exception() -> None:
+    with pytest.raises(ZeroDivisionError), config.set(max_runs_ahead=3):
+        raise ZeroDivisionError
+    assert config.get(KEY) == DEFAULT
+
+
+def test_one_setting_entered_inside_itself_and_again() -> None:
+    setting = config.set(max_runs_ahead=3)
+    with setting:
+        with setting:
+            assert config.get(KEY) == 3
+        assert config.get(KEY) == 3
+    assert config.get(KEY) == DEFAULT
+    with setting:
+        assert config.get(KEY) == 3
+    assert config.get(KEY) == DEFAULT
+
+
+def test_plain_sets_in_a_loop_do_not_grow() -> None:
+    for i in range(1, 1000):
+        config.set(max_runs_ahead=i)
+    assert config.get(KEY) == 999
+    assert len(config._layers) <= config._MAX_LAYERS
+
+
+def test_threads_do_not_see_each_others_blocks() -> None:
+    """Entered and left in an order that a stack could not restore."""
+    a_in, b_in, a_out = threading.Event(), threading.Event(), threading.Event()
+    seen: dict[str, list[Any]] = {"a": [], "b": []}
+
+    def a() -> None:
+        with config.set(max_runs_ahead=101):
+            a_in.set()
+            b_in.wait(20)
+            seen["a"].append(config.get(KEY))
+        seen["a"].append(config.get(KEY))
+        a_out.set()
+
+    def b() -> None:
+        a_in.wait(20)
+        seen["b"].append(config.get(KEY))
+        with config.set(max_runs_ahead=102):
+            b_in.set()
+            a_out.wait(20)
+            seen["b"].append(config.get(KEY))
+        seen["b"].append(config.get(KEY))
+
+    users = [threading.Thread(target=f) for f in (a, b)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert seen == {"a": [101, DEFAULT], "b": [DEFAULT, 102, DEFAULT]}
+
+
+def test_threads_that_come_and_go_at_random_leave_nothing() -> None:
+    wrong: list[Any] = []
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def user(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(100):
+            value = rng.randrange(1, 10**6)
+            with config.set(max_runs_ahead=value):
+                if config.get(KEY) != value:
+                    wrong.append((value, config.get(KEY)))
+
+    try:
+        users = [threading.Thread(target=user, args=(seed,)) for seed in range(8)]
+        for each in users:
+            each.start()
+        for each in users:
+            each.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert not wrong
+    assert config._layers == []
+    assert config.get(KEY) == DEFAULT
+
+
+def test_tasks_of_an_event_loop_do_not_see_each_others_blocks() -> None:
+    async def one(value: int) -> list[int]:
+        seen = []
+        with config.set(max_runs_ahead=value):
+            for _ in range(3):
+                await asyncio.sleep(0)
+                seen.append(config.get(KEY))
+        return seen
+
+    async def both() -> list[list[int]]:
+        return await asyncio.gather(one(3), one(4))
+
+    assert asyncio.run(both()) == [[3] * 3, [4] * 3]
+
+
+def test_a_task_sees_the_block_it_was_computed_in_and_its_own_stay_with_it() -> None:
+    def task() -> tuple[int, int]:
+        before = config.get(KEY)
+        with config.set(max_runs_ahead=before + 1):
+            return before, compute(delayed(config.get)(KEY))[0]
+
+    with config.set(max_runs_ahead=40):
+        assert compute(delayed(task)()) == ((40, 41),)
+        assert config.get(KEY) == 40
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_workers": 0}, "num_workers must be a whole number, 1 or more; got 0"),
+        ({"num_workers": True}, "num_workers must be a whole number, 1 or more; got True"),
+        ({"max_runs_ahead": None}, "max_runs_ahead must be a whole number, 1 or more; got None"),
+        ({"check_mutation": 1}, "check_mutation must be True or False; got 1"),
+    ],
+)
+def test_wrong_values_are_refused_and_change_nothing(values: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config.set(**values)
+    assert config._layers == []
+
+
+def test_unknown_keys_are_refused_with_the_nearest() -> None:
+    with pytest.raises(KeyError, match="unknown config key 'num_worker'; did you mean 'num_work"):
+        config.set(num_worker=1)
+    with pytest.raises(KeyError, match="Known keys: scheduler, num_workers, check_mutation, max_"):
+        config.get("colour")
+    assert config._layers == []
+
+
+def in_a_process(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True,
+        text=True, timeout=60,
+    )
+
+
+def test_the_environment_is_the_default() -> None:
+    done = in_a_process(
+        "from lazyflow import config as c\n"
+        "keys = ['scheduler', 'num_workers', 'check_mutation', 'max_runs_ahead']\n"
+        "print([c.get(k) for k in keys])\n"
+        "c.set(num_workers=None)\n"
+        "with c.set(scheduler='threads'): print(c.get('scheduler'), c.get('num_workers'))",
+        LAZYFLOW_SCHEDULER="sync", LAZYFLOW_NUM_WORKERS="3", LAZYFLOW_CHECK_MUTATION="Yes",
+        LAZYFLOW_MAX_RUNS_AHEAD="",
+    )
+    assert done.stdout == "['sync', 3, True, 16]\nthreads None\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("NUM_WORKERS", "many"), ("CHECK_MUTATION", "2"), ("NUM_WORKERS", "0")]
+)
+def test_what_the_environment_says_has_to_make_sense(name: str, text: str) -> None:
+    done = in_a_process("import lazyflow", **{f"LAZYFLOW_{name}": text})
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ValueError: ") and name.lower() in last.lower() and text in last
+
+
+def test_the_configured_scheduler_is_used() -> None:
+    def where() -> str:
+        return threading.current_thread().name
+
+    me = threading.current_thread().name
+    with config.set(scheduler="sync"):
+        assert compute(delayed(where)()) == (me,)
+        assert compute(delayed(where)(), scheduler="threads") != (me,)
+    assert compute(delayed(where)()) != (me,)
+    with pytest.raises(ValueError, match="unknown scheduler 'threds'; did you mean 'threads'"):
+        with config.set(scheduler="threds"):
+            compute(delayed(where)())
+
+
+def test_the_configured_number_of_workers_is_used() -> None:
+    now: list[int] = []
+    most: list[int] = []
+
+    def work(i: int) -> None:
+        now.append(i)
+        most.append(len(now))
+        now.remove(i)
+
+    with config.set(num_workers=1):
+        compute([delayed(work)(i) for i in range(200)])
+    assert max(most) == 1

@@ -1,0 +1,161 @@
+"""`ProgressBar`: what it draws and where, for runs that nest, fail or overlap."""
+
+import builtins
+import io
+import re
+import sys
+import threading
+import types
+from typing import Any
+
+import pytest
+
+import lazyflow
+from lazyflow import ProgressBar, compute, delayed, persist, wait
+from lazyflow.diagnostics import progress
+from lazyflow.evaluate import always_observers, observers
+
+pytest.importorskip("tqdm")
+
+
+class FakeBar:
+    """Stands for tqdm's bar, and remembers what it was told."""
+
+    made: list["FakeBar"] = []
+
+    def __init__(self, total: int, initial: int = 0, **options: Any) -> None:
+        self.total, self.n, self.options, self.closed = total, initial, options, 0
+        self.seen = [(initial, total)]
+        FakeBar.made.append(self)
+
+    def refresh(self) -> None:
+        assert not self.closed
+        self.seen.append((self.n, self.total))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[FakeBar]:
+    FakeBar.made = []
+    monkeypatch.setattr(progress, "_bar_class", lambda: FakeBar)
+    return FakeBar.made
+
+
+def test_a_file_gets_the_counts() -> None:
+    text = io.StringIO()
+    with ProgressBar("work", file=text):
+        assert compute([delayed(abs)(-i) for i in range(30)]) == (list(range(30)),)
+    assert re.search(r"work: 100%.* 30/30 ", text.getvalue())
+
+
+def test_standard_error_unless_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar():
+        compute([delayed(abs)(-i) for i in range(7)])
+    out, err = capfd.readouterr()
+    assert out == "" and "7/7" in err
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_nested_computes_share_a_bar(bars: list[FakeBar], scheduler: str) -> None:
+    def outer(i: int) -> int:
+        return sum(compute([delayed(abs)(-k) for k in range(4)])[0])
+
+    with ProgressBar(interval=0):
+        compute([delayed(outer)(i) for i in range(5)], scheduler=scheduler)
+    (bar,) = bars
+    assert bar.seen[-1] == (25, 25)
+    assert bar.closed == 1
+    assert all(0 <= n <= total for n, total in bar.seen)
+
+
+def test_one_compute_after_the_other_has_a_bar_each(bars: list[FakeBar]) -> None:
+    with ProgressBar(interval=0):
+        compute(delayed(abs)(-1))
+        compute([delayed(abs)(-1), delayed(abs)(-2)])
+    assert [bar.seen[-1] for bar in bars] == [(1, 1), (2, 2)]
+    assert [bar.closed for bar in bars] == [1, 1]
+
+
+def test_a_failing_run_closes_the_bar(bars: list[FakeBar]) -> None:
+    with ProgressBar(), pytest.raises(ZeroDivisionError):
+        compute([delayed(abs)(-1), delayed(lambda: 1 / 0)()], num_workers=1)
+    assert [bar.closed for bar in bars] == [1]
+
+
+def test_a_timeout_closes_the_bar(bars: list[FakeBar]) -> None:
+    release = threading.Event()
+    with ProgressBar(), pytest.raises(lazyflow.TaskTimeout):
+        compute(delayed(release.wait)(20), timeout=0.01)
+    release.set()
+    assert [bar.closed for bar in bars] == [1]
+
+
+def test_persisted_work_is_shown(bars: list[FakeBar]) -> None:
+    with ProgressBar(interval=0):
+        wait(persist(*[delayed(abs)(-i) for i in range(5)]))
+    (bar,) = bars
+    assert bar.seen[-1][1] == 5 and bar.closed == 1
+
+
+def test_work_that_goes_on_after_the_block_closes_the_bar(bars: list[FakeBar]) -> None:
+    release = threading.Event()
+    with ProgressBar():
+        (x,) = persist(delayed(release.wait)(20))
+    assert [bar.closed for bar in bars] == [1]
+    release.set()
+    assert compute(x) == (True,)
+
+
+def test_short_work_shows_no_bar(bars: list[FakeBar]) -> None:
+    with ProgressBar(minimum=60):
+        compute([delayed(abs)(-i) for i in range(7)])
+    assert bars == []
+
+
+def test_register_and_unregister(bars: list[FakeBar]) -> None:
+    bar = ProgressBar()
+    bar.register()
+    try:
+        compute(delayed(abs)(-1))
+    finally:
+        bar.unregister()
+    compute(delayed(abs)(-1))
+    assert len(bars) == 1
+    assert always_observers == []
+
+
+def test_the_block_leaves_nothing(bars: list[FakeBar]) -> None:
+    with pytest.raises(OSError), ProgressBar():
+        raise OSError
+    assert observers.get() == ()
+    assert bars == []
+
+
+def test_a_notebook_gets_the_notebook_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(
+        sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell)
+    )
+    notebook = types.SimpleNamespace(tqdm=FakeBar)
+    monkeypatch.setitem(sys.modules, "tqdm.notebook", notebook)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # not installed
+    assert ProgressBar()._bar_class.__module__.startswith("tqdm")
+    monkeypatch.setitem(sys.modules, "ipywidgets", types.ModuleType("ipywidgets"))
+    assert ProgressBar()._bar_class is FakeBar
+    del shell.kernel  # IPython in a terminal
+    assert ProgressBar()._bar_class.__module__.startswith("tqdm")
+
+
+def test_without_tqdm_the_error_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name.split(".")[0] == "tqdm":
+            raise ImportError(name)
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r'pip install "lazyflow\[progress\]"'):
+        ProgressBar()
