@@ -8,6 +8,10 @@ scheduler        None        name, `Scheduler` or Executor used when none is giv
 num_workers      None        running tasks at once; None: the cores this process may use
 check_mutation   False       compare the inputs of every task before and after; `InputMutated`
 max_runs_ahead   16          unfinished `persist` calls of one thread before the next one waits
+crash_retries    2           runs of a task after deaths of the workers that ran it (processes)
+share_from       65536       bytes from which a part of a value goes through shared memory
+store_limit      None        bytes of shared memory for values, in each worker; None: what the
+                             machine has
 ===============  ==========  =====================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
@@ -25,12 +29,12 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-__all__ = ["cpu_count", "get", "nearest", "set"]
+__all__ = ["cpu_count", "get", "names", "nearest", "set"]
 
 
 def _whole(name: str, low: int) -> Any:
     def check(value: Any) -> Any:
-        if value is None and name == "num_workers":
+        if value is None and name in ("num_workers", "store_limit"):
             return None
         if type(value) is not int or value < low:
             raise ValueError(f"{name} must be a whole number, {low} or more; got {value!r}")
@@ -50,6 +54,9 @@ _CHECKS: dict[str, Any] = {
     "num_workers": _whole("num_workers", 1),
     "check_mutation": _flag,
     "max_runs_ahead": _whole("max_runs_ahead", 1),
+    "crash_retries": _whole("crash_retries", 0),
+    "share_from": _whole("share_from", 1),
+    "store_limit": _whole("store_limit", 0),
 }
 
 
@@ -75,6 +82,9 @@ _defaults: dict[str, Any] = {
     "num_workers": None,
     "check_mutation": False,
     "max_runs_ahead": 16,
+    "crash_retries": 2,
+    "share_from": 1 << 16,
+    "store_limit": None,
 } | _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
 _lock = threading.Lock()  # for changes of the layers
@@ -91,6 +101,11 @@ def nearest(name: str, known: Any) -> str:
 
     close = get_close_matches(name.lower(), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else "."
+
+
+def names() -> list[str]:
+    """Return all keys."""
+    return list(_CHECKS)
 
 
 def _check_name(name: str) -> None:

@@ -22,6 +22,11 @@ def packed(task: Task) -> tuple[Any, ...]:
     """Return what `__reduce_ex__` has to: a function and its arguments."""
     import cloudpickle
 
+    return unpacked, (cloudpickle.dumps(flat(task)[1][0]),)
+
+
+def flat(task: Task) -> tuple[Any, ...]:
+    """Return the same for a pickler that takes functions of any kind."""
     from lazyflow.lazy import Delayed  # which needs this module when it is imported
 
     order, number = in_order([task])
@@ -44,15 +49,20 @@ def packed(task: Task) -> tuple[Any, ...]:
             (cls, func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
              t._height, key)
         )
-    return unpacked, (cloudpickle.dumps(records),)
+    return from_records, (records,)
 
 
 def unpacked(data: bytes) -> Task:
-    """Return the last task of the records."""
+    """Return the last task of the pickled records."""
     import pickle
 
+    return from_records(pickle.loads(data))
+
+
+def from_records(records: list[tuple[Any, ...]]) -> Task:
+    """Return the last task of the records."""
     tasks: list[Task] = []
-    for cls, func, args, numbers, bind, options, where, height, key in pickle.loads(data):
+    for cls, func, args, numbers, bind, options, where, height, key in records:
         known = None if options.named else _known.get(key)
         if known is not None:
             tasks.append(known)

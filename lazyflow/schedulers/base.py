@@ -91,6 +91,8 @@ class Worker:
 
     __slots__ = ("__weakref__", "below", "forked", "must_leave", "name", "run", "task")
 
+    kind = "thread"
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.run: Run | None = None
@@ -98,6 +100,10 @@ class Worker:
         self.below: Worker | None = None
         self.must_leave = False
         self.forked = False
+
+    def now(self) -> tuple[Any, int]:
+        """Return the run that it works on and the number of its task; -1: none."""
+        return self.run, self.task
 
     def asleep(self) -> AbstractContextManager[None]:
         """Return what is entered while the thread sleeps in a task: another may work instead."""

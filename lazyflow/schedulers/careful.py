@@ -19,6 +19,7 @@ from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.store.values import editable, private
 
 if TYPE_CHECKING:
+    from lazyflow.schedulers.lifecycle import Lifecycle
     from lazyflow.schedulers.run import Run
 
 #: Observers that raised, by id: logged then, ignored since. Held, so that an id stays theirs;
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 broken_observers: dict[int, Any] = {}
 
 
-def tell(run: Run, event: str, *details: Any) -> None:
+def tell(run: Lifecycle, event: str, *details: Any) -> None:
     """Call one method of every observer; one that raises is logged and dropped."""
     for observer in tuple(run.observers):
         try:
@@ -36,7 +37,7 @@ def tell(run: Run, event: str, *details: Any) -> None:
 
 
 #: An observer and its method for one event.
-Hearer = tuple[Any, Callable[["Run", int], None]]
+Hearer = tuple[Any, Callable[[Any, int], None]]
 
 
 def hearers(observers: list[Any], event: str) -> list[Hearer]:
@@ -46,7 +47,7 @@ def hearers(observers: list[Any], event: str) -> list[Hearer]:
     return [(o, m) for o, m in found if m is not None and getattr(m, "__func__", m) is not empty]
 
 
-def hear(run: Run, hearers: list[Hearer], i: int) -> None:
+def hear(run: Lifecycle, hearers: list[Hearer], i: int) -> None:
     """Tell task `i` to ``run.on_start`` or ``run.on_done``."""
     for observer, method in tuple(hearers):
         try:
@@ -56,7 +57,7 @@ def hear(run: Run, hearers: list[Hearer], i: int) -> None:
             _drop_observer(run, observer, event, error)
 
 
-def _drop_observer(run: Run, observer: Any, event: str, error: BaseException) -> None:
+def _drop_observer(run: Lifecycle, observer: Any, event: str, error: BaseException) -> None:
     """Call an observer that raised no more, in this run and in later ones; log the first time."""
     if is_users_interrupt(error):
         raise error
@@ -173,23 +174,27 @@ def _handed(
 
 def _checked(run: Run, task: Task, raw: list[Any], given: list[Any]) -> Any:
     check = run.request.check_mutation and not task._options.mutates
-    before = list(_contents(task, raw)) if check else []
+    before = list(contents(task, raw)) if check else []
     value = call_once(task, given)
     if check:
-        for (where, token), (_, now) in zip(before, _contents(task, raw), strict=True):
+        for (where, token), (_, now) in zip(before, contents(task, raw), strict=True):
             if token != now:
-                raise InputMutated(
-                    f"{task_name(task)} changed its {where} in place. Other tasks share that "
-                    f"value: copy it first, or say delayed({task_name(task)}, mutates=True) to "
-                    f"get a private one. Made at {place_text(task)}"
-                )
+                raise InputMutated(mutated(task_name(task), where, place_text(task)))
     nout = task._options.nout
     if nout is not None:
         check_length(value, nout, task_name(task))
     return value
 
 
-def _contents(task: Task, raw: list[Any]) -> Iterator[tuple[str, str]]:
+def mutated(name: str, what: str, place: str) -> str:
+    """Return what is said when a task edited an input or a literal."""
+    return (
+        f"{name} changed its {what} in place. Other tasks share that value: copy it first, or say "
+        f"delayed({name}, mutates=True) to get a private one. Made at {place}"
+    )
+
+
+def contents(task: Task, raw: list[Any]) -> Iterator[tuple[str, str]]:
     """Yield name and content hash of each input and literal; nothing for what has no content."""
     from lazyflow.graph.tokens import tokenize
 
@@ -217,7 +222,7 @@ def _give_up(run: Run, i: int, given: list[Any], error: BaseException) -> None:
 _cull_lock = threading.Lock()
 
 
-def cull(run: Run, replace_threads: bool = False) -> None:
+def cull(run: Lifecycle, replace_threads: bool = False) -> None:
     """Mark what only dropped futures needed, so that it is not started.
 
     The uses of each task are counted down as in reference counting; a task without any is

@@ -17,11 +17,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lazyflow import config
-from lazyflow.errors import Cancelled, RemoteTaskError, WorkerDied
+from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.items import check_length
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
-from lazyflow.schedulers.failures import dressed, text_of, traceback_of
+from lazyflow.schedulers.error_records import rebuilt, record
+from lazyflow.schedulers.failures import dressed
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 from lazyflow.schedulers.threads import default_workers
@@ -200,9 +201,8 @@ class _Portable:
         try:
             return func(*args, **kwargs)
         except BaseException as error:
-            if self.travelled and not _can_travel(error):
-                # Unpickled in the caller's process it would break the executor for good.
-                return _Raised(_told(error))
+            if self.travelled:  # as it is, it might break the executor when it is unpickled
+                return _Raised(record(error))
             if isinstance(error, Exception):
                 raise
             return _Raised(error)  # raised, it would end the worker
@@ -222,32 +222,14 @@ def _portable_again(data: bytes) -> _Portable:
     return portable
 
 
-def _can_travel(error: BaseException) -> bool:
-    import pickle
-
-    try:
-        return type(pickle.loads(pickle.dumps(error))) is type(error)
-    except BaseException:
-        return False
-
-
-def _told(error: BaseException) -> RemoteTaskError:
-    """Return an exception that says what one that can't be pickled said."""
-    import traceback
-
-    try:
-        frames = "".join(traceback.format_tb(traceback_of(error)))
-    except Exception:
-        frames = "(its traceback can't be shown)"
-    return RemoteTaskError(
-        f"a task raised {type(error).__name__}({text_of(error):.10000}), which can't be pickled; "
-        f"it was raised at\n{frames:.10000}"
-    )
-
-
 class _Raised:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    """What a task raised, or the record of it."""
+
+    def __init__(self, what: BaseException | tuple[Any, ...]) -> None:
+        self.what = what
+
+    def error(self) -> BaseException:
+        return self.what if isinstance(self.what, BaseException) else rebuilt(self.what)
 
 
 class ExecutorScheduler(_Base):
@@ -379,4 +361,4 @@ def _outcome(theirs: TheirFuture[Any]) -> tuple[Any, BaseException | None]:
     if error is not None:
         return None, error
     value = theirs.result()
-    return (None, value.error) if isinstance(value, _Raised) else (value, None)
+    return (None, value.error()) if isinstance(value, _Raised) else (value, None)

@@ -55,10 +55,19 @@ def call_text(task: Task, given: list[Any]) -> str:
         args, kwargs = task._bind.fill(given)
     else:
         args, kwargs = (given if task._inputs else list(task._args)), {}
+    return f"{task_name(task)}({', '.join(call_words(args, kwargs))})"
+
+
+def call_words(args: list[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:
+    """Describe the arguments of a call, one after the other.
+
+    >>> call_words([1, [2, 3]], {"k": 0.5})
+    ('1', 'list of 2', 'k=0.5')
+    """
     words = [summary(x) for x in args] + [f"{k}={summary(v)}" for k, v in kwargs.items()]
     if len(words) > _MOST:
         words = [*words[:_MOST], f"... {len(words) - _MOST} more"]
-    return f"{task_name(task)}({', '.join(words)})"
+    return tuple(words)
 
 
 def describe(task: Task, given: list[Any] | None) -> str:
@@ -159,7 +168,21 @@ def forget_context(error: BaseException, earlier: BaseException) -> None:
 def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
     """Return the exception as the caller will see it: own frames only, note added, safe type."""
     BaseException.with_traceback(error, users_frames(traceback_of(error)))
-    note = describe(task, given) + _advice(error)
+    return with_note(error, describe(task, given))
+
+
+def told(error: BaseException, task: Task, words: tuple[str, ...] | None) -> BaseException:
+    """Return an exception from another process as the caller will see it.
+
+    `words` describe the arguments of the task, as `call_words` does; None: unknown.
+    """
+    call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
+    return with_note(error, f"in lazyflow task {call}, made at {place_text(task)}")
+
+
+def with_note(error: BaseException, note: str) -> BaseException:
+    """Add a note to an exception, and wrap one that would end the caller."""
+    note += _advice(error)
     if _must_be_wrapped(error):
         wrapped = RemoteTaskError(
             f"a task raised {type(error).__name__}, which would end the caller if it were raised "

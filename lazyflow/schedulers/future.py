@@ -64,14 +64,26 @@ class Future:
         """Tell whether waiting would return at once."""
         return self.state is not PENDING
 
-    def cancel(self) -> bool:
-        """Give the value up; returns whether that came in time."""
+    def cancel(self, force: bool = False) -> bool:
+        """Give the value up; returns whether that came in time.
+
+        `force` ends its task if it is running, where the scheduler can.
+        """
         run = self.run
+        end_task = getattr(self.scheduler, "end_task", None)
+        if force and end_task is None and not self.done():
+            name = getattr(self.scheduler, "name", "this")
+            raise ValueError(
+                f"a running task can't be ended on the {name!r} scheduler, whose tasks share this "
+                'process. Leave force=True out, or run it by persist(..., scheduler="processes")'
+            )
         error = Cancelled(f"{self.name} was cancelled before it was computed")
         if not self._set(CANCELLED, error=error):
             return False
         self._seen = True
         if run is not None:
+            if force and end_task is not None:
+                end_task(*run)
             run[0].forget(run[1])
         return True
 
@@ -118,12 +130,26 @@ class Future:
                 return
             callback(self)
 
-    def outcome(self) -> tuple[Any, BaseException | None]:
-        """Return value and error of a done future; the error with just the task's frames."""
+    def local_outcome(self) -> tuple[Any, BaseException | None]:
+        """Return what `outcome` does, but a value that lives elsewhere as the handle it is."""
         self._seen = True
         if self._error is not None:
             return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None
+
+    def is_elsewhere(self) -> bool:
+        """Tell whether the value is in another process, so that `outcome` has to bring it."""
+        return getattr(type(self._value), "_lazyflow_remote", False)
+
+    def outcome(self) -> tuple[Any, BaseException | None]:
+        """Return value and error of a done future; the error with just the task's frames."""
+        value, error = self.local_outcome()
+        if self.is_elsewhere():
+            try:
+                return value.get(), None
+            except Exception as broken:
+                return None, broken
+        return value, error
 
     def outcome_now(self) -> tuple[Any, BaseException | None]:
         """Return value and error, waiting for them."""

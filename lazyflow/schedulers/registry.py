@@ -9,7 +9,12 @@ from lazyflow import config
 from lazyflow.schedulers.base import Scheduler
 
 #: The words of other libraries for ours, so that a moved program runs.
-_ALIASES = {"synchronous": "sync", "single-threaded": "sync", "threading": "threads"}
+_ALIASES = {
+    "synchronous": "sync",
+    "single-threaded": "sync",
+    "threading": "threads",
+    "multiprocessing": "processes",
+}
 
 _PARTS = ("name", "options", "start", "offer", "wait", "abandon")
 
@@ -32,20 +37,24 @@ def _make(name: str) -> Scheduler:
         from lazyflow.schedulers.threads import threads
 
         return threads
+    if name == "processes":
+        from lazyflow.schedulers.processes.scheduler import processes
+
+        return processes
     found = _entry_points()
     if name in found:
         made: Scheduler = found[name].load()()
         return made
-    known = sorted({"sync", "threads", *found})
-    if name in ("processes", "multiprocessing"):
-        raise ValueError(
-            f"there is no scheduler {name!r} yet. Pass a concurrent.futures.ProcessPoolExecutor(), "
-            f"or one of: {', '.join(known)}"
-        )
+    known = sorted({"sync", "threads", "processes", *found})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"
     )
+
+
+def install(scheduler: Scheduler) -> None:
+    """Make a scheduler this process's one of its name."""
+    _made[scheduler.name] = scheduler
 
 
 def scheduler_named(name: str) -> Scheduler:
@@ -96,6 +105,26 @@ def scheduler_of(what: Any) -> Scheduler:
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"
     )
+
+
+def info() -> dict[str, Any]:
+    """Return what the schedulers that were used hold and do now, by name.
+
+    For ``"processes"``: ``workers``, each with ``pid``, the task that is ``running``, how many
+    ``values`` it keeps and their ``bytes``, the ``shared_bytes`` it has written for others and the
+    ``mapped_bytes`` that it looks at; and for the pool ``shared_bytes`` (counted once),
+    ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``.
+
+    >>> import lazyflow
+    >>> isinstance(info(), dict)
+    True
+    """
+    found = {}
+    for name, scheduler in tuple(_made.items()):
+        tell = getattr(scheduler, "info", None)
+        if tell is not None:
+            found[name] = tell()
+    return found
 
 
 def shutdown() -> None:

@@ -33,7 +33,8 @@ from time import monotonic
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
-from lazyflow.schedulers.run import Run, doing
+from lazyflow.schedulers.lifecycle import doing
+from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterable
+from mmap import mmap
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
@@ -91,6 +92,8 @@ def memory_of(array: Any) -> int:
     """Return a number for the memory an array looks at: the id of the last owner."""
     owner = array
     while getattr(owner, "base", None) is not None:
+        if type(owner.base) is mmap:  # of which many arrays have a part each
+            break
         owner = owner.base
     return id(owner)
 

@@ -1,0 +1,525 @@
+"""The thread that connects the decisions to the workers and to the runs of this process.
+
+Everything that changes the state happens here, one event after the other; other threads, and
+finalizers, append to `inbox` and wake this one. Nothing here waits for a worker: sockets do not
+block, and what a busy worker does not take yet is kept until it does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from lazyflow.errors import Cancelled, WorkerDied
+from lazyflow.graph.task import place_text, task_name
+from lazyflow.schedulers import careful
+from lazyflow.schedulers.failures import told
+from lazyflow.schedulers.processes.calls import is_short
+from lazyflow.schedulers.processes.crew import Crew
+from lazyflow.schedulers.processes.functions import FunctionTable
+from lazyflow.schedulers.processes.linking import Link
+from lazyflow.schedulers.processes.memory import Memory
+from lazyflow.schedulers.processes.nodes import (
+    DONE,
+    MISSING,
+    SENT,
+    WAITING,
+    Flight,
+    Job,
+    Literal,
+    Node,
+    Worker,
+)
+from lazyflow.schedulers.processes.receiving import Receiver
+from lazyflow.schedulers.processes.remote import Fetch, Remote, RemoteRun, Rest
+from lazyflow.schedulers.processes.sending import Sender
+from lazyflow.schedulers.processes.state import State
+from lazyflow.schedulers.processes.watching import Watch
+from lazyflow.store.serialize import Encoded
+
+OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do
+ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
+IDLE = 1.0  # seconds without work after which memory kept for later is given back
+
+
+class Driver:
+    """One pool of workers and the thread that drives it."""
+
+    now = staticmethod(monotonic)
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.broken = False
+        self.ending = False
+        self.closing = False
+        self.inbox: deque[tuple[Any, ...]] = deque()
+        self.watch = Watch()
+        self.functions = FunctionTable()
+        self.crew = Crew(self)
+        self.memory = Memory(self.crew.tell_owner)
+        self.sender = Sender(self.memory, self.functions)
+        self.receiver = Receiver(self)
+        self._fetches: dict[Node, list[Fetch]] = {}
+        self._pid = os.getpid()
+        self._busy_since = monotonic()
+        self._trimmed = True
+        self.thread = threading.Thread(target=self._serve, name="lazyflow-processes", daemon=True)
+
+    def begin(self) -> None:
+        """Start the thread."""
+        if threading.current_thread() is not threading.main_thread():
+            self.thread.start()
+            return
+        # Thread.start is Python: a Ctrl-C in it could leave the new thread waiting for ever.
+        import _thread
+
+        started = threading.Lock()
+        started.acquire()
+
+        def start() -> None:
+            self.thread.start()
+            started.release()
+
+        _thread.start_new_thread(start, ())
+        started.acquire()
+
+    # -- for other threads ------------------------------------------------------------------
+
+    def post(self, what: str, *details: Any) -> None:
+        """Have a method of this class called by the driver's thread. Never locks."""
+        self.inbox.append((what, *details))
+        self.watch.wake()
+
+    def add(self, link: Link) -> None:
+        """Take a job in."""
+        if threading.current_thread() is self.thread:
+            self._add(link)
+        else:
+            self.post("_add", link)
+
+    def fetch(self, remote: Remote) -> Any:
+        """Return a value of which a worker has the only copy, encoded or as it is."""
+        node = remote.node
+        assert node is not None
+        if node.phase == DONE and node.value is not MISSING:
+            return node.value
+        if threading.current_thread() is self.thread or os.getpid() != self._pid:
+            raise RuntimeError(
+                "a value in a worker can't be had here: this runs in the thread that would bring "
+                "it, or in the child of a fork. Compute it before."
+            )
+        if self.closing:
+            raise Cancelled(
+                f"{task_name(remote.task)} was in a worker, and lazyflow was shut down"
+            )
+        fetch = Fetch()
+        self.post("_fetch", node, fetch)
+        return fetch.wait()
+
+    def view(self, segment: Any) -> Any:
+        """Return the bytes of a segment for a value that is opened here."""
+        self.post("_viewed", segment)  # before it can be seen to have died
+        return self.memory.mappings.view(segment)
+
+    def let_go(self, node: Node | None, value: Any) -> None:
+        """Learn that a `Remote` died. Called by finalizers: never locks."""
+        if not self.closing and (node is not None or value is not None):
+            self.post("_let_go", node, value)
+
+    def info(self) -> dict[str, Any]:
+        """Return figures of the pool and of each worker."""
+        return {
+            "workers": [member.info() for member in tuple(self.crew.members.values())],
+            "deaths": self.crew.deaths,
+            "messages": self.sender.messages + self.receiver.messages,
+            "through_parent_bytes": self.sender.bytes + self.receiver.bytes,
+            "shared_bytes": self.memory.segments.bytes,
+            "mapped_bytes": self.memory.mappings.in_use,
+            "jobs": sum(map(len, self.state.jobs)),
+        }
+
+    def close(self, grace: float) -> list[str]:
+        """End the pool; returns the names of tasks that were still running after `grace`."""
+        left: list[str] = []
+        self.post("_close", grace, left)
+        if self.thread.ident is not None:
+            self.thread.join()  # it may have ended before, by a bug
+        return left
+
+    def leave(self) -> None:
+        """In the child of a fork: close what leads to the parent's workers, and forget them."""
+        self.broken = self.closing = True
+        for member in self.crew.members.values():
+            for fd in member.process.descriptors():
+                os.close(fd)
+        self.watch.close()
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        try:
+            while not self.broken:
+                self.watch.sleep(self._until(), self._has_work)
+                self._run_inbox()
+                if not self.closing:
+                    self.memory.collect()
+                    self.perform()
+                    self._send_forgotten()
+        except BaseException as bug:
+            self._break(bug)
+
+    def _has_work(self) -> bool:
+        return bool(self.inbox)
+
+    def _run_inbox(self) -> None:
+        inbox = self.inbox
+        while inbox:
+            what, *details = inbox.popleft()
+            getattr(self, what)(*details)
+
+    def _until(self) -> float | None:
+        """Return until when nothing has to be done; looks after late flights meanwhile."""
+        now = monotonic()
+        soonest = self.watch.next_timer()
+        workers = self.state.workers
+        if any(w.flights for w in workers):
+            self._busy_since, self._trimmed = now, False
+            if any(w.up and not w.flights for w in workers) or len(workers) < self.state.size:
+                due = self._look_for_late(now)
+                soonest = due if soonest is None else min(soonest, due or soonest)
+        elif self.crew.members and not self.closing:
+            if self.state.unsafe:
+                self.state.make_safe()
+                self.perform()
+            if not self._trimmed:
+                due = self._busy_since + IDLE
+                if due <= now:
+                    self._trim()
+                else:
+                    soonest = due if soonest is None else min(soonest, due)
+        return soonest
+
+    def _look_for_late(self, now: float) -> float | None:
+        """Tell of flights that take too long; return when the next one will."""
+        soonest = None
+        for worker in self.state.workers:
+            flight = worker.flights[0] if worker.flights else None
+            if flight is None or flight.is_late:
+                continue
+            if flight.unanswered < 2 and len(worker.flights) < 2 and not worker.queue:
+                continue  # there is nothing that others could have
+            due = self.crew.members[worker].since + max(OVERDUE, 2 * flight.cost)
+            if due <= now:
+                self.state.overdue(worker, flight.number)
+                self.perform()
+            else:
+                soonest = due if soonest is None else min(soonest, due)
+        return soonest
+
+    def _trim(self) -> None:
+        self._trimmed = True
+        self.memory.arenas.trim()
+        for member in self.crew.members.values():
+            self.crew.request(member, "trim")
+
+    def _send_forgotten(self) -> None:
+        for worker in self.state.workers:
+            if worker.forget and worker.up:
+                member = self.crew.members[worker]
+                self.sender.forget(member)
+                self.crew.watch_writes(member)
+
+    # -- what other threads posted ----------------------------------------------------------
+
+    def _add(self, link: Link) -> None:
+        run, job = link.run, link.job
+        if run.over or self.closing:
+            if not run.over:
+                run.cancel(Cancelled("lazyflow was shut down before the run was done"))
+            return
+        for member in self.crew.members.values():
+            run.inside.add(member.inside)
+        link.settle()
+        self.functions.retain(run.functions.values())
+        self.state.add_job(job, link.broken)
+        for i, value in link.given.items():
+            run.arrived(i, value)
+        for future, node in link.pending:
+            future.add_callback(partial(self._post_future, node))
+        self.perform()
+        self._finish_if_made(job)
+
+    def _post_future(self, node: Node, future: Any) -> None:
+        self.post("_future_done", node, future)
+
+    def _future_done(self, node: Node, future: Any) -> None:
+        """Take the outcome of a future that a node stands for."""
+        value, error = future.local_outcome()
+        if error is not None:
+            self._fail_node(node, error)
+        elif not node.inputs and node.phase == WAITING and not node.job.over:
+            if type(value) is Remote:  # of another pool: a thread brings it here
+                threading.Thread(
+                    target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
+                ).start()
+            else:
+                self._provide(node, Literal(value))
+
+    def _bring(self, node: Node, remote: Remote) -> None:
+        try:
+            self.post("_provide", node, Literal(remote.get()))
+        except BaseException as error:
+            self.post("_fail_node", node, error)
+
+    def _provide(self, node: Node, value: Any) -> None:
+        self.state.provide(node, value)
+
+    def _fail_node(self, node: Node, error: BaseException) -> None:
+        self.state.fail(node, error)
+
+    def delivered(self, run: RemoteRun, i: int, value: Any) -> None:
+        """Take what a run made in the place of a task that returned a lazy value."""
+        node = run.nodes[i] if run.nodes else None
+        if node is None or run.over:
+            return
+        if type(value) is Remote:
+            self.memory.add(value.value)
+            value = value.value
+        elif not is_short(value):
+            value = Literal(value)
+        self.state.provide(node, value)
+
+    def refused(self, run: RemoteRun, i: int, error: BaseException) -> None:
+        """Take the failure of what a task returned."""
+        node = run.nodes[i] if run.nodes else None
+        if node is not None and not run.over:
+            self.state.fail(node, error)
+
+    def end(self, run: RemoteRun) -> None:
+        """Take a run out that is over."""
+        job = getattr(run, "job", None)
+        if job is not None:
+            self.state.end_job(job)
+            run.nodes = []
+            run.inside.clear()
+            if job.run is run:  # for tasks that have to run again; not the plan and what it holds
+                job.run = Rest(run)
+
+    def abandon(self, run: RemoteRun) -> None:
+        """Take tasks of a run that is over back, and end those that do not end by themselves."""
+        job = getattr(run, "job", None)
+        for worker in tuple(self.state.workers):
+            if any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT):
+                self.state.recall(worker)
+                member = self.crew.members[worker]
+                node = member.running()
+                if node is not None and node.job is job:
+                    self.crew.request(member, "give_up", node.id)
+                self.watch.after(ABANDONED, partial(self._end_busy, worker, job))
+
+    def _end_busy(self, worker: Worker, job: Any) -> None:
+        member = self.crew.members.get(worker)
+        node = member.running() if member is not None else None
+        if self.ending:  # when tasks get longer
+            return
+        if member is not None and node is not None and node.job is job and job.over:
+            self.crew.end(member)
+
+    def force(self, run: RemoteRun, i: int) -> None:
+        """End the worker that runs a task which nobody wants any more."""
+        node = run.nodes[i] if run.nodes else None
+        for member in self.crew.members.values():
+            if node is not None and member.running() is node:
+                self.crew.end(member)
+
+    def culled(self, run: RemoteRun) -> None:
+        """Give up what only dropped futures needed."""
+        careful.cull(run, replace_threads=True)
+        if not run.over and run.nodes and run.unneeded:
+            nodes = [run.nodes[i] for i in run.unneeded]
+            self.state.give_up(n for n in nodes if n.job is run.job)
+            run.wanted -= run.unneeded
+            self._finish_if_made(run.job)
+
+    def _fetch(self, node: Node, fetch: Fetch) -> None:
+        self._fetches.setdefault(node, []).append(fetch)
+        self.state.want(node)
+
+    def _viewed(self, segment: Any) -> None:
+        self.memory.segments.add([segment])
+
+    def _let_go(self, node: Node | None, value: Any) -> None:
+        if node is not None:
+            self.state.unpin(node)
+        self.memory.remove(value)
+
+    # -- instructions -----------------------------------------------------------------------
+
+    def perform(self) -> None:
+        """Do what the state has decided."""
+        out = self.state.out
+        at = 0
+        while at < len(out):
+            what, *details = out[at]
+            at += 1
+            getattr(self, "_do_" + what)(*details)
+        out.clear()
+
+    def _do_send(self, worker: Worker, flight: Flight) -> None:
+        member = self.crew.members[worker]
+        self.sender.send(member, flight)
+        self.crew.watch_writes(member)
+
+    def _do_share(self, worker: Worker, node: Node) -> None:
+        member = self.crew.members[worker]
+        member.asked[node.id] = node
+        self.crew.request(member, "share", node.id)
+
+    def _do_recall(self, worker: Worker) -> None:
+        numbers = [flight.number for flight in reversed(worker.flights)]
+        self.crew.request(self.crew.members[worker], "recall", numbers)
+
+    def _do_free(self, value: Any) -> None:
+        self.memory.remove(value)
+
+    def _do_start(self, count: int) -> None:
+        for _ in range(count):
+            if not self.crew.start():
+                return
+
+    def give_up(self, error: BaseException) -> None:
+        """End all runs: no worker can be had."""
+        self._cancel_all(error)
+        self._run_inbox()
+
+    def _do_cleared(self, job: Job) -> None:
+        run, job.run = job.run, None
+        if run is not None:
+            self.memory.drop_constants(run)
+            gone = self.functions.release(run.functions.values())
+            run.functions = {}
+            for number in gone:
+                self.state.paces.pop(number, None)
+            for member in self.crew.members.values() if gone else ():
+                member.forget_functions(gone)
+
+    def _do_fulfil(self, job: Job, node: Node, value: Any) -> None:
+        run = job.run
+        if job.over or run is None:  # it ended meanwhile, and nobody will have the value
+            self.state.unpin(node)
+            return
+        if type(value) is Literal:
+            value = value.value
+            self.state.unpin(node)
+        elif type(value) is Encoded and run.futures is None:
+            self.memory.add(value)
+            value = Remote(self, None, node.task, value)
+        elif run.futures is not None and (type(value) is Encoded or value is MISSING):
+            value = Remote(self, node, node.task, None)
+        else:
+            self.state.unpin(node)
+        run.arrived(node.i, value)
+        self._finish_if_made(job)
+
+    def _do_here(self, node: Node, value: Any) -> None:
+        for fetch in self._fetches.pop(node, ()):
+            fetch.done(value)
+
+    def _do_lost(self, node: Node, error: BaseException) -> None:
+        for fetch in self._fetches.pop(node, ()):
+            fetch.done(None, error)
+
+    def _do_stranded(self, node: Node) -> None:
+        name = f"{task_name(node.task)}, made at {place_text(node.task)},"
+        died = WorkerDied(
+            f"a value was lost with its worker and can't be made again: {name} returned a lazy "
+            "value, and the run that could compute that is over. Compute it again."
+        )
+        self.state.fail(node, told(died, node.task, None))
+
+    def _finish_if_made(self, job: Job) -> None:
+        if job.run is not None and not job.run.wanted and not job.over:
+            job.run.finish()
+            self.end(job.run)
+
+    def _do_fail(self, job: Job, node: Node, error: BaseException) -> None:
+        run = job.run
+        if job.over or run is None or run.over:
+            return
+        if id(error) not in run.told_of:
+            run.told_of[id(error)] = error
+            careful.tell(run, "task_failed", node.i, error)
+        run.note_failure(node.i, error)
+        if run.over:
+            self.end(run)
+            return
+        if node.pinned:
+            self.state.unpin(node)
+        run.arrived(node.i, None)
+        self._finish_if_made(job)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def _close(self, grace: float, left: list[str]) -> None:
+        """Cancel runs, save held values, end the workers, and this thread."""
+        try:
+            self.ending = True
+            self._end_given_up()
+            busy = self.crew.busy()
+            self._cancel_all(Cancelled("lazyflow was shut down before the run was done"))
+            self._run_inbox()
+            self.perform()
+            deadline = monotonic() + grace
+            self._save_held(deadline)
+            self.closing = True
+            left += self.crew.end_all(deadline, busy)
+        finally:
+            self.broken = self.closing = True
+            self._release_all()
+
+    def _end_given_up(self) -> None:
+        """Nobody waits for tasks whose run is over already."""
+        for member in tuple(self.crew.members.values()):
+            node = member.running()
+            if node is not None and node.job.over:
+                self.crew.end(member)
+
+    def _cancel_all(self, error: BaseException) -> None:
+        for jobs in self.state.jobs:
+            for job in tuple(jobs):
+                if job.run is not None and not job.run.over:
+                    job.run.cancel(error)
+
+    def _save_held(self, deadline: float) -> None:
+        """Copy values out that somebody holds and only a worker has."""
+        while self.state.unsafe and self.crew.members and monotonic() < deadline:
+            self.state.make_safe(len(self.state.unsafe))
+            self.perform()
+            self.watch.sleep(deadline, self._has_work)
+            self._run_inbox()
+            self.perform()
+
+    def _release_all(self) -> None:
+        for waiting in self._fetches.values():
+            for fetch in waiting:
+                fetch.done(None, Cancelled("lazyflow was shut down"))
+        self._fetches.clear()
+        self.memory.close()
+        self.watch.close()
+
+    def _break(self, bug: BaseException) -> None:
+        """End after a bug of ours: nobody is left waiting, and no process."""
+        self.broken = self.closing = True
+        self._cancel_all(bug)
+        while self.inbox:
+            what, *details = self.inbox.popleft()
+            if what == "_add" and not details[0].run.over:
+                details[0].run.cancel(bug)
+            elif what == "_fetch":
+                details[1].done(None, bug)
+        self.crew.kill_all()
+        self._release_all()

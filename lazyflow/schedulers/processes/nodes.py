@@ -1,0 +1,311 @@
+"""A task as the processes scheduler sees it, the job that a run is, and a worker's books.
+
+Counts are over distinct inputs and distinct users. For a node that still has to run,
+
+    open     inputs that are neither made nor on their way
+    flying   inputs that were sent to a worker and are not made yet; `site` is that worker, or
+             MIXED when there are several
+
+and for every node ``left`` counts the users that are not done (and one for a pin: somebody
+outside holds the value), ``unsent`` those that were not sent anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lazyflow.graph.task import Task
+
+BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
+FETCH = 0.0003  # seconds to have a small value from another worker
+
+WAITING = 0  # for inputs
+READY = 1  # in a queue
+FETCHING = 2  # has a worker, and waits until the inputs made elsewhere can be had
+SENT = 3  # to a worker
+DONE = 4
+GONE = 5  # done, and its value dropped; or never to be run
+FAILED = 6
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+#: Stands for a value that this process does not have.
+MISSING: Any = _Missing()
+
+
+class Literal:
+    """A value of the caller's that is encoded when the first worker needs it.
+
+    It outlives its encoded form: a task that has to run again may need it again.
+    """
+
+    __slots__ = ("encoded", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.encoded: Any = None
+
+
+class Lane:
+    """What should run at one worker: of jobs that somebody waits for, or of background ones.
+
+    Entries may be out of date: a task is where its phase and home say.
+
+    following
+        Tasks whose inputs are made by what was sent there last: a stack.
+    arrived
+        Tasks that waited for inputs from elsewhere, and can be sent.
+    queue
+        Ready tasks whose inputs are there: a stack, of which others steal the oldest.
+    """
+
+    __slots__ = ("arrived", "following", "queue")
+
+    def __init__(self) -> None:
+        self.following: list[Node] = []
+        self.arrived: deque[Node] = deque()
+        self.queue: deque[Node] = deque()
+
+
+class Worker:
+    """The books on one worker process.
+
+    flights
+        What it was sent and has not answered, oldest first.
+    lanes
+        What should run there: of jobs that somebody waits for, and of background ones.
+    holding
+        Values in its memory, by id.
+    forget
+        Ids of values that it can drop; sent with the next message.
+    fetching
+        Tasks that wait for inputs on their way to it: how many are still missing.
+    recalling
+        It was asked to give tasks back, and did not answer yet: nothing may follow meanwhile,
+        since that could build on what is coming back.
+    doomed
+        It is being ended: nothing is sent to it any more.
+    """
+
+    __slots__ = (
+        "doomed", "fetching", "flights", "forget", "holding", "lanes", "recalling", "serial",
+        "up",
+    )
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self.up = False
+        self.doomed = False
+        self.flights: deque[Flight] = deque()
+        self.lanes = (Lane(), Lane())
+        self.holding: dict[int, Node] = {}
+        self.forget: list[int] = []
+        self.fetching: dict[Node, int] = {}
+        self.recalling = False
+
+    @property
+    def queue(self) -> bool:
+        """Whether it may have tasks that it was not sent yet."""
+        return bool(self.lanes[0].queue or self.lanes[1].queue or self.fetching)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.serial}>"
+
+
+MIXED = Worker(-1)
+
+
+class Flight:
+    """Tasks sent to a worker in one message.
+
+    loads
+        Values that go along, since they are not there yet.
+    drops
+        For each task the ids that the worker drops after it: nobody else will ask there.
+    cost
+        Seconds that it should take, as far as known.
+    is_short
+        All of it is known to be short, so that another flight may be sent after it.
+    is_late
+        It takes longer than it should.
+    """
+
+    __slots__ = (
+        "cost", "drops", "is_late", "is_short", "loads", "nodes", "number", "unanswered"
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.nodes: list[Node] = []
+        self.loads: list[Node] = []
+        self.drops: list[tuple[int, ...]] = []
+        self.cost = 0.0
+        self.is_short = True
+        self.is_late = False
+        self.unanswered = 0
+
+
+_ids = count(1)  # 0 and below mean "no task" in the word that says what a worker runs
+
+
+class Node:
+    """One task of one run, or a value that one run takes from elsewhere.
+
+    inputs, distinct
+        The nodes of its inputs; without repetition.
+    value
+        What this process has of the result: a small one as it is, an `Encoded`, or MISSING.
+    holder, copies
+        The worker that made the value, and others that have it, or None.
+    home
+        The worker that it was sent to, or is to be sent to.
+    dropped
+        A task on its way tells the holder to drop the value: no need to say it again.
+    stays
+        No task tells it, since somebody else may look at the value there: it is dropped by
+        `Worker.forget` only.
+    sharing
+        The holder was asked to send the value to the parent.
+    keep
+        0: nobody but the end of the run needs the value; 1: others do.
+    want
+        0: the value may stay where it is; 1: it goes to the parent if it is small; 2: always.
+    """
+
+    __slots__ = (
+        "copies", "distinct", "dropped", "flying", "function", "holder", "home", "i", "id",
+        "inputs", "job", "keep", "left", "open", "phase", "pinned", "sharing", "site", "size",
+        "stays", "task", "unsent", "users", "value", "want",
+    )
+
+    def __init__(self, job: Job, i: int, task: Task, function: int) -> None:
+        self.id = next(_ids)
+        self.job = job
+        self.i = i
+        self.task = task
+        self.function = function
+        self.inputs: tuple[Node, ...] = ()
+        self.distinct: tuple[Node, ...] = ()
+        self.users: list[Node] = []
+        self.phase = WAITING
+        self.open = 0
+        self.flying = 0
+        self.left = 0
+        self.unsent = 0
+        self.site: Worker | None = None
+        self.home: Worker | None = None
+        self.holder: Worker | None = None
+        self.copies: list[Worker] | None = None
+        self.value: Any = MISSING
+        self.size = 0
+        self.pinned = False
+        self.dropped = False
+        self.stays = False
+        self.sharing = False
+        self.keep = 1
+        self.want = 0
+
+    def __repr__(self) -> str:
+        names = ("waiting", "ready", "fetching", "sent", "done", "gone", "failed")
+        return f"<Node {self.id} {names[self.phase]}>"
+
+
+class Job:
+    """What a run is for the scheduler.
+
+    Parameters
+    ----------
+    run
+        The `RemoteRun`; opaque here.
+    cap
+        How many workers may have tasks of it at once.
+    background
+        Jobs that somebody waits for go first.
+    ranked
+        Its tasks have priorities: `ready` is a heap of (-priority, id, number, node).
+
+    Attributes
+    ----------
+    nodes
+        By number in the plan.
+    active
+        Workers that have tasks of it, and how many.
+    ready, listed
+        Ready tasks that may go anywhere, a stack; the job is in the state's `rota`. Entries may
+        be out of date.
+    active
+        Workers that have tasks of it, and how many.
+    crashes
+        How many workers its tasks have killed.
+    given
+        Values that no task makes: they are kept, whatever else is dropped.
+    delivered
+        Wanted nodes that somebody outside was told of: their pins are his.
+    later
+        Tasks that returned a lazy value, while another run makes it.
+    verdicts
+        Errors of tasks that were sent somewhere: what they fail with if they come back.
+    unsafe
+        Those of them that he holds and this process does not have: their recipe, which is this
+        job and what it depends on, has to be kept.
+    depends, dependents
+        Jobs whose values it uses; the number of those that use its own.
+    seconds
+        What its tasks took so far, and what those of the jobs that it depends on did.
+    recipe
+        Number of tasks that a lost value of this job might need again.
+    """
+
+    __slots__ = (
+        "active",
+        "background",
+        "cap",
+        "crash_retries",
+        "crashes",
+        "delivered",
+        "dependents",
+        "depends",
+        "given",
+        "later",
+        "listed",
+        "nodes",
+        "over",
+        "ranked",
+        "ready",
+        "recipe",
+        "run",
+        "seconds",
+        "unsafe",
+        "verdicts",
+    )
+
+    def __init__(
+        self, run: Any, cap: int, background: bool = False, ranked: bool = False
+    ) -> None:
+        self.run = run
+        self.cap = cap
+        self.background = background
+        self.ranked = ranked
+        self.nodes: list[Node] = []
+        self.ready: list[Any] = []
+        self.active: dict[Worker, int] = {}
+        self.crash_retries = 2  # of tasks that say nothing about it
+        self.crashes: dict[Node, int] = {}
+        self.listed = False
+        self.over = False
+        self.given: set[Node] = set()
+        self.delivered: set[Node] = set()
+        self.later: set[Node] = set()
+        self.verdicts: dict[Node, Any] = {}
+        self.unsafe: set[Node] = set()
+        self.depends: set[Job] = set()
+        self.dependents = 0
+        self.recipe = 0
+        self.seconds = 0.0

@@ -1,0 +1,124 @@
+"""`scheduler="processes"`: starts, watches and ends the pool of this process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import Any
+
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers import careful
+from lazyflow.schedulers.base import Request
+from lazyflow.schedulers.processes import surroundings
+from lazyflow.schedulers.processes.driver import Driver
+from lazyflow.schedulers.processes.linking import Link, width
+from lazyflow.schedulers.processes.remote import RemoteRun
+
+EXIT_GRACE = 2.0  # seconds that running tasks get when the pool ends
+
+
+class ProcessesScheduler:
+    """The pool of worker processes, started on first use."""
+
+    name = "processes"
+    options = frozenset({"priority", "crash_retries"})
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+        self._lock = threading.Lock()
+
+    def make_run(self, plan: Plan, request: Request) -> RemoteRun:
+        """Return the run of a plan."""
+        return RemoteRun(plan, request, self)
+
+    def start(self, run: Any) -> None:
+        """Hand a run to the workers."""
+        driver = self._driver
+        if driver is not None and threading.current_thread() is driver.thread:
+            raise RuntimeError(
+                "a compute on processes can't be waited for here: this is called while arguments "
+                "are pickled for the workers, by a __reduce__ or __getstate__ for example. Compute "
+                "it before."
+            )
+        run.driver = self._running_driver()
+        run.surroundings = run.context.copy().run(surroundings.packed)
+        self.begin(run)
+
+    def begin(self, run: Any) -> None:
+        """Begin a run; one that a task turned into takes over what its parent has."""
+        if run.parent is not None:
+            run.driver = run.parent[0].driver
+            run.surroundings = run.parent[0].surroundings
+        run.begun = True
+        careful.tell(run, "run_started")
+        if not run.plan.outputs:
+            run.finish()
+            return
+        link = Link(run, run.driver, width(run))
+        run.job = link.job
+        run.driver.add(link)
+
+    def offer(self, run: Any, count: int) -> None:
+        """Nothing becomes ready outside of the driver."""
+
+    def wait(self, run: Any, timeout: float | None) -> bool:
+        """Sleep until the run is over."""
+        return run.wait(timeout)
+
+    def abandon(self, run: Any) -> None:
+        """End the workers that are busy with tasks of a run that was given up."""
+        if run.driver is not None:
+            run.driver.post("abandon", run)
+
+    def end_task(self, run: Any, i: int) -> None:
+        """End the worker that runs task `i` of a run, if one does."""
+        if run.driver is not None:
+            run.driver.post("force", run, i)
+
+    def info(self) -> dict[str, Any]:
+        """Return what the pool holds and does now; see `lazyflow.schedulers.info`."""
+        driver = self._driver
+        return driver.info() if driver is not None else {"workers": []}
+
+    def shutdown(self, grace: float = EXIT_GRACE) -> list[str]:
+        """End the pool; returns the names of tasks that were still running after `grace`."""
+        with self._lock:
+            driver, self._driver = self._driver, None
+        return driver.close(grace) if driver is not None else []
+
+    def _running_driver(self) -> Driver:
+        driver = self._driver
+        if driver is None or driver.broken:
+            with self._lock:
+                driver = self._driver
+                if driver is None or driver.broken:
+                    # Known before its thread is waited for: a Ctrl-C meanwhile loses nothing.
+                    driver = self._driver = Driver()
+                    driver.begin()
+        return driver
+
+    def _in_fork(self) -> None:
+        """In the child of a fork: the workers are the parent's."""
+        driver, self._driver = self._driver, None
+        self._lock = threading.Lock()
+        if driver is not None:
+            driver.leave()
+
+
+#: The pool of this process.
+processes = ProcessesScheduler()
+
+
+def _at_exit() -> None:
+    try:
+        for name in processes.shutdown():
+            print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
+    except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
+        pass
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=processes._in_fork)

@@ -1,0 +1,168 @@
+"""How much memory the machine can still give, and when a store has to stop growing.
+
+Memory files have no limit of their own: the kernel hands out their pages until its killer picks a
+victim, and `posix_fallocate` succeeds all the same. So the store asks before it grows, and again
+while it fills a large range, since other processes grow meanwhile. What it may not take is a
+reserve that absorbs what happens between two looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import monotonic
+
+from lazyflow.errors import StoreFull
+
+__all__ = ["STEP", "Budget", "available_memory", "size_text", "store_full"]
+
+#: Bytes filled between two looks at what the machine has.
+STEP = 64 << 20
+_RESERVE = 64 << 20
+_SHARE = 50  # 2 % of the machine is reserved, if that is more
+_FRESH = 0.05  # seconds for which one look counts
+_PART = 16  # and the part of what it found that may be taken on the strength of it
+_CGROUP = "/sys/fs/cgroup"
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes for people.
+
+    >>> size_text(80_000_000), size_text(512)
+    ('80 MB', '512 bytes')
+    """
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):  # "max", or no such limit here
+        return None
+
+
+def _cgroups() -> list[tuple[str, str, str]]:
+    """Return (folder, file of the limit, file of the usage) of every group above this process."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = [line.strip().split(":", 2) for line in file]
+    except OSError:
+        return []
+    found = []
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        if controllers == "":
+            root, names = _CGROUP, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            root = _CGROUP + "/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        path = path.rstrip("/")
+        while True:  # a limit of any group above counts
+            found.append((root + path, *names))
+            if not path:
+                break
+            path = path.rpartition("/")[0]
+    return [each for each in found if os.path.exists(f"{each[0]}/{each[1]}")]
+
+
+def _left_in(folder: str, limit: str, usage: str) -> int | None:
+    most, used = _number(f"{folder}/{limit}"), _number(f"{folder}/{usage}")
+    if most is None or used is None:
+        return None
+    try:  # pages of files that the kernel drops when memory is asked for
+        with open(f"{folder}/memory.stat") as file:
+            stat = dict(line.split() for line in file)
+        used -= int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        pass
+    return max(0, most - used)
+
+
+def _meminfo() -> dict[str, int]:
+    try:
+        with open("/proc/meminfo") as file:
+            words = [line.split() for line in file]
+        return {line[0]: int(line[1]) << 10 for line in words if len(line) > 1}
+    except (OSError, ValueError):  # not Linux
+        return {}
+
+
+_groups: list[tuple[str, str, str]] | None = None
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process and others may still take, None where nobody knows.
+
+    The least of what the kernel calls available and what is left to the control groups.
+    """
+    global _groups
+    if _groups is None:
+        _groups = _cgroups()
+    left = [_left_in(*group) for group in _groups]
+    left.append(_meminfo().get("MemAvailable:"))
+    return min((each for each in left if each is not None), default=None)
+
+
+def _reserve() -> int:
+    return max(_RESERVE, _meminfo().get("MemTotal:", 0) // _SHARE)
+
+
+class Budget:
+    """Says whether a store may grow.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes that the store may hold; None: what the machine has.
+    available : callable
+        Returns the bytes that the machine can still give, or None.
+    """
+
+    def __init__(self, limit: int | None, available: Callable[[], int | None]) -> None:
+        self.limit = limit
+        self.available = available
+        self.reserve = _reserve()
+        self._credit = 0  # bytes that may be taken without another look
+        self._until = 0.0
+
+    def shortage(self, size: int, held: int) -> str:
+        """Return why a store that holds `held` bytes may not take `size` more, "" if it may."""
+        if self.limit is not None and held + size > self.limit:
+            return (
+                f"this process holds {size_text(held)} of it already and may hold "
+                f"{size_text(self.limit)} (store_limit)"
+            )
+        return self.machine_lacks(size)
+
+    def machine_lacks(self, size: int) -> str:
+        """Return why the machine can't give `size` bytes more, "" if it can."""
+        if size <= self._credit and monotonic() < self._until:
+            self._credit -= size
+            return ""
+        left = self.available()
+        if left is None:
+            return ""
+        if left - self.reserve < size:
+            self._credit = 0
+            return (
+                f"the machine has {size_text(left)} left, of which {size_text(self.reserve)} are "
+                f"kept free"
+            )
+        self._credit = (left - self.reserve) // _PART - size
+        self._until = monotonic() + _FRESH
+        return ""
+
+
+def store_full(size: int, why: str) -> StoreFull:
+    """Return the error for a value of `size` bytes that finds no room."""
+    return StoreFull(
+        f"a value that passes between processes needs {size_text(size)} of shared memory, but "
+        f"{why}. Usually too many large results are alive at once: drop the ones that are not "
+        f"needed (del), compute fewer at a time, make the chunks smaller, raise a limit by "
+        f"lazyflow.config.set(store_limit=...), or use scheduler='threads', which copies nothing."
+    )
