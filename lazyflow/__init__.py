@@ -1,12 +1,12 @@
 """Lazy task graphs of plain Python functions.
 
 Mark functions with `delayed`, call them to build a graph, and `compute` it: on threads, in the
-caller's own thread, or on any executor, without changing the program.
+caller's own thread, in processes, or on any executor, without changing the program.
 """
 
 # Layers; imports go down only, also inside functions (tests/test_layers.py):
 #
-#   0  errors, config, services            words
+#   0  errors, config, sizes, services     words
 #   1  graph/                              what a task is, its inputs and its name; the plan
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first

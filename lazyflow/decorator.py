@@ -126,8 +126,11 @@ class DelayedFunction(Delayed, _Unfinished):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         import cloudpickle
 
-        what = (self._args[0], self._called_options, self._traverse)
-        return _function_again, (cloudpickle.dumps(what),)
+        return _function_again, (cloudpickle.dumps(self._lazyflow_flat()[1]),)
+
+    def _lazyflow_flat(self) -> tuple[Any, ...]:
+        """Return what `__reduce__` has to, for picklers that take functions of any kind."""
+        return _make_function, (self._args[0], self._called_options, self._traverse)
 
 
 def _function_again(data: bytes) -> DelayedFunction:

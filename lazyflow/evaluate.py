@@ -22,8 +22,10 @@ from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.base import Request, Scheduler
 from lazyflow.schedulers.careful import cull
 from lazyflow.schedulers.future import Future, log_unseen, timed_out, unseen_errors
+from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
-from lazyflow.schedulers.run import Run, here, scheduler_here
+from lazyflow.schedulers.run import Run
+from lazyflow.schedulers.seats import here
 from lazyflow.store.values import Releaser
 from lazyflow.wanted import Failed, Wanted, finalized
 
@@ -136,7 +138,7 @@ def _warn_unhonoured(plan: Plan, scheduler: Scheduler) -> None:
                 break
 
 
-def start(plan: Plan, options: Options, background: bool = False) -> Run:
+def start(plan: Plan, options: Options, background: bool = False) -> Lifecycle:
     """Make a run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = choose_scheduler(plan, options.scheduler)
     if plan.unusual:
@@ -150,10 +152,12 @@ def start(plan: Plan, options: Options, background: bool = False) -> Run:
     )
     if unseen_errors:
         log_unseen()
-    return Run(plan, request, scheduler)
+    make_run = getattr(scheduler, "make_run", None)
+    made: Lifecycle = make_run(plan, request) if make_run else Run(plan, request, scheduler)
+    return made
 
 
-def finish(run: Run, timeout: float | None) -> Outcome:
+def finish(run: Lifecycle, timeout: float | None) -> Outcome:
     """Run to the end: the values of the outputs, or the error. Interrupts cancel it."""
     outer = here.worker.run if here.worker is not None else None
     try:
@@ -180,6 +184,10 @@ def finish(run: Run, timeout: float | None) -> Outcome:
     # Under sync, and where a task computes, this frame is below the one that failed: a local
     # name for the error, here or in who calls this, would be a cycle.
     if run.error is None:
+        try:
+            run.fetch()
+        except Exception as error:
+            return None, error
         return results(run), None
     try:
         return None, run.error
@@ -187,7 +195,7 @@ def finish(run: Run, timeout: float | None) -> Outcome:
         run.forget_values()  # a task that still runs holds the run
 
 
-def results(run: Run) -> list[Any]:
+def results(run: Lifecycle) -> list[Any]:
     """Return the outputs of a finished run, each the caller's own."""
     plan, values = run.plan, run.values
     found = [values[i] for i in plan.outputs]
@@ -214,7 +222,8 @@ def held_values(plan: Plan) -> list[Any]:
     found = []
     for task in plan.tasks:
         if task._func is HELD:
-            found.append(task._args[0].outcome()[0])
+            if not task._args[0].is_elsewhere():  # what is brought here is the caller's own
+                found.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
                 found.extend(x for x in task._args if stored[type(x)])
@@ -311,9 +320,9 @@ def compute(
 _ahead = threading.local()
 
 
-def _limit_runs_ahead() -> deque[weakref.ref[Run]]:
+def _limit_runs_ahead() -> deque[weakref.ref[Lifecycle]]:
     """Wait for the oldest unfinished persist of this thread while there are too many."""
-    runs: deque[weakref.ref[Run]] = _ahead.__dict__.setdefault("runs", deque())
+    runs: deque[weakref.ref[Lifecycle]] = _ahead.__dict__.setdefault("runs", deque())
     limit = config.get("max_runs_ahead")
     while len(runs) >= limit:
         unfinished = [ref for ref in runs if _is_unfinished(ref())]
@@ -329,13 +338,13 @@ def _limit_runs_ahead() -> deque[weakref.ref[Run]]:
     return runs
 
 
-def _is_unfinished(run: Run | None) -> bool:
+def _is_unfinished(run: Lifecycle | None) -> bool:
     if run is not None and run.dropped:
         cull(run)
     return run is not None and not run.over
 
 
-def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
+def start_background(plan: Plan, options: Options) -> tuple[Lifecycle, list[Future]]:
     """Start a plan without waiting; return its run and the futures of its outputs.
 
     The run holds the futures weakly: when the last user drops one, what only it needed is not
@@ -355,7 +364,7 @@ def start_background(plan: Plan, options: Options) -> tuple[Run, list[Future]]:
     return run, [futures[i] for i in plan.outputs]
 
 
-def _dropper(run: Run, i: int) -> Callable[[Any], None]:
+def _dropper(run: Lifecycle, i: int) -> Callable[[Any], None]:
     dropped, odd = run.dropped, run.odd  # not the run itself: its plan is freed when it is over
 
     def drop(_: Any) -> None:

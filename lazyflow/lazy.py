@@ -147,13 +147,15 @@ class Delayed(Task):
         """Start computing; returns a lazy value without history, see `lazyflow.persist`."""
         return evaluate.persist(self, **options)[0]
 
-    def cancel(self) -> bool:
+    def cancel(self, *, force: bool = False) -> bool:
         """Give up a persisted value; returns whether that came before it was computed.
 
         Work that nothing else needs is not started any more; a task that is running ends, and
-        its result is ignored. Using the value then raises `Cancelled`.
+        its result is ignored. Using the value then raises `Cancelled`. ``force=True`` on
+        processes ends the worker that runs the value's own task, also while that sleeps in C;
+        what else that worker had is made again. Threads can't be ended: there it raises.
         """
-        return waiting.future_of(self).cancel()
+        return waiting.future_of(self).cancel(force)
 
     def visualize(self, filename: str | None = None, **options: Any) -> Any:
         """Draw the graph; see `lazyflow.visualize`."""
@@ -297,6 +299,9 @@ class Delayed(Task):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return wire.packed(self)
+
+    def _lazyflow_flat(self) -> tuple[Any, ...]:
+        return wire.flat(self)
 
     def __lazyflow_tokenize__(self) -> str:
         return keys.key_of(self)

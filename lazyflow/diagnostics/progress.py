@@ -123,6 +123,8 @@ class ProgressBar(Observer):
                 self._draw()
 
     def task_ended(self, run: Run, i: int) -> None:
+        if id(run) not in self._runs:  # the block was left, or another thread ended the run
+            return
         self._latest = next(self._done)
         if monotonic() >= self._next_drawing and self._lock.acquire(blocking=False):
             try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import lazyflow
+from lazyflow.testing.signals import Level
+from lazyflow.testing.tasks import inc
 
 
 class Part:
@@ -20,6 +23,9 @@ class Part:
         ``persist`` returns when the work is done.
     survives_fork
         A forked child can compute on it.
+    shares_memory
+        Tasks run in the caller's process. If not, on its machine: values are copied on their
+        way, and what is dropped is dropped when word of it has arrived.
     """
 
     scheduler: Any = None
@@ -27,6 +33,7 @@ class Part:
     interrupts = True
     eager = False
     survives_fork = True
+    shares_memory = True
 
     def compute(self, *args: Any, **options: Any) -> Any:
         """Compute on this scheduler; one value for one argument."""
@@ -38,12 +45,13 @@ class Part:
         values = lazyflow.persist(*args, scheduler=self.scheduler, **options)
         return values[0] if len(values) == 1 else values
 
+    def word_travels(self) -> None:
+        """Let workers elsewhere hear of what the caller just dropped; here it takes no time."""
+        gc.collect()
+        if not self.shares_memory:
+            self.compute(lazyflow.delayed(inc)(1), num_workers=2)
 
-def inc(x: Any) -> Any:
-    """Add one."""
-    return x + 1
-
-
-def add(x: Any, y: Any) -> Any:
-    """Add."""
-    return x + y
+    def comes_to(self, level: Level, number: int) -> bool:
+        """Tell whether there are just so many: at once, or elsewhere when word has arrived."""
+        self.word_travels()
+        return level.now() == number if self.shares_memory else level.wait_for(number)

@@ -6,7 +6,10 @@
         scheduler = "mine"
 
 The parts are plain classes of pytest tests, one per promise: results, failures, values, and work
-in the background.
+in the background. `Part` names the flags for what a scheduler can't do, such as
+``shares_memory = False`` for one whose tasks run in other processes. Tasks and tests speak
+through files (`signals`), so one test holds for all; what tasks run is pickled by cloudpickle
+and must not hold ``self``.
 """
 
 from lazyflow.testing.background import BackgroundContract

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import decimal
 import os
 import threading
 import time
@@ -12,9 +13,9 @@ import pytest
 
 import lazyflow
 from lazyflow import Delayed, annotate, config, delayed, trace
-from lazyflow.testing.base import Part, add, inc
-
-_word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
+from lazyflow.testing.base import Part
+from lazyflow.testing.signals import Barrier, Level, Tally
+from lazyflow.testing.tasks import add, change_the_word, inc, scheduler_name, the_word, word
 
 
 def tree(leaves: list[Delayed]) -> Delayed:
@@ -28,6 +29,9 @@ def tree(leaves: list[Delayed]) -> Delayed:
 
 class ResultContract(Part):
     """Results."""
+
+    def test_tasks_run_where_the_scheduler_says(self) -> None:
+        assert (self.compute(delayed(os.getpid)()) == os.getpid()) is self.shares_memory
 
     def test_values_in_their_places(self) -> None:
         x = delayed(inc)(1)
@@ -48,10 +52,10 @@ class ResultContract(Part):
         assert self.compute(delayed(add)(x, x)) == 4
 
     def test_shared_work_runs_once(self) -> None:
-        calls: list[int] = []
-        x = delayed(lambda: calls.append(1) or 7)()
+        calls = Tally()
+        x = delayed(lambda: calls.add("x") and 7)()
         assert self.compute(x + 1, [x + 2], delayed(max)(x, x)) == (8, [9], 7)
-        assert calls == [1]
+        assert calls.items() == ["x"]
 
     def test_shapes(self) -> None:
         n = 500
@@ -104,13 +108,8 @@ class ResultContract(Part):
         assert self.compute([delayed(outer)(i) for i in range(20)], num_workers=2) == expected
 
     def test_a_nested_compute_runs_on_the_same_scheduler(self) -> None:
-        def inside() -> Any:
-            from lazyflow.schedulers.run import scheduler_here
-
-            return scheduler_here.get().name
-
         def outside() -> tuple[Any, Any]:
-            return inside(), delayed(inside)().compute()
+            return scheduler_name(), delayed(scheduler_name)().compute()
 
         mine, nested = self.compute(delayed(outside)())
         assert mine == nested
@@ -136,20 +135,27 @@ class ResultContract(Part):
         assert self.compute(lazy(8), num_workers=2) == 21
 
     def test_context_variables_of_the_caller_are_seen(self) -> None:
-        token = _word.set("said")
+        token = word.set("said")
         try:
-            seen = self.compute([delayed(lambda _: _word.get())(i) for i in range(10)])
+            assert self.compute([delayed(the_word)(i) for i in range(10)]) == ["said"] * 10
         finally:
-            _word.reset(token)
-        assert seen == ["said"] * 10
+            word.reset(token)
+        assert self.compute(delayed(the_word)()) == "unset"
+
+    def test_a_context_variable_that_a_task_holds(self) -> None:
+        mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
+        mine.set(5)
+        assert self.compute(delayed(lambda: mine.get())()) == 5
 
     def test_what_a_task_sets_stays_with_it(self) -> None:
-        def change() -> str:
-            _word.set("changed")
-            return _word.get()
+        assert self.compute(delayed(change_the_word)(), num_workers=1) == "changed"
+        assert word.get() == "unset"
+        assert self.compute(delayed(the_word)(), num_workers=1) == "unset"
 
-        assert self.compute(delayed(change)()) == "changed"
-        assert _word.get() == "unset"
+    def test_the_decimal_context_holds_in_tasks(self) -> None:
+        third = delayed(lambda: str(decimal.Decimal(1) / 3))
+        with decimal.localcontext(prec=5):
+            assert self.compute(third()) == "0.33333"
 
     def test_numpy_errstate_holds_in_tasks(self) -> None:
         numpy = pytest.importorskip("numpy")
@@ -178,33 +184,30 @@ class ResultContract(Part):
     def test_tasks_run_at_the_same_time(self) -> None:
         if not self.parallel:
             pytest.skip("one task at a time")
-        meeting = threading.Barrier(2, timeout=30)
+        meeting = Barrier(2)
         both = [delayed(meeting.wait)() for _ in range(2)]
         assert sorted(self.compute(both, num_workers=2)) == [0, 1]
 
     def test_num_workers_caps_running_tasks(self) -> None:
-        now, most = [], [0]
-
-        def work(i: int) -> int:
-            now.append(i)
-            most[0] = max(most[0], len(now))
-            time.sleep(0.002)
-            now.remove(i)
+        def work(i: int, running: Level) -> int:
+            with running:
+                time.sleep(0.002)
             return i
 
-        self.compute([delayed(work)(i) for i in range(30)], num_workers=5)
-        most[0] = 0
-        self.compute([delayed(work)(i) for i in range(30)], num_workers=2)
-        assert most[0] <= 2
+        for cap in (5, 2):
+            running = Level()
+            work_on = delayed(work)
+            self.compute([work_on(i, running) for i in range(30)], num_workers=cap)
+            assert running.most() <= cap
 
     def test_higher_priority_starts_first(self) -> None:
-        order: list[str] = []
+        order = Tally()
         xs = []
-        for at, word in enumerate("abcdef"):
+        for at, letter in enumerate("abcdef"):
             with annotate(priority=at):
-                xs.append(delayed(order.append)(word))
+                xs.append(delayed(order.add)(letter))
         self.compute(xs, num_workers=1)
-        assert order == list("fedcba")
+        assert order.items() == list("fedcba")
 
     def test_priority_does_not_change_results(self) -> None:
         xs = [delayed(inc, priority=i % 3)(i) for i in range(50)]
@@ -237,7 +240,7 @@ class ResultContract(Part):
         assert done and os.waitstatus_to_exitcode(status) == 0
 
     def test_a_trace_reruns_with_other_leaves(self) -> None:
-        built: list[int] = []
+        built: list[int] = []  # here, not in a task
 
         def build(x: Any, y: Any) -> Any:
             built.append(1)

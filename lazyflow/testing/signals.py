@@ -1,0 +1,234 @@
+"""Words between a test and its tasks, whichever thread or process those run in.
+
+A tally of what happened, a gate to wait at, a barrier, a level that goes up and down. Each is
+the path of files that its pickled copies reach too, so tasks must see the test's file system. No
+wait polls, none is for ever, and all end when the test's process does. The files go with the
+object that was made first. Named pipes are needed: POSIX only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import tempfile
+import weakref
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+_LONGEST = 60.0  # seconds of any wait
+
+
+class _Files:
+    """A folder for the object that is made here; copies made by pickle only know its path."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="lazyflow-test-")
+        weakref.finalize(self, _remove, self.folder, os.getpid())
+
+
+def _remove(folder: str, maker: int) -> None:
+    if os.getpid() == maker:  # a forked child has the finalizers too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Tally(_Files):
+    """What happened, in order: items that JSON can hold.
+
+    >>> ran = Tally()
+    >>> ran.add("first"), ran.add("second"), ran.items(), len(ran)
+    (1, 2, ['first', 'second'], 2)
+    """
+
+    @property
+    def _file(self) -> str:
+        return os.path.join(self.folder, "items")
+
+    def add(self, item: Any) -> int:
+        """Append an item; return how many there are with it."""
+        # One write at the end of the file is atomic, and the position after it is its own end.
+        fd = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(fd, json.dumps(item).encode() + b"\n")
+            return os.pread(fd, os.lseek(fd, 0, os.SEEK_CUR), 0).count(b"\n")
+        finally:
+            os.close(fd)
+
+    def items(self) -> list[Any]:
+        """Return all items so far."""
+        try:
+            with open(self._file, encoding="ascii") as file:
+                return [json.loads(line) for line in file]
+        except FileNotFoundError:
+            return []
+
+    def __len__(self) -> int:
+        return len(self.items())
+
+
+class Gate(_Files):
+    """Closed until somebody opens it, then open for ever.
+
+    >>> gate = Gate()
+    >>> gate.wait(0)
+    False
+    >>> gate.open()
+    >>> gate.wait()
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        _make_pipe(self, self._pipe)
+
+    @property
+    def _pipe(self) -> str:
+        return os.path.join(self.folder, "pipe")
+
+    def open(self) -> None:
+        """Let everybody pass who waits or will come."""
+        _ring(self._pipe)
+
+    def wait(self, timeout: float = _LONGEST) -> bool:
+        """Sleep until it is open; False after `timeout` seconds, or when its maker is gone."""
+        return _rung(self._pipe, timeout)
+
+
+class Barrier:
+    """Lets `parties` pass together, once."""
+
+    def __init__(self, parties: int) -> None:
+        self.parties = parties
+        self._came = Tally()
+        self._gate = Gate()
+
+    def wait(self, timeout: float = _LONGEST) -> int:
+        """Sleep until all are here; return how many came before; TimeoutError without the rest."""
+        at = self._came.add(os.getpid())
+        if at == self.parties:
+            self._gate.open()
+        elif not self._gate.wait(timeout):
+            raise TimeoutError(
+                f"{len(self._came)} of {self.parties} came to the barrier in {timeout:g} s"
+            )
+        return at - 1
+
+
+class Level(_Files):
+    """How many there are of something: tasks that run, values that are alive.
+
+    >>> running = Level()
+    >>> with running:
+    ...     running.now()
+    1
+    >>> running.now(), running.most()
+    (0, 1)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changes = Tally()
+        _make_pipe(self, self._bell)
+
+    @property
+    def _bell(self) -> str:
+        return os.path.join(self.folder, "bell")
+
+    def _change(self, by: int) -> None:
+        self._changes.add((os.getpid(), by))
+        _ring(self._bell)
+
+    def up(self) -> None:
+        """Count one more."""
+        self._change(1)
+
+    def down(self) -> None:
+        """Count one less; it must be the process that counted it up."""
+        self._change(-1)
+
+    def __enter__(self) -> Level:
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    def now(self) -> int:
+        """Return how many there are, all processes together."""
+        return sum(by for _, by in self._changes.items())
+
+    def most(self) -> int:
+        """Return how many there were at most, all processes together."""
+        return _highest([by for _, by in self._changes.items()])
+
+    def most_in_a_process(self) -> int:
+        """Return how many there were at most in any one process."""
+        by_process: dict[int, list[int]] = {}
+        for process, by in self._changes.items():
+            by_process.setdefault(process, []).append(by)
+        return max(map(_highest, by_process.values()), default=0)
+
+    def wait_for(self, level: int, timeout: float = _LONGEST) -> bool:
+        """Sleep until there are just so many; False after `timeout` seconds. For one waiter."""
+        until = monotonic() + timeout
+        while self.now() != level:
+            if not _rung(self._bell, until - monotonic()):
+                return False
+            _silence(self._bell)
+        return True
+
+
+def _highest(changes: list[int]) -> int:
+    now = most = 0
+    for by in changes:
+        now += by
+        most = max(most, now)
+    return most
+
+
+# A named pipe is a bell that goes on ringing: who comes to read finds what was written, until
+# somebody reads it. Its maker keeps it open both ways: without a reader no one could write, and
+# when the maker is gone those who wait for it hear so.
+
+
+def _make_pipe(maker: object, path: str) -> None:
+    os.mkfifo(path, 0o600)
+    weakref.finalize(maker, os.close, os.open(path, os.O_RDWR | os.O_NONBLOCK))
+
+
+def _ring(path: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(fd, b"!")
+    except BlockingIOError:  # full: it rings already
+        pass
+    finally:
+        os.close(fd)
+
+
+def _rung(path: str, timeout: float) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:  # its maker is gone
+        return False
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(max(timeout, 0) * 1000))
+    finally:
+        os.close(fd)
+
+
+def _silence(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)
