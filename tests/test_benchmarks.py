@@ -2,13 +2,30 @@
 
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 
-from benchmarks import __main__, bench, measure, overhead
+import lazyflow
+from benchmarks import (
+    __main__,
+    bench,
+    footprint,
+    large,
+    measure,
+    overhead,
+    pool_facts,
+    processes,
+    sides,
+    soak,
+    soak_graphs,
+)
 from benchmarks.measure import Goal, Row, Table, clock, take_turns
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +80,6 @@ class TestTurns:
             clock(lambda: [1, 3], [1, 2])
 
 
-
 class TestGoals:
     def test_bounds_hold_on_the_bound(self):
         assert Goal(">=", 40).met_by(40) and not Goal(">=", 40).met_by(39.9)
@@ -96,9 +112,17 @@ class TestTable:
     def test_a_line_has_median_and_least_of_each_side(self):
         title, line, note = measure.table_lines(self.table)
         assert title == "tree (9 tasks): a tree"
-        expected = "whole, µs/task 1.50 (1.25) 120 (120) - - 80.0"
+        expected = "whole, µs/task 1.50 (1.25) 120 (120) - - - - 80.0"
         assert line.split() == expected.split()
         assert note.strip() == "a note"
+
+    def test_columns_are_those_of_the_sides_that_the_benchmark_names(self):
+        sides = ("dask", "lazyflow")
+        line = measure.table_lines(self.table, sides)[1]
+        assert line.split() == ["whole,", "µs/task", "120", "(120)", "1.50", "(1.25)", "80.0"]
+        heading = measure.heading(sides)
+        assert heading.split() == ["median", "(min)", "dask", "lazyflow", "result", "goal"]
+        assert line.index("(120)") + len("(120)") == heading.index("dask") + len("dask")
 
     def test_a_reason_that_several_cases_share_is_given_once(self):
         other = Table("chain", "a chain", [], absent={"joblib": "not installed"})
@@ -122,19 +146,22 @@ class TestCommand:
     def test_alone_it_lists_what_there_is(self, capsys):
         assert __main__.main([]) == 0
         out = capsys.readouterr().out
-        assert "overhead" in out
-        assert overhead.__doc__.splitlines()[0] in out
+        for name, module in __main__.BENCHMARKS.items():
+            assert f"  {name} " in out
+            assert module.__doc__.splitlines()[0] in out
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        assert capsys.readouterr().err == ("no benchmark is named 'overhaed'; there is: overhead\n")
+        said = "no benchmark is named 'overhaed'; there is: overhead, processes, soak\n"
+        assert capsys.readouterr().err == said
 
-    def test_help_has_a_sentence_for_each_case(self, capsys):
+    @pytest.mark.parametrize("module", [overhead, processes])
+    def test_help_has_a_sentence_for_each_case(self, module, capsys):
         with pytest.raises(SystemExit) as end:
-            __main__.main(["overhead", "--help"])
+            __main__.main([module.__name__.split(".")[1], "--help"])
         assert end.value.code == 0
         out = capsys.readouterr().out
-        for name, case in overhead.CASES.items():
+        for name, case in module.CASES.items():
             assert name in out and bench.title_of(case) in out
 
     @pytest.mark.parametrize(
@@ -152,9 +179,9 @@ class TestCommand:
         assert said in capsys.readouterr().err
 
 
-def run(tmp_path, *arguments):
+def run(tmp_path, *arguments, name="overhead"):
     path = tmp_path / "out.json"
-    status = __main__.main(["overhead", "--size", "tiny", "--json", str(path), *arguments])
+    status = __main__.main([name, "--size", "tiny", "--json", str(path), *arguments])
     assert status == 0
     return json.loads(path.read_text())
 
@@ -170,7 +197,7 @@ class TestOverhead:
         assert "lazyflow" not in case["absent"]
         for row in case["rows"]:
             assert row["sides"]["lazyflow"]["median"] > 0
-            for side in measure.SIDES:
+            for side in overhead.SIDES:
                 assert side in row["sides"] or side in case["absent"]
         assert any(row["goal"] for row in case["rows"])
         assert not any("failed" in why for why in case["absent"].values())
@@ -189,16 +216,6 @@ class TestOverhead:
         assert [row["label"] for row in case["rows"]] == ["import", "import, one result"]
         assert all(set(row["sides"]) == {"lazyflow", "futures"} for row in case["rows"])
         assert "`python -c pass` is" in capsys.readouterr().out
-
-    @pytest.mark.slow
-    def test_everything_as_a_user_would_type_it(self, tmp_path):
-        path = tmp_path / "out.json"
-        command = [sys.executable, "-m", "benchmarks", "overhead", "--size", "tiny", "--json", path]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        cases = json.loads(path.read_text())["cases"]
-        assert [case["name"] for case in cases] == list(overhead.CASES)
-        assert not any("failed" in why for case in cases for why in case["absent"].values())
 
     def test_peers_that_are_not_installed_are_shown_as_such(self, tmp_path, capsys, monkeypatch):
         there = importlib.util.find_spec
@@ -219,7 +236,7 @@ class TestOverhead:
 
     def test_a_fresh_process_that_fails_says_how(self):
         with (
-            bench.Bench(bench.SIZES["tiny"], 1) as given,
+            overhead.Bench(overhead.SIZES["tiny"], 1) as given,
             pytest.raises(RuntimeError, match=r"^ValueError: mine$"),
         ):
             given.child("-c", "raise ValueError('mine')")
@@ -227,8 +244,242 @@ class TestOverhead:
     def test_peak_memory_of_a_child_is_its_own(self):
         """A large parent must not count: ru_maxrss is handed down through fork and exec."""
         large = bytearray(b"1") * 300_000_000
-        code = "from benchmarks.shapes import peak_bytes; print(peak_bytes())"
+        code = "from benchmarks.memory import peak_bytes; print(peak_bytes())"
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
         )
         assert int(done.stdout) < len(large) / 2
+
+
+@pytest.fixture
+def no_peers(monkeypatch):
+    """Hide those that take seconds to start; `test_everything` has them."""
+    there = importlib.util.find_spec
+    hidden = ("dask", "joblib", "ray")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in hidden else there(name)
+    )
+
+
+class TestProcesses:
+    @pytest.mark.parametrize("name", processes.CASES)
+    def test_every_case_measures_lazyflow_and_says_why_others_are_absent(
+        self, name, tmp_path, capsys, no_peers
+    ):
+        found = run(tmp_path, "--only", name, "--repeat", "1", name="processes")
+        (case,) = found["cases"]
+        assert case["name"] == name
+        assert not any("failed" in why for why in case["absent"].values())
+        for row in case["rows"]:
+            assert row["sides"]["lazyflow"]["samples"]
+            assert {"dask", "dask pool=", "joblib", "ray"} <= set(case["absent"])
+        assert any(row["goal"] for row in case["rows"])
+        out = capsys.readouterr().out
+        assert "size tiny; 2 worker processes on every side" in out
+        assert "not installed; pip install ray" in out
+
+    def test_values_stay_out_of_the_parent_and_kernels_are_compiled_once(self, tmp_path, no_peers):
+        arguments = ("--only", "arrays", "--only", "sweep", "--repeat", "1")
+        rows = {
+            row["label"]: row["result"]
+            for case in run(tmp_path, *arguments, name="processes")["cases"]
+            for row in case["rows"]
+        }
+        assert rows["two readers, by parent"] <= 0.1
+        assert rows["pairs, by parent"] <= 0.1
+        assert rows["compilations a worker"] == 1
+
+    def test_ratios_are_to_dask_as_its_users_call_it(self):
+        row = Row("whole", "ms", {"lazyflow": [2.0], "dask": [200.0], "dask pool=": [30.0]})
+        assert processes.against_dask(row) == ["whole: dask pool= / lazyflow is 15.0"]
+        assert row.result == 100.0
+
+    def test_a_pool_that_nothing_is_told_of_is_no_measurement(self, monkeypatch):
+        monkeypatch.setattr(processes, "pool_facts", pool_facts.PoolFacts)
+        with pytest.raises(RuntimeError, match="knows of no worker process"):
+            processes.Counted(lambda: 1.0)()
+
+    def test_a_large_result_that_is_wrong_is_no_measurement(self):
+        turn = large.one_turn(lambda size: np.ones(size // 8), 80)
+        assert turn["with_read"] >= turn["seconds"] > 0
+        with pytest.raises(AssertionError, match="wrong answer"):
+            large.one_turn(np.ones, 16)
+
+    def test_pools_are_made_once_per_number_of_workers(self):
+        pools = sides.Pools()
+        assert pools(1) is pools(1) is not pools(2)
+        pools.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [overhead, processes])
+def test_everything_as_a_user_would_type_it(module, tmp_path):
+    path, name = tmp_path / "out.json", module.__name__.split(".")[1]
+    command = [sys.executable, "-m", "benchmarks", name, "--size", "tiny", "--json", path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    cases = json.loads(path.read_text())["cases"]
+    assert [case["name"] for case in cases] == list(module.CASES)
+    assert not any("failed" in why for case in cases for why in case["absent"].values())
+
+
+class TestRandomGraphs:
+    def test_one_seed_is_one_graph_whoever_persists(self):
+        def values(seed, persist):
+            with lazyflow.config.set(scheduler="sync"):
+                return lazyflow.compute(soak_graphs.grow(Random(seed), 60, persist))
+
+        def persisted(nodes):
+            return list(lazyflow.persist(*nodes))
+
+        for seed in range(5):
+            assert soak_graphs.same(values(seed, list), values(seed, persisted))
+        assert not soak_graphs.same(values(1, list), values(2, list))
+
+    @pytest.mark.parametrize(
+        ("left", "right"),
+        [
+            (1, True),
+            ([1], (1,)),
+            (np.arange(3), np.arange(3.0)),
+            (np.arange(3), np.arange(4)),
+            ({"a": np.arange(3)}, {"a": np.array([0, 1, 3])}),
+            ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ],
+    )
+    def test_equal_means_every_bit_and_type(self, left, right):
+        assert soak_graphs.same(left, left)
+        assert not soak_graphs.same(left, right)
+
+
+@pytest.fixture
+def sleepers(monkeypatch):
+    """Let threads do the work, and children that sleep be the workers that are killed."""
+    there = []
+
+    def facts():
+        there[:] = [p for p in there if p.poll() is None]
+        while len(there) < 2:
+            there.append(subprocess.Popen(["sleep", "1000"]))
+        return pool_facts.PoolFacts(pids=tuple(p.pid for p in there))
+
+    def shutdown():
+        for process in there:
+            process.kill()
+            process.wait()
+        there.clear()
+
+    monkeypatch.setattr(soak, "SCHEDULER", "threads")
+    monkeypatch.setattr(soak, "pool_facts", facts)
+    monkeypatch.setattr(lazyflow, "shutdown", shutdown)
+    monkeypatch.setenv(footprint.MARK, "")
+    yield there
+    shutdown()
+
+
+SHORT = ["soak", "--kills", "3", "--seconds-between", "0.02"]
+
+
+@pytest.mark.filterwarnings("ignore:crash_retries= of .* has no effect")
+class TestSoak:
+    def test_a_good_run(self, sleepers, tmp_path, capsys):
+        path = tmp_path / "soak.json"
+        arguments = ["--persist-steps", "30", "--json", str(path)]
+        assert __main__.main([*SHORT, *arguments]) == 0
+        found = json.loads(path.read_text())
+        assert found["good"] and not found["left"] and not found["trouble"]
+        assert found["kills"] >= 3 and found["steps"] == 30 and found["computes"] >= 12
+        assert capsys.readouterr().out.endswith("good\n")
+
+    def test_a_wrong_result_is_found_and_its_seed_told(self, sleepers, monkeypatch, capsys):
+        grow, answers = soak_graphs.grow, []
+
+        def other_every_time(random, tasks, persist):
+            answers.append(None)
+            return [len(answers), *grow(random, tasks, persist)]
+
+        monkeypatch.setattr(soak_graphs, "grow", other_every_time)
+        assert __main__.main([*SHORT, "--callers", "1", "--seed", "7"]) == 1
+        out, err = capsys.readouterr()
+        assert out.endswith("NOT GOOD\n")
+        assert "seed 7000000: wrong: " in err
+
+    def test_an_error_is_found(self, sleepers, monkeypatch, capsys):
+        monkeypatch.setattr(soak, "SCHEDULER", "no such scheduler")
+        assert __main__.main(SHORT) == 1
+        out, err = capsys.readouterr()
+        assert "wrong 0, failed " in out and "failed 0" not in out
+        assert "ValueError: unknown scheduler 'no such scheduler'" in err
+
+    def test_what_is_left_is_found(self, sleepers, monkeypatch, capsys):
+        """A descriptor a graph, and a process that `shutdown` forgets."""
+        grow, opened = soak_graphs.grow, []
+        forgotten = []
+
+        def leaking(random, tasks, persist):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            if len(opened) == 30:
+                forgotten.append(subprocess.Popen(["sleep", "1000"]))
+            return grow(random, min(tasks, 10), persist)
+
+        monkeypatch.setattr(soak_graphs, "grow", leaking)
+        monkeypatch.setattr(soak, "settled", lambda quiet, seconds=0: footprint.settled(quiet, 0.2))
+        try:
+            assert __main__.main([*SHORT, "--kills", "10"]) == 1
+            left = next(
+                line for line in capsys.readouterr().out.splitlines() if line.startswith("left: ")
+            )
+            assert f"processes [{forgotten[0].pid}]" in left and "descriptors " in left
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+            for process in forgotten:
+                process.kill()
+                process.wait()
+
+    def test_only_live_children_are_killed(self):
+        child = subprocess.Popen(["sleep", "1000"])
+        assert not soak.kill(os.getpid()) and not soak.kill(os.getppid())
+        assert soak.kill(child.pid)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not soak.kill(child.pid)  # it has ended, and nobody has waited for it yet
+        assert child.wait() == -signal.SIGKILL
+        assert not soak.kill(child.pid)
+
+    def test_an_orphan_is_found(self, monkeypatch):
+        monkeypatch.setenv(footprint.MARK, str(os.getpid()))
+        done = subprocess.run(
+            ["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"],
+            capture_output=True, text=True, check=True, start_new_session=True,
+        )  # fmt: skip
+        orphan = int(done.stdout)
+        try:
+            assert orphan in footprint.marked()
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+        gone = footprint.settled(lambda now: orphan not in now.processes)
+        assert orphan not in gone.processes
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--kills", "-1"], "--kills -1: at least 0"),
+            (["--callers", "0"], "--callers 0: at least 1"),
+            (["--json", "no/such/folder/x.json"], "the folder of no/such/folder/x.json"),
+        ],
+    )
+    def test_bad_options_are_found_before_anything_runs(self, arguments, said, capsys):
+        with pytest.raises(SystemExit) as end:
+            __main__.main(["soak", *arguments])
+        assert end.value.code == 2
+        assert said in capsys.readouterr().err
+
+    def test_workers_of_ours_are_killed_and_nothing_is_wrong(self, tmp_path):
+        """In a process of its own: the suite's threads come and go meanwhile."""
+        path = tmp_path / "soak.json"
+        options = ["--kills", "5", "--patience", "20", "--json", path]
+        command = [sys.executable, "-m", "benchmarks", "soak", *options]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        found = json.loads(path.read_text())
+        assert found["kills"] == found["deaths"] == 5

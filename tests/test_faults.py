@@ -250,6 +250,48 @@ def test_a_task_waits_for_another_of_its_run_two_levels_down() -> None:
     assert compute(a, timeout=20) == (((5,),),)
 
 
+def test_a_thread_too_many_hands_on_what_it_was_woken_for() -> None:
+    """Two threads idle and one awake again are three for two places."""
+    lazyflow.shutdown()
+    gate, asleep, pinged = threading.Event(), threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        (late,) = persist(delayed(gate.wait)(20), scheduler=executor)
+
+        def task() -> bool:
+            asleep.set()
+            wait(late)
+            ping = persist(delayed(pinged.set)(), num_workers=2)
+            return pinged.wait(10) and bool(ping)
+
+        (x,) = persist(delayed(task)(), num_workers=2)
+        assert asleep.wait(20) and until(lambda: bool(pool._sleeping))
+        meeting = threading.Barrier(2, timeout=20)
+        compute([delayed(meeting.wait)() for _ in range(2)], num_workers=2)
+        assert until(lambda: len(pool._idle) == 2)
+        gate.set()
+        assert compute(x, timeout=20) == (True,)
+
+
+def test_a_mutating_task_edits_nothing_that_a_running_one_reads() -> None:
+    numpy = pytest.importorskip("numpy")
+    reading, edited = threading.Event(), threading.Event()
+
+    def read(x: Any) -> float:
+        reading.set()
+        assert edited.wait(20)
+        return float(x.sum())
+
+    def edit(x: Any, _: bool) -> float:
+        x += 1
+        edited.set()
+        return float(x.sum())
+
+    x = delayed(numpy.zeros)(3)
+    after = delayed(reading.wait)(20)  # so that the edit is the last to ask for x
+    found = compute(delayed(read)(x), delayed(edit, mutates=True)(x, after), num_workers=3)
+    assert found == (0.0, 3.0)
+
+
 def test_threads_share_the_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documented, and the same as for any thread: a task's chdir is everybody's."""
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,7 @@ LAYERS = [
     ("lazyflow.errors", 0),
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
+    ("lazyflow.sizes", 0),
     ("lazyflow.graph", 1),
     ("lazyflow.store", 2),
     ("lazyflow.schedulers", 3),

@@ -205,7 +205,7 @@ def test_random_graphs_with_failing_tasks(examples: int, watched: Watched) -> No
     assert until(Value.none_alive)
 
 
-@few_and_many(30, 1000)
+@few_and_many(200, 10_000)
 def test_mutating_tasks_edit_nobody_elses_value(examples: int) -> None:
     numpy = pytest.importorskip("numpy")
 
