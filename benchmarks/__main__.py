@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import overhead
+from benchmarks import overhead, processes, soak
 
-BENCHMARKS = {"overhead": overhead}
+BENCHMARKS = {"overhead": overhead, "processes": processes, "soak": soak}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -9,70 +9,51 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.measure import Goal, Label, Row, Table, Turn, rows_of, take_turns
-from benchmarks.shapes import WORKERS
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 300  # seconds for a fresh process
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much is measured. A goal is judged where its numbers are those of the full size."""
+class Turns:
+    """How often each side has its turn; a benchmark's `Size` adds how much is measured."""
 
-    leaves: int
-    flat: int
-    chain: int
-    million: int
-    build: int
-    calls: int
-    traced: int
-    steps: int
-    starts: int
     repeat: int
-    at_least: int
-
-
-SIZES = {
-    "tiny": Size(200, 200, 100, 10_000, 1_000, 16, 100, 100, 2, 2, 1),
-    "small": Size(1_000, 1_000, 500, 100_000, 10_000, 64, 500, 1_000, 5, 5, 3),
-    "full": Size(5_000, 10_000, 2_000, 1_000_000, 10_000, 64, 500, 1_000, 11, 7, 3),
-}
-FULL = SIZES["full"]
+    at_least: int  # turns also of a side that is slow
 
 
 class Bench:
     """The sides that are there, the sizes, and the turns that the cases share."""
 
-    def __init__(self, size: Size, repeat: int | None) -> None:
+    def __init__(self, size: Any, full: Any, repeat: int | None) -> None:
         self.size = size
+        self.full = full
         self.repeat = repeat or size.repeat
         self.at_least = min(self.repeat, size.at_least)
         self.missing: dict[str, str] = {}
         self.lazyflow: Any = importlib.import_module("lazyflow")
-        self.dask = self._peer("dask")
-        self.joblib = self._peer("joblib")
-        self.pool = ThreadPoolExecutor(WORKERS)
         self._bytecode = tempfile.TemporaryDirectory(prefix="lazyflow-bench-")
-        self.lazy = {"lazyflow": self.lazyflow} | ({"dask": self.dask} if self.dask else {})
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.pool.shutdown()
         self._bytecode.cleanup()
 
-    def _peer(self, name: str) -> Any:
-        if importlib.util.find_spec(name) is None:
-            self.missing[name] = "not installed; pip install 'lazyflow[bench]'"
-            return None
-        return importlib.import_module(name)
+    def peer(self, name: str) -> Any:
+        """Return a library; where it is missing, None, and the table will say so."""
+        return importlib.import_module(name) if self.there(name) else None
+
+    def there(self, name: str, install: str = "'lazyflow[bench]'") -> bool:
+        if importlib.util.find_spec(name) is not None:
+            return True
+        self.missing[name] = f"not installed; pip install {install}"
+        return False
 
     def child(self, *arguments: str) -> str:
         """Run a fresh interpreter and return what it prints; RuntimeError when it fails.
@@ -105,10 +86,14 @@ class Bench:
         return done.stdout
 
     def measure(
-        self, turns: dict[Label, Turn], unit: str, scale: float
+        self, turns: dict[Label, Turn], unit: str, scale: float, patience: float | None = None
     ) -> tuple[list[Row], dict[str, str]]:
-        """Run `turns`; return a row per label, in order, and the sides that failed."""
-        samples, failed = take_turns(turns, self.repeat, self.at_least)
+        """Run `turns`; return a row per label, in order, and the sides that failed.
+
+        `patience`: where turns are long, the seconds after which one of a side is enough.
+        """
+        limits = (self.at_least,) if patience is None else (1, patience)
+        samples, failed = take_turns(turns, self.repeat, *limits)
         labels = list(dict.fromkeys(row for row, _ in turns))
         rows = rows_of(samples, labels, unit, scale)
         for row in rows:
@@ -116,7 +101,7 @@ class Bench:
         return rows, failed
 
     def table(
-        self, case: Callable[[Bench], Table], rows: list[Row], *reasons: dict[str, str], **more: Any
+        self, case: Callable[[Any], Table], rows: list[Row], *reasons: dict[str, str], **more: Any
     ) -> Table:
         """Put a case's rows under its title; of two reasons for one side the last one counts."""
         absent: dict[str, str] = {}
@@ -127,9 +112,9 @@ class Bench:
     def judged(self, row: Row, goal: Goal, *sizes: str) -> None:
         """Give `row` a goal, which counts where these sizes are the full ones."""
         row.goal = goal
-        if any(getattr(self.size, name) != getattr(FULL, name) for name in sizes):
+        if any(getattr(self.size, name) != getattr(self.full, name) for name in sizes):
             row.why_unjudged = "(for --size full)"
 
 
-def title_of(case: Callable[[Bench], Table]) -> str:
+def title_of(case: Callable[[Any], Table]) -> str:
     return (case.__doc__ or "").strip().splitlines()[0]

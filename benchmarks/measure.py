@@ -22,7 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-SIDES = ("lazyflow", "dask", "joblib", "futures")
+#: Who is compared, in the order of the columns; a benchmark shows those that it names.
+SIDES = ("lazyflow", "dask", "dask pool=", "joblib", "ray", "futures")
 
 Turn = Callable[[], float]  # does the work once and returns the seconds
 Label = tuple[str, str]  # (row, side)
@@ -187,14 +188,14 @@ def version(package: str) -> str:
         return str(getattr(sys.modules.get(package), "__version__", "not installed"))
 
 
-def machine() -> dict[str, Any]:
+def machine(packages: Iterable[str] = ("lazyflow", "dask", "joblib")) -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cores": cores(),
         "memory_gib": round(memory, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("lazyflow", "dask", "joblib")},
+        "packages": {name: version(name) for name in packages},
         "load": round(load(), 2),
     }
 
@@ -210,6 +211,10 @@ def machine_line(facts: dict[str, Any]) -> str:
 # Showing.
 
 LABEL, CELL = 28, 16
+
+
+def cell_width(sides: Sequence[str]) -> int:
+    return CELL if len(sides) < 5 else CELL - 2
 
 
 def number(value: float) -> str:
@@ -238,16 +243,16 @@ def verdict(row: Row) -> str:
     return f"{row.goal}  {'met' if row.met else 'NOT MET'}"
 
 
-def heading() -> str:
-    sides = "".join(f"{side:>{CELL}}" for side in SIDES)
-    return f"{'median (min)':{LABEL}}{sides}{'result':>9}  goal"
+def heading(sides: Sequence[str] = SIDES) -> str:
+    columns = "".join(f"{side:>{cell_width(sides)}}" for side in sides)
+    return f"{'median (min)':{LABEL}}{columns}{'result':>9}  goal"
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: Table, sides: Sequence[str] = SIDES) -> list[str]:
     """Write a case: its title, a line per row, its notes."""
     lines = [f"{table.name}{table.amount and f' ({table.amount})'}: {table.title}"]
     for row in table.rows:
-        cells = "".join(f"{cell(row, side):>{CELL}}" for side in SIDES)
+        cells = "".join(f"{cell(row, side):>{cell_width(sides)}}" for side in sides)
         result = "" if row.result is None else number(row.result)
         label = f"  {row.label}, {row.unit}"
         lines.append(f"{label:{LABEL}}{cells}{result:>9}  {verdict(row)}".rstrip())
@@ -294,7 +299,14 @@ def write_json(path: str, facts: dict[str, Any], tables: Iterable[Table], **more
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-COLOURS = {"lazyflow": "#1b6ca8", "dask": "#e08a1e", "joblib": "#8a8f98", "futures": "#c3c7cd"}
+COLOURS = {
+    "lazyflow": "#1b6ca8",
+    "dask": "#e08a1e",
+    "dask pool=": "#f2c285",
+    "joblib": "#8a8f98",
+    "ray": "#5f8f5a",
+    "futures": "#c3c7cd",
+}
 
 
 def plot(path: str, facts: dict[str, Any], tables: Iterable[Table]) -> None:
@@ -334,5 +346,5 @@ def plot(path: str, facts: dict[str, Any], tables: Iterable[Table]) -> None:
     for spine in ("top", "right", "left"):
         axes.spines[spine].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside upper right", ncols=4, frameon=False, fontsize=9)
+    figure.legend(loc="outside upper right", ncols=len(SIDES), frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)

@@ -7,23 +7,59 @@ the tests judge.
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import bench as common
 from benchmarks import measure, shapes
-from benchmarks.bench import SIZES, Bench, title_of
+from benchmarks.command import Suite
 from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
 from benchmarks.shapes import compute
 
+SIDES = ("lazyflow", "dask", "joblib", "futures")
 NO_GRAPH = "builds no graph before it runs"
 TOO_LARGE = "not run at this size; see chain and flat"
+
+
+@dataclass(frozen=True)
+class Size(common.Turns):
+    """How much is measured. A goal is judged where its numbers are those of the full size."""
+
+    leaves: int
+    flat: int
+    chain: int
+    million: int
+    build: int
+    calls: int
+    traced: int
+    steps: int
+
+
+SIZES = {
+    "tiny": Size(2, 1, 200, 200, 100, 10_000, 1_000, 16, 100, 100),
+    "small": Size(5, 3, 1_000, 1_000, 500, 100_000, 10_000, 64, 500, 1_000),
+    "full": Size(7, 3, 5_000, 10_000, 2_000, 1_000_000, 10_000, 64, 500, 1_000),
+}
+
+
+class Bench(common.Bench):
+    """The libraries that are there, each on threads."""
+
+    def __init__(self, size: Size, repeat: int | None = None) -> None:
+        super().__init__(size, SIZES["full"], repeat)
+        self.dask = self.peer("dask")
+        self.joblib = self.peer("joblib")
+        self.pool = ThreadPoolExecutor(shapes.WORKERS)
+        self.lazy = {"lazyflow": self.lazyflow} | ({"dask": self.dask} if self.dask else {})
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown()
+        super().__exit__()
 
 
 def from_scratch(lib: Any, build: Callable[[Any, int], Any], n: int, right: Any) -> Turn:
@@ -357,49 +393,14 @@ CASES: dict[str, Callable[[Bench], Table]] = {
 }
 
 
-def options(argv: Sequence[str]) -> argparse.Namespace:
-    cases = "\n".join(f"  {name:9} {title_of(case)}" for name, case in CASES.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks overhead",
-        description=(__doc__ or "").splitlines()[0],
-        epilog=f"cases:\n{cases}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--size", choices=SIZES, default="small",
-        help="tiny takes seconds, small half a minute, full minutes; goals are for full",
-    )  # fmt: skip
-    parser.add_argument("--repeat", type=int, metavar="N", help="turns of each side")
-    parser.add_argument("--json", metavar="FILE", help="write every sample to FILE")
-    parser.add_argument("--plot", metavar="FILE", help="draw µs per task (png, svg, pdf)")
-    parser.add_argument(
-        "--only", choices=CASES, action="append", metavar="CASE", help="may be given several times"
-    )
-    given = parser.parse_args(argv)
-    if given.repeat is not None and given.repeat < 1:
-        parser.error(f"--repeat {given.repeat}: at least 1")
-    for path in (given.json, given.plot):
-        if path and not Path(path).resolve().parent.is_dir():
-            parser.error(f"the folder of {path} does not exist")
-    if given.plot and importlib.util.find_spec("matplotlib") is None:
-        parser.error("--plot needs matplotlib: pip install 'lazyflow[bench]'")
-    return given
-
-
-def main(argv: Sequence[str]) -> int:
-    """Run the cases asked for, print each as soon as it is measured, return 0."""
-    given = options(argv)
-    tables = []
-    with Bench(SIZES[given.size], given.repeat) as bench:
-        facts = measure.machine()
-        print(measure.machine_line(facts))
-        print(f"size {given.size}; {shapes.WORKERS} threads on every side\n\n{measure.heading()}")
-        for name in given.only or CASES:
-            tables.append(CASES[name](bench))
-            print("\n".join(measure.table_lines(tables[-1])), flush=True)
-    print("\n" + "\n".join(measure.absence_lines(tables)))
-    if given.json:
-        measure.write_json(given.json, facts, tables, size=given.size)
-    if given.plot:
-        measure.plot(given.plot, facts, tables)
-    return 0
+main = Suite(
+    name="overhead",
+    about=(__doc__ or "").splitlines()[0],
+    cases=CASES,
+    sizes=SIZES,
+    sides=SIDES,
+    packages=("lazyflow", "dask", "joblib"),
+    make=Bench,
+    alike=f"{shapes.WORKERS} threads on every side",
+    durations="tiny takes seconds, small half a minute, full minutes; goals are for full",
+).main

@@ -17,7 +17,9 @@ from concurrent.futures import Executor
 from functools import cache
 from typing import Any
 
-WORKERS = 2  # threads, on every side
+from benchmarks.memory import peak_bytes
+
+WORKERS = 2  # threads or processes, on every side
 
 
 def inc(x: int) -> int:
@@ -79,11 +81,17 @@ def compute(lib: Any, *graphs: Any, workers: int = WORKERS) -> Any:
 # The same results by the two libraries that have no graphs.
 
 
-def futures_tree(pool: Executor, leaves: int) -> int:
-    level = list(pool.map(inc, range(leaves)))
+def futures_tree(pool: Executor, leaves: int, messages: int | None = None) -> int:
+    """Map level by level; `messages` in a level at most, where a call is one (processes)."""
+
+    def size(calls: int) -> int:
+        return 1 if messages is None else -(-calls // messages)
+
+    level = list(pool.map(inc, range(leaves), chunksize=size(leaves)))
     while len(level) > 1:
         odd = level[-1:] if len(level) % 2 else []
-        level = [*pool.map(add, level[::2], level[1::2]), *odd]
+        both = level[::2], level[1::2]
+        level = [*pool.map(add, *both, chunksize=size(len(both[1]))), *odd]
     return level[0]
 
 
@@ -98,9 +106,9 @@ def futures_flat(pool: Executor, width: int) -> list[int]:
     return list(pool.map(inc, range(width)))
 
 
-def joblib_tree(joblib: Any, leaves: int) -> int:
+def joblib_tree(joblib: Any, leaves: int, backend: str = "threading") -> int:
     task = joblib.delayed(add)
-    with joblib.Parallel(n_jobs=WORKERS, backend="threading") as parallel:
+    with joblib.Parallel(n_jobs=WORKERS, backend=backend) as parallel:
         level: list[int] = parallel(joblib.delayed(inc)(i) for i in range(leaves))
         while len(level) > 1:
             odd = level[-1:] if len(level) % 2 else []
@@ -141,25 +149,6 @@ def size_for(seconds: float) -> int:
 
 
 # A million tasks, in a process of their own: `python -m benchmarks.shapes chain 1000000`.
-
-
-def peak_bytes() -> int:
-    """Most memory this process has held.
-
-    On Linux from ``VmHWM``: `ru_maxrss` survives fork and exec, so in the child of a large parent
-    it is the parent's peak (measured: 773 MiB reported for a bare interpreter of 9).
-    """
-    try:
-        with open("/proc/self/status") as lines:
-            for line in lines:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def main(shape: str, tasks: int) -> None:
