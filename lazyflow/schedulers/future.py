@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
-from time import monotonic
 from types import TracebackType
 from typing import Any
 
 from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.schedulers.failures import is_users_interrupt, notes_of, text_of, traceback_of
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.seats import asleep
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
@@ -195,26 +194,22 @@ def wait_for(
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
         return True
-    arrived: SimpleQueue[None] = SimpleQueue()  # C: Ctrl-C can't leave it locked
+    gate = Gate()
+    not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
+    last = iter([gate])
 
     def one_more(_: Future) -> None:
-        arrived.put(None)
+        if next(not_last, gate) is gate and next(last, None) is gate:
+            gate.open()
 
-    deadline = None if timeout is None else monotonic() + timeout
     try:
         for future in waiting:
             future.add_callback(one_more)
         with asleep():
-            for _ in range(missing):
-                left = None if deadline is None else max(0.0, deadline - monotonic())
-                try:
-                    arrived.get(timeout=left)
-                except Empty:
-                    return False
+            return gate.wait(timeout)
     finally:
         for future in waiting:
             future.remove_callback(one_more)
-    return True
 
 
 def timed_out(names: Sequence[str], timeout: float, running: Sequence[str]) -> TaskTimeout:

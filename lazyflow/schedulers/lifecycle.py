@@ -8,7 +8,6 @@ subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/)
 from __future__ import annotations
 
 import contextvars
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -22,6 +21,7 @@ from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.seats import asleep, here
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
@@ -96,8 +96,7 @@ class Lifecycle(ABC):
         self.on_start = careful.hearers(self.observers, "task_started")
         self.on_done = careful.hearers(self.observers, "task_ended")
         self._closing = [None]  # whoever pops it ends the run
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate = Gate()
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -127,15 +126,9 @@ class Lifecycle(ABC):
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the run is over, or `timeout` seconds; tells which."""
         if here.worker is None:
-            return self._sleep(timeout)
+            return self._gate.wait(timeout)
         with asleep():
-            return self._sleep(timeout)
-
-    def _sleep(self, timeout: float | None) -> bool:
-        if self._gate.acquire(timeout=-1 if timeout is None else timeout):
-            self._gate.release()
-            return True
-        return False
+            return self._gate.wait(timeout)
 
     def cancel(self, error: BaseException | None = None) -> None:
         """Start nothing more and end with `error` (a Cancelled unless given)."""
@@ -171,7 +164,7 @@ class Lifecycle(ABC):
                 parent[0].deliver(parent[1], self.values[i])
         if parent is not None or self.futures is not None:  # else the caller takes the values
             self.forget_values()
-        self._gate.release()
+        self._gate.open()
 
     def fetch(self) -> None:
         """Bring the wanted values here, in the caller's thread; raises what stands against it."""
@@ -200,7 +193,7 @@ class Lifecycle(ABC):
             except BaseException as bug:  # as a RecursionError: the others must hear of it still
                 broken = bug
             finally:
-                run._gate.release()
+                run._gate.open()
         if broken is not None:
             try:
                 raise broken
@@ -289,7 +282,7 @@ class Lifecycle(ABC):
                 return LATER
             parent[0].children.discard(self)
             careful.tell(self, "run_ended")
-            self._gate.release()
+            self._gate.open()
         parent[0].children.add(child)
         if parent[0].stop:  # it was cancelled meanwhile, and did not see this child
             parent[0].children.discard(child)

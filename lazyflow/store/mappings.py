@@ -128,7 +128,8 @@ class Mappings:
         return found
 
     def __del__(self) -> None:
-        for fd in self._fds.values():  # views that live have the map, which has its own
+        # Ctrl-C may have come while it was made. Views that live have the map, which has its own.
+        for fd in getattr(self, "_fds", {}).values():
             os.close(fd)
 
     def close(self) -> None:

@@ -67,12 +67,13 @@ class Driver:
         self._pid = os.getpid()
         self._busy_since = monotonic()
         self._trimmed = True
+        self._unstarted = [None]  # whoever pops it starts the thread
         self.thread = threading.Thread(target=self._serve, name="lazyflow-processes", daemon=True)
 
     def begin(self) -> None:
-        """Start the thread."""
+        """Start the thread, unless that was done before a Ctrl-C ended who did it."""
         if threading.current_thread() is not threading.main_thread():
-            self.thread.start()
+            self._start_once()
             return
         # Thread.start is Python: a Ctrl-C in it could leave the new thread waiting for ever.
         import _thread
@@ -81,11 +82,24 @@ class Driver:
         started.acquire()
 
         def start() -> None:
-            self.thread.start()
+            self._start_once()
             started.release()
 
         _thread.start_new_thread(start, ())
         started.acquire()
+
+    def _start_once(self) -> None:
+        if self._unstarted:
+            try:
+                self._unstarted.pop()
+            except IndexError:  # another thread did
+                return
+            self.thread.start()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its thread runs, or did."""
+        return self.thread.ident is not None
 
     # -- for other threads ------------------------------------------------------------------
 
@@ -146,7 +160,7 @@ class Driver:
         """End the pool; returns the names of tasks that were still running after `grace`."""
         left: list[str] = []
         self.post("_close", grace, left)
-        if self.thread.ident is not None:
+        if self.has_begun:
             self.thread.join()  # it may have ended before, by a bug
         return left
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.failures import is_users_interrupt, told
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.lifecycle import Lifecycle
 from lazyflow.schedulers.processes.nodes import Literal
 from lazyflow.schedulers.processes.stripped import name_only
@@ -187,20 +187,19 @@ class Fetch:
     """Somebody who waits for a value to be brought here."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate = Gate()
         self.value: Any = None
         self.error: BaseException | None = None
 
     def done(self, value: Any, error: BaseException | None = None) -> None:
         """Wake who waits."""
         self.value, self.error = value, error
-        self._gate.release()
+        self._gate.open()
 
     def wait(self) -> Any:
         """Return the value; raise why there is none."""
         with asleep():
-            self._gate.acquire()
+            self._gate.wait()
         if self.error is not None:
             raise self.error
         return self.value

@@ -90,12 +90,13 @@ class ProcessesScheduler:
 
     def _running_driver(self) -> Driver:
         driver = self._driver
-        if driver is None or driver.broken:
+        if driver is None or driver.broken or not driver.has_begun:
             with self._lock:
                 driver = self._driver
                 if driver is None or driver.broken:
                     # Known before its thread is waited for: a Ctrl-C meanwhile loses nothing.
                     driver = self._driver = Driver()
+                if not driver.has_begun:
                     driver.begin()
         return driver
 

@@ -19,8 +19,8 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._poll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.epoll()
         self._poll.register(self._wake, select.EPOLLIN)
         self._calls: dict[int, Call] = {}
         self._first: dict[int, Call] = {}
@@ -29,9 +29,12 @@ class Watch:
         self._is_awake = False
 
     def wake(self) -> None:
-        """End a wait. Any thread may call it, and finalizers: it never locks."""
+        """End a wait. Any thread may call it, and finalizers: it never locks.
+
+        Only the thread that waits says that it is awake: said here, before the write, a Ctrl-C
+        between the two would leave it asleep for ever.
+        """
         if not self._is_awake:
-            self._is_awake = True
             try:
                 os.eventfd_write(self._wake, 1)
             except OSError:  # closed
@@ -79,6 +82,10 @@ class Watch:
         now = monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_poll"):  # Ctrl-C may have come while it was made
+            self.close()
 
     def close(self) -> None:
         """Close its own descriptors."""

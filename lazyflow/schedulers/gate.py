@@ -1,0 +1,124 @@
+"""What a thread sleeps at until another thread says that something is done.
+
+A lock can be acquired with a signal already noted and not yet handled: it came after the
+interpreter last looked and before the thread slept, a few instructions that take milliseconds on
+a busy machine. Ctrl-C is then lost until the lock is free (seen in 1 of 100 interrupted starts of
+a pool). So the main thread, the only one that handles signals, sleeps on a descriptor that
+signals write to: what was written before the sleep ends it as well.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from time import monotonic
+
+_SHORT = 0.02  # seconds that a wait may take before it is worth the descriptors, 15 µs
+
+
+class Gate:
+    """Closed at first; opened once, and all who wait at it go on."""
+
+    __slots__ = ("_bells", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._bells: tuple[_Bell, ...] = ()
+
+    def open(self) -> None:
+        """Let everybody pass."""
+        self._lock.release()
+        for bell in self._bells:
+            bell.ring()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until it is open, or `timeout` seconds; tells which."""
+        on_main = threading.current_thread() is threading.main_thread() and hasattr(select, "poll")
+        if not on_main:
+            return self._pass(-1 if timeout is None else timeout)
+        if self._pass(_SHORT if timeout is None else min(timeout, _SHORT)):
+            return True
+        if timeout is not None and timeout <= _SHORT:
+            return False
+        return self._wait_for_signals_too(None if timeout is None else timeout - _SHORT)
+
+    def _pass(self, timeout: float) -> bool:
+        if self._lock.acquire(timeout=timeout):
+            self._lock.release()
+            return True
+        return False
+
+    def _wait_for_signals_too(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else monotonic() + timeout
+        bell = _Bell()
+        before: list[int] = []
+        self._bells += (bell,)
+        try:
+            # In one step: a signal between the call and keeping what it returns would lose that.
+            before.extend(map(bell.hear_signals, (None,)))
+            while not self._pass(0):
+                left = None if deadline is None else deadline - monotonic()
+                if left is not None and left <= 0:
+                    return False
+                bell.sleep(left)
+            return True
+        finally:
+            if before:
+                bell.forget_signals(before[0])
+            self._bells = tuple(b for b in self._bells if b is not bell)
+
+
+class _Bell:
+    """A pipe that ends a sleep when something is written to it.
+
+    It is closed with its last reference: who rings holds one, so that no byte goes to a
+    descriptor that has become another's.
+    """
+
+    __slots__ = ("_poll", "_read", "_signals", "_write")
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._poll = select.poll()
+        self._poll.register(self._read, select.POLLIN)
+        self._signals = b""
+
+    def ring(self) -> None:
+        try:
+            os.write(self._write, b"\0")
+        except BlockingIOError:  # it is full: it rings
+            pass
+
+    def hear_signals(self, _: None) -> int:
+        return signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+
+    def forget_signals(self, before: int) -> None:
+        """Give signals back to who heard them before, as an event loop, with those that came."""
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+        self._take()
+        if before >= 0 and self._signals:
+            try:
+                os.write(before, self._signals)
+            except OSError:  # full, so it wakes up anyway; or closed meanwhile
+                pass
+
+    def sleep(self, timeout: float | None) -> None:
+        self._poll.poll(None if timeout is None else timeout * 1000)
+        self._take()
+
+    def _take(self) -> None:
+        try:
+            self._signals += os.read(self._read, 4096).replace(b"\0", b"")
+        except BlockingIOError:
+            pass
+
+    def __del__(self) -> None:
+        for name in ("_read", "_write"):
+            fd = getattr(self, name, None)
+            if fd is not None:
+                os.close(fd)

@@ -1,0 +1,194 @@
+"""Ctrl-C at every step: a compute is interrupted wherever Python would look for signals.
+
+A trace function raises KeyboardInterrupt after the n-th instruction of ours at which the
+interpreter handles signals (calls, jumps back, beginnings of functions), for every n. Whatever
+was half done then, the next compute works and nothing is left behind.
+"""
+
+import _thread
+import dis
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import lazyflow
+from lazyflow import compute, delayed, persist, wait
+from lazyflow.testing.signals import Gate
+
+HERE = str(Path(lazyflow.__file__).parent)
+LOOKS = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME", "FOR_ITER"}
+PATIENCE = 20.0  # seconds
+
+_before: dict[CodeType, dict[int, str]] = {}
+
+
+def before(code: CodeType, offset: int) -> str:
+    """Name the instruction before the one at an offset."""
+    known = _before.get(code)
+    if known is None:
+        names = [(i.offset, i.opname) for i in dis.get_instructions(code)]
+        known = _before[code] = {
+            here[0]: last[1] for last, here in pairwise(names)
+        }
+    return known.get(offset, "")
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt at the n-th place."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+        self.place: tuple[str, int] | None = None
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(HERE):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and before(frame.f_code, frame.f_lasti) in LOOKS:
+            self.left -= 1
+            if self.left == 0:
+                self.place = frame.f_code.co_filename, frame.f_lineno
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupt(call: Callable[[], Any], n: int) -> tuple[str, int] | None:
+    """Call something, interrupted at its n-th place; None when it has fewer."""
+    at, traced = InterruptAt(n), sys.gettrace()
+    try:
+        sys.settrace(at)
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(traced)
+    return at.place
+
+
+def sweep(scheduler: str, steps: range, is_fresh: bool) -> int:
+    """Interrupt a compute at many places; returns how many different ones there were."""
+    on = {"scheduler": scheduler, "num_workers": 2}
+    places = set()
+    for n in steps:
+        if is_fresh:
+            lazyflow.shutdown()
+        place = interrupt(lambda: compute(delayed(abs)(-3), **on), n)
+        if place is None:
+            break
+        places.add(place)
+        assert compute(delayed(abs)(-4), timeout=PATIENCE, **on) == (4,), place
+    else:
+        assert steps.stop < 10**6, "a compute has no such number of places"
+    return len(places)
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One that comes inside a finalizer is dropped by Python.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(500)])
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_a_compute_interrupted_at_every_step(scheduler: str) -> None:
+    compute(delayed(abs)(-3), scheduler=scheduler, num_workers=2)
+    assert sweep(scheduler, range(1, 10**6), is_fresh=False) > 50
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(
+    ("scheduler", "step"),
+    [("threads", 3), ("processes", 41), slow("threads", 1), slow("processes", 1)],
+)
+def test_the_start_of_a_pool_interrupted_at_every_step(scheduler: str, step: int) -> None:
+    compute(delayed(abs)(-3), scheduler=scheduler)
+    lazyflow.shutdown()
+    gc.collect()
+    at_first = len(os.listdir("/proc/self/fd"))
+    assert sweep(scheduler, range(1, 10**6, step), is_fresh=True) > 10
+    lazyflow.shutdown()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= at_first + 2  # of a bell, interrupted
+
+
+def wait_between(begun: Gate, end: Gate) -> None:
+    begun.open()
+    end.wait(PATIENCE)
+
+
+WAITS: dict[str, Callable[[Any, str], Any]] = {
+    "compute": lambda x, on: compute(x, scheduler=on),
+    "compute with a timeout": lambda x, on: compute(x, scheduler=on, timeout=PATIENCE),
+    "result": lambda x, on: persist(x, scheduler=on)[0].compute(),
+    "wait": lambda x, on: wait(persist(x, scheduler=on)),
+}
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("way", WAITS)
+def test_an_interrupt_that_came_before_the_sleep(way: str, scheduler: str) -> None:
+    """`interrupt_main` notes a signal and wakes nobody: as one that came just before the sleep."""
+    begun, end = Gate(), Gate()
+    x = delayed(wait_between)(begun, end)
+
+    def later() -> None:
+        begun.wait(PATIENCE)
+        time.sleep(0.1)  # into the wait proper; right whenever it comes
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        WAITS[way](x, scheduler)
+    assert time.monotonic() - began < PATIENCE / 2
+    thread.join()
+    end.open()
+    lazyflow.shutdown()
+
+
+def test_an_event_loop_hears_of_signals_that_came_during_a_wait() -> None:
+    """Who had the descriptor for signals has it again, with what was written meanwhile."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    seen: list[int] = []
+    handler = signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
+    outer = signal.set_wakeup_fd(write)
+    try:
+        begun, end = Gate(), Gate()
+
+        def later() -> None:
+            begun.wait(PATIENCE)
+            time.sleep(0.1)  # as above
+            os.kill(os.getpid(), signal.SIGUSR1)
+            end.open()
+
+        thread = threading.Thread(target=later)
+        thread.start()
+        compute(delayed(wait_between)(begun, end), scheduler="threads")
+        thread.join()
+        assert os.read(read, 10) == bytes([signal.SIGUSR1])
+        assert seen == [signal.SIGUSR1]
+    finally:
+        assert signal.set_wakeup_fd(outer) == write
+        signal.signal(signal.SIGUSR1, handler)
+        os.close(read)
+        os.close(write)
+
