@@ -672,6 +672,22 @@ def test_exceptions_of_c_keep_their_fields(error: BaseException, names: str) -> 
         assert getattr(again, name) == getattr(error, name), name
 
 
+def of_any_kind(error: BaseException) -> Any:
+    return type(error), ()
+
+
+def test_a_way_to_pickle_that_a_library_gave_all_exceptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Importing distributed does that; it is about tracebacks, and loses attributes."""
+    for kind in (BaseException, BlockingIOError, TwoArguments):
+        monkeypatch.setitem(copyreg.dispatch_table, kind, of_any_kind)
+    again: Any = there_and_back(BlockingIOError(11, "again", 7))
+    assert (again.args, again.characters_written) == ((11, "again", 7), 7)
+    monkeypatch.setitem(copyreg.dispatch_table, BlockingIOError, lambda e: (KeyError, (7,)))
+    assert repr(there_and_back(BlockingIOError(11, "again"))) != "BlockingIOError(11, 'again')"
+
+
 def test_data_is_not_cut_with_a_long_message() -> None:
     error = ValueError("m" * 20_000, 7)
     error.data = "d" * 20_000  # type: ignore[attr-defined]

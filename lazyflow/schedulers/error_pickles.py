@@ -135,7 +135,10 @@ def _says_how(kind: type) -> bool:
     for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"):
         if type(_found(kind, name)) not in _C_METHODS:
             return True
-    return kind in copyreg.dispatch_table
+    how = copyreg.dispatch_table.get(kind)
+    # One for all exceptions, as importing `distributed` installs it (tblib's), is about tracebacks,
+    # which a record has anyway, and loses what C code keeps.
+    return how is not None and how is not copyreg.dispatch_table.get(BaseException)
 
 
 def _found(kind: type, name: str, types: tuple[type, ...] = (object,)) -> Any:
