@@ -361,6 +361,24 @@ def test_a_recycled_range_does_not_show_old_private_pages(make):
     assert bytes(mappings.view(second)) == b"b" * 100
 
 
+@pytest.mark.parametrize("can_map", [True, False])
+@pytest.mark.parametrize("size", [(1 << 20) - 1, (5 << 20) + 3, (33 << 20) + 1])
+def test_recycled_memory_is_written_whole(make, monkeypatch, size, can_map):
+    """Pages that are there are written through a mapping; large values by two threads."""
+    if not can_map:
+        monkeypatch.setattr("lazyflow.store.shared._POPULATE_WRITE", 999)
+    arenas = make(0, 1)
+    first = arenas.write(np.zeros(size, np.uint8))
+    mappings = mapped(arenas)
+    for seed in (1, 2):
+        arenas.free(first)
+        values = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+        again = arenas.write(values)
+        assert again == first
+        assert np.array_equal(np.frombuffer(mappings.view(again), np.uint8), values)
+        mappings.take_released()
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_what_is_made_from_a_view_keeps_the_segment(make, private):
     arenas = make(0, 1)
