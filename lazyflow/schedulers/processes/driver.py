@@ -255,6 +255,7 @@ class Driver:
             if not run.over:
                 run.cancel(Cancelled("lazyflow was shut down before the run was done"))
             return
+        run.is_known = True
         for member in self.crew.members.values():
             run.inside.add(member.inside)
         link.settle()
@@ -315,8 +316,8 @@ class Driver:
 
     def end(self, run: RemoteRun) -> None:
         """Take a run out that is over."""
-        job = getattr(run, "job", None)
-        if job is not None:
+        if run.is_known:  # else it was cancelled before it was taken in
+            job = run.job
             self.state.end_job(job)
             run.nodes = []
             run.inside.clear()
