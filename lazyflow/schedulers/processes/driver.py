@@ -137,6 +137,10 @@ class Driver:
     def view(self, segment: Any) -> Any:
         """Return the bytes of a segment for a value that is opened here."""
         self.post("_viewed", segment)  # before it can be seen to have died
+        if not self.memory.mappings.knows(segment[0]) and not self.closing:
+            noted = Fetch()  # a value was put just now: its arena is noted by the driver
+            self.post("_note", noted)
+            noted.wait()
         return self.memory.mappings.view(segment)
 
     def let_go(self, node: Node | None, value: Any) -> None:
@@ -364,6 +368,12 @@ class Driver:
         self._fetches.setdefault(node, []).append(fetch)
         self.state.want(node)
 
+    def _put(self, value: Encoded) -> None:
+        self.memory.take_own(value)
+
+    def _note(self, noted: Fetch) -> None:
+        noted.done(None)
+
     def _viewed(self, segment: Any) -> None:
         self.memory.segments.add([segment])
 
@@ -534,7 +544,7 @@ class Driver:
             what, *details = self.inbox.popleft()
             if what == "_add" and not details[0].run.over:
                 details[0].run.cancel(bug)
-            elif what == "_fetch":
-                details[1].done(None, bug)
+            elif what in ("_fetch", "_note"):
+                details[-1].done(None, bug)
         self.crew.kill_all()
         self._release_all()
