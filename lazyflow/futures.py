@@ -141,7 +141,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         Callbacks may wait and compute; one that raises is logged.
         """
         with self._condition:
-            if not self._inner.done() or self._state == "PENDING":
+            if self._state == "PENDING":
                 self._done_callbacks.append(fn)
                 return
         call_later(fn, self)
