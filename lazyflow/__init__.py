@@ -47,7 +47,8 @@ from lazyflow.tracing import trace
 from lazyflow.waiting import as_completed, wait
 
 if TYPE_CHECKING:
-    from lazyflow.futures import Future, map, put, submit
+    from lazyflow.futures import Future, put, submit
+    from lazyflow.futures import map as map
 
 __version__ = "0.1.0"
 
