@@ -470,7 +470,7 @@ class Driver:
         self.state.fail(node, told(died, node.task, None))
 
     def _finish_if_made(self, job: Job) -> None:
-        if job.run is not None and not job.run.wanted and not job.over:
+        if not job.over and job.run is not None and not job.run.wanted:  # over: a Rest
             job.run.finish()
             self.end(job.run)
 
