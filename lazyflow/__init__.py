@@ -12,7 +12,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   3  schedulers/                         what runs plans; base.py is the page to read first
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
 #      waiting, wire, lazy, decorator, tracing
-#   6  learn/                              solvers written as graphs
+#   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
 #
@@ -83,6 +83,10 @@ _ON_FIRST_USE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "weights":  # a module that needs numpy
+        from importlib import import_module
+
+        return import_module("lazyflow.weights")
     if name in _ON_FIRST_USE:
         from importlib import import_module
 

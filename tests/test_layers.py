@@ -27,6 +27,7 @@ LAYERS = [
     ("lazyflow.lazy", 4),
     ("lazyflow.decorator", 4),
     ("lazyflow.tracing", 4),
+    ("lazyflow.weights", 6),
     ("lazyflow.learn", 6),
     ("lazyflow.diagnostics", 7),
     ("lazyflow.testing", 8),
