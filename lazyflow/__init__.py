@@ -12,6 +12,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   3  schedulers/                         what runs plans; base.py is the page to read first
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
 #      waiting, wire, lazy, decorator, tracing
+#      worker_states, turns
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -42,6 +43,7 @@ from lazyflow.lazy import Delayed
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
 from lazyflow.waiting import wait
+from lazyflow.worker_states import worker_state
 
 __version__ = "0.1.0"
 
@@ -72,6 +74,7 @@ __all__ = [
     "trace",
     "visualize",
     "wait",
+    "worker_state",
 ]
 
 #: Names that cost an import which most programs do not need.

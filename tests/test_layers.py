@@ -27,6 +27,8 @@ LAYERS = [
     ("lazyflow.lazy", 4),
     ("lazyflow.decorator", 4),
     ("lazyflow.tracing", 4),
+    ("lazyflow.turns", 4),
+    ("lazyflow.worker_states", 4),
     ("lazyflow.weights", 6),
     ("lazyflow.learn", 6),
     ("lazyflow.diagnostics", 7),
