@@ -10,9 +10,11 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   1  graph/                              what a task is, its inputs and its name; the plan
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first
-#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
-#      waiting, wire, lazy, decorator, tracing
-#      worker_states, turns
+#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
+#      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
+#      tracing, snapshots, callbacks,
+#      futures, reduction,
+#      worker_states, turns                worker_state
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -38,11 +40,13 @@ from lazyflow.errors import (
     WorkerDied,
 )
 from lazyflow.evaluate import compute, is_lazy, optimize, persist
+from lazyflow.futures import Future, map, put, submit
 from lazyflow.graph.options import annotate
 from lazyflow.lazy import Delayed
+from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
-from lazyflow.waiting import wait
+from lazyflow.waiting import as_completed, wait
 from lazyflow.worker_states import worker_state
 
 __version__ = "0.1.0"
@@ -52,6 +56,7 @@ __all__ = [
     "Collection",
     "CycleError",
     "Delayed",
+    "Future",
     "InputMutated",
     "KeyConflict",
     "LazyflowError",
@@ -63,15 +68,20 @@ __all__ = [
     "TaskTimeout",
     "WorkerDied",
     "annotate",
+    "as_completed",
     "compute",
     "config",
     "delayed",
     "is_lazy",
+    "map",
     "optimize",
     "persist",
+    "put",
     "shutdown",
+    "submit",
     "tokenize",
     "trace",
+    "tree_reduce",
     "visualize",
     "wait",
     "worker_state",
