@@ -116,10 +116,15 @@ def set_weights(model: Any, weights: Any) -> None:
     if kind == "keras":
         model.set_weights(fitting)
     elif kind == "torch":
-        own = model.state_dict()
-        model.load_state_dict({k: own[k].new_tensor(value) for k, value in fitting.items()})
+        _load(model, fitting, True)
     else:
         replace(model, fitting)
+
+
+def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
+    own = module.state_dict()
+    tensors = {name: own[name].new_tensor(value) for name, value in weights.items()}
+    module.load_state_dict(tensors, strict=strict)
 
 
 def get_flat(model: Any) -> np.ndarray:
@@ -167,7 +172,13 @@ def set_flat(model: Any, vector: Any) -> None:
         new[where] = vector[at : at + value.size].reshape(value.shape)
         at += value.size
     weights = get_weights(model)
-    set_weights(model, mapped(lambda where, own: new.get(where, own), [weights], "weights"))
+    changed = mapped(lambda where, own: new.get(where, own), [weights], "weights")
+    if _kind_of(model) == "torch":
+        # Not the others: the old value of a tied parameter's second name would win.
+        changed = {k: value for k, value in changed.items() if place("weights", k) in new}
+        _load(model, {k: fitted_to(k, weights[k], value) for k, value in changed.items()}, False)
+    else:
+        set_weights(model, changed)
 
 
 # -- averages ---------------------------------------------------------------------------------
