@@ -41,10 +41,9 @@ class Turn:
         self._holder_sleeps = False
         self._bells: deque[tuple[int, SimpleQueue[bool]]] = deque()
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether somebody has it."""
-        return self._holder != 0
+    def is_mine(self) -> bool:
+        """Tell whether this thread has it."""
+        return self._holder == threading.get_ident()
 
     def take(self) -> None:
         """Wait until it is this thread's turn; raises Deadlock when that can't be."""

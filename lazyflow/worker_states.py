@@ -10,13 +10,14 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from lazyflow import config
 from lazyflow.schedulers import uses
+from lazyflow.schedulers.failures import is_users_interrupt
 from lazyflow.schedulers.seats import here
 from lazyflow.turns import Deadlock, Turn
 
@@ -138,28 +139,33 @@ class WorkerState(Generic[T]):
         if task is None:
             return self._box().peek()
         run, number = task
-        is_late = False
-        for use in here.uses:
-            if use.run is run:
-                if use.task != number:
-                    is_late = True
-                elif isinstance(use, _StateUse) and use.state is self:
-                    return use.box.peek()
-        if is_late:  # of an earlier task, of whose end nobody heard
-            uses.task_over(run)
+        self._end_late(run, number)
         held = tuple([use for use in _held.get() if not use.is_over])
-        if any(use.state is self for use in held):
-            raise RuntimeError(
-                f"{self!r} is in use by the task that computes this one: it would wait for ever. "
-                "Pass what is needed of the value as an argument, or call get() there after the "
-                "compute"
-            )
-        box = self._box()
-        value: T = box.acquire()
-        use = _StateUse(run, number, self, box)
-        uses.begin(use)
+        use = self._use_of(here.uses) or self._use_of(held)
+        if use is not None:
+            if use.run is not run:
+                raise RuntimeError(
+                    f"{self!r} is in use by the task that computes this one: it would wait for "
+                    "ever. Pass what is needed of the value as an argument, or call get() there "
+                    "after the compute"
+                )
+            return use.box.acquire()
+        use = _StateUse(run, number, self, self._box())
+        uses.begin(use)  # first: whatever interrupts the next lines, it ends with the task
         _held.set((*held, use))
-        return value
+        return use.box.acquire()
+
+    def _use_of(self, found: Iterable[Any]) -> _StateUse | None:
+        for use in found:
+            if isinstance(use, _StateUse) and use.state is self:
+                return use
+        return None
+
+    @staticmethod
+    def _end_late(run: Any, number: int) -> None:
+        """End what an earlier task of this thread had of whose end nobody heard."""
+        if any(use.run is run and use.task != number for use in here.uses):
+            uses.task_over(run)
 
     def _box(self) -> _Box:
         owner = self._place.owner
@@ -269,7 +275,8 @@ class _Box(uses.Kept):
         if self._built_by == threading.get_ident():
             raise RuntimeError(f"init of {self._name} calls get() of the state that it builds")
         try:
-            self._turn.take()
+            if not self._turn.is_mine():
+                self._turn.take()
         except Deadlock as error:
             raise RuntimeError(
                 f"{self._name} {str(error)[3:]}: both would wait for ever. Let all tasks that use "
@@ -284,24 +291,25 @@ class _Box(uses.Kept):
             raise
 
     def release(self) -> None:
-        """Let the next task have it."""
-        self._turn.give()
+        """Let the next task have it, if this one has it still."""
+        if self._turn.is_mine():
+            self._turn.give()
 
     def asleep(self) -> AbstractContextManager[None]:
         """Return what is entered while the task sleeps that has the value."""
         return self._turn.holder_asleep()
 
     def reset(self) -> None:
-        """Make the value ready for the next task."""
+        """Make the value ready for the next task, if this one had it."""
         state = self._make()
-        reset = state._made_of()[1] if state is not None else None
-        if reset is None or not self._values:
+        reset = state._made_of()[1] if state is not None and self._values else None
+        if reset is None or not self._turn.is_mine():
             return
         try:
             reset(self._values[0])
         except BaseException as error:
             self._discard()
-            if not isinstance(error, Exception):
+            if is_users_interrupt(error):
                 raise
             logging.getLogger("lazyflow").error(
                 "reset of %s raised; the next task builds another value", self._name,
@@ -342,7 +350,9 @@ class _Box(uses.Kept):
             return
         try:
             self._teardown(value)
-        except Exception as error:
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
             logging.getLogger("lazyflow").error(
                 "teardown of %s raised", self._name, exc_info=error
             )
@@ -372,10 +382,9 @@ class _StateUse(uses.Use):
         return asleep
 
     def end(self) -> None:
-        box = self.box
+        if self.is_over:
+            return
+        self.box.reset()  # interrupted, it is called again: not released before it is reset
+        self.box.release()
         self.is_over = True
         self.state = self.box = None  # contexts keep what they saw
-        try:
-            box.reset()
-        finally:
-            box.release()

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import cloudpickle
 import pytest
+import test_interrupt_steps
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
@@ -247,11 +249,12 @@ def test_it_is_reset_when_the_run_was_given_up_meanwhile():
     assert compute(delayed(use)(state), scheduler="threads") == ([],)
 
 
-def test_a_reset_that_raises_means_another_value(scheduler, caplog, capfd):
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_a_reset_that_raises_means_another_value(scheduler, kind, caplog, capfd):
     made, ended = Tally(), Tally()
 
     def reset(net):
-        raise ValueError("worn out")
+        raise kind("worn out")
 
     state = make_state(made, reset, lambda net: ended.add(len(net.done)))
     with caplog.at_level(logging.ERROR, "lazyflow"):
@@ -261,6 +264,23 @@ def test_a_reset_that_raises_means_another_value(scheduler, caplog, capfd):
     assert ended.items() == [1, 1, 1]
     if scheduler != "processes":
         assert "the next task builds another value" in caplog.text
+
+
+@pytest.mark.skipif("processes" not in SCHEDULERS, reason="kills workers")
+def test_a_worker_that_takes_the_place_of_a_killed_one_builds_its_own():
+    made, tries = Tally(), Tally()
+    state = make_state(made, clear)
+
+    def task():
+        before = use(state)
+        if tries.add(1) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return before
+
+    assert compute(
+        delayed(task, crash_retries=1)(), scheduler="processes", num_workers=1
+    ) == ([],)
+    assert len({pid for pid, _ in made.items()}) == len(made) == 2
 
 
 def test_a_value_that_a_task_returns_lazily_comes_after_the_reset(scheduler):
@@ -359,6 +379,35 @@ def test_init_that_asks_for_the_state_itself():
 def test_what_is_wrong_is_said(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_ctrl_c_at_every_step_leaves_it_to_the_next_task():
+    places = set()
+    for n in range(1, 10**6):
+        state = worker_state(list, reset=list.clear)
+
+        def task(state=state):
+            words = state.get()
+            words.append("here")
+            return len(words)
+
+        place = test_interrupt_steps.interrupt(
+            lambda task=task: compute(delayed(task)(), scheduler="sync"), n
+        )
+        if place is None:
+            break
+        places.add(place)
+        assert compute(delayed(task)(), scheduler="threads", timeout=20) == (1,), place
+        assert compute(delayed(task)(), scheduler="sync") == (1,), place
+    assert len(places) > 50
+    assert any("worker_states" in file for file, _ in places)
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    # One that comes inside a finalizer is dropped by Python.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
 
 # -- travelling -------------------------------------------------------------------------------

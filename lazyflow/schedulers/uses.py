@@ -36,7 +36,7 @@ class Use(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Give it back; called once, by the thread of the task."""
+        """Give it back, in the thread of the task; called again if Ctrl-C came into it."""
 
     @abstractmethod
     def asleep(self) -> AbstractContextManager[None]:
@@ -77,10 +77,9 @@ def begin(use: Use) -> None:
 
 def task_over(run: Any) -> None:
     """End what the task of a run had in use that ran in this thread, the newest first."""
-    uses = here.uses
-    for at in range(len(uses) - 1, -1, -1):
-        if uses[at].run is run:
-            uses.pop(at).end()
+    for use in [use for use in reversed(here.uses) if use.run is run]:
+        use.end()
+        here.uses.remove(use)
 
 
 @contextmanager
