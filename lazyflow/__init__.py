@@ -21,7 +21,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
 from lazyflow.collection import Collection
@@ -40,7 +40,6 @@ from lazyflow.errors import (
     WorkerDied,
 )
 from lazyflow.evaluate import compute, is_lazy, optimize, persist
-from lazyflow.futures import Future, map, put, submit
 from lazyflow.graph.options import annotate
 from lazyflow.lazy import Delayed
 from lazyflow.reduction import tree_reduce
@@ -48,6 +47,10 @@ from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
 from lazyflow.waiting import as_completed, wait
 from lazyflow.worker_states import worker_state
+
+if TYPE_CHECKING:
+    from lazyflow.futures import Future, put, submit
+    from lazyflow.futures import map as map
 
 __version__ = "0.1.0"
 
@@ -73,7 +76,6 @@ __all__ = [
     "config",
     "delayed",
     "is_lazy",
-    "map",
     "optimize",
     "persist",
     "put",
@@ -89,6 +91,10 @@ __all__ = [
 
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
+    "Future": "lazyflow.futures",  # concurrent.futures: 6 ms
+    "map": "lazyflow.futures",  # not in __all__: a star must not hide the builtin
+    "put": "lazyflow.futures",
+    "submit": "lazyflow.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
@@ -110,4 +116,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ON_FIRST_USE})

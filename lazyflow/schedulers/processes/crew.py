@@ -116,12 +116,12 @@ class Crew:
             for lines in member.lines:  # what was printed before the answer is in the pipe by now
                 lines.drain()
             for message, descriptors in member.answers.messages():
+                for lines in member.lines:  # before the caller can go on
+                    lines.finish()
                 self._vain = 0
                 member.has_answered = True
                 self._driver.receiver.answer(member, message, descriptors)
                 self._driver.perform()
-            for lines in member.lines:
-                lines.finish()
 
     def _read_requests(self, member: Member) -> None:
         if self._read(member, member.told_by, member.requests_out):
