@@ -46,11 +46,11 @@ from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
 from lazyflow.waiting import as_completed, wait
-from lazyflow.worker_states import worker_state
 
 if TYPE_CHECKING:
     from lazyflow.futures import Future, put, submit
     from lazyflow.futures import map as map
+    from lazyflow.worker_states import worker_state
 
 __version__ = "0.1.0"
 
@@ -98,6 +98,7 @@ _ON_FIRST_USE = {
     "ProgressBar": "lazyflow.diagnostics.progress",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
+    "worker_state": "lazyflow.worker_states",
 }
 
 

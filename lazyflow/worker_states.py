@@ -6,7 +6,6 @@ leaves the process in which it was made.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
@@ -311,10 +310,7 @@ class _Box(uses.Kept):
             self._discard()
             if is_users_interrupt(error):
                 raise
-            logging.getLogger("lazyflow").error(
-                "reset of %s raised; the next task builds another value", self._name,
-                exc_info=error,
-            )
+            _log(f"reset of {self._name} raised; the next task builds another value", error)
 
     def _build(self) -> None:
         state = self._make()
@@ -353,14 +349,18 @@ class _Box(uses.Kept):
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
-            logging.getLogger("lazyflow").error(
-                "teardown of %s raised", self._name, exc_info=error
-            )
+            _log(f"teardown of {self._name} raised", error)
 
     def forget(self) -> None:
         """In the child of a fork: leave the parent's value alone, and begin anew."""
         _inherited.append(self._values)
         self._values, self._turn, self._built_by = [], Turn(), 0
+
+
+def _log(text: str, error: BaseException) -> None:
+    import logging
+
+    logging.getLogger("lazyflow").error("%s", text, exc_info=error)
 
 
 _inherited: list[Any] = []  # so that nobody's destructor runs in the child

@@ -17,6 +17,7 @@ import test_interrupt_steps
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
+from lazyflow.schedulers import uses
 from lazyflow.testing.signals import Barrier, Gate, Tally
 
 #: Where the tests run; tasks of each use this many workers at most.
@@ -504,7 +505,7 @@ def test_what_a_running_task_has_is_not_torn_down():
 
     def task():
         state.get()
-        lazyflow.worker_states.uses.close_kept()
+        uses.close_kept()
         return len(ended)
 
     assert compute(delayed(task)(), scheduler="sync") == (0,)
