@@ -50,6 +50,22 @@ def test_averaging_is_the_plain_loop_to_the_bit(module, scheduler, capsys):
     assert len(re.findall(r"^ +\d+ +0\.\d+ +0\.\d+$", text, re.MULTILINE)) == 6
 
 
+@pytest.mark.parametrize("framework", ["torch", "keras"])
+def test_parameter_averaging_with_a_framework(scheduler, framework, capsys):
+    pytest.importorskip(framework)
+    outcome = parameter_averaging.main(scheduler, framework)
+    assert outcome.reached
+    assert outcome == pytest.approx(tuple(plain_loop(parameter_averaging)), abs=1e-5)
+    assert f"{framework}, scheduler {scheduler}" in capsys.readouterr().out
+
+
+def test_gradient_averaging_with_pytorch(scheduler):
+    pytest.importorskip("torch")
+    outcome = gradient_averaging.main(scheduler, "torch")
+    assert outcome.reached
+    assert outcome == pytest.approx(tuple(plain_loop(gradient_averaging)), abs=1e-5)
+
+
 def test_the_model_does_not_travel():
     with pytest.raises(TypeError, match="get_weights"):
         lazyflow.compute(lazyflow.delayed(LinearModel)(), scheduler="processes")

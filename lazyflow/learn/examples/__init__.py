@@ -5,7 +5,8 @@
 `batched_lbfgs`         SciPy's L-BFGS around a loss whose batches stay where the workers are
 
 Each has ``main(scheduler)``, which prints what it does and returns the outcome. They run unchanged
-on every scheduler, and give the same bits there. `linear` has the model of the first two.
+on every scheduler, and give the same bits there. `linear` has the model of the first two, in
+NumPy; `frameworks` has it in PyTorch and Keras.
 """
 
-__all__ = ["batched_lbfgs", "gradient_averaging", "linear", "parameter_averaging"]
+__all__ = ["batched_lbfgs", "frameworks", "gradient_averaging", "linear", "parameter_averaging"]

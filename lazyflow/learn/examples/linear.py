@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["GOAL", "INTERCEPT", "SLOPE", "LinearModel", "Outcome", "batch", "told"]
+from lazyflow.weights import get_flat
+
+__all__ = ["GOAL", "INTERCEPT", "RATE", "SLOPE", "LinearModel", "Outcome", "batch", "told"]
 
 SLOPE, INTERCEPT = 0.1, 0.3
 GOAL = 1e-3
-_RATE = 0.5
+RATE = 0.5
 
 
 def batch(*seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,10 +47,6 @@ class LinearModel:
         """Take slope and intercept."""
         self._parameters = list(weights)
 
-    def clear(self) -> None:
-        """Be as new."""
-        self.__init__()  # type: ignore[misc]
-
     def gradients(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
         """Return the gradient of the mean squared error, in the form of the weights."""
         w, b = self._parameters
@@ -58,7 +56,7 @@ class LinearModel:
     def apply(self, gradients: list[np.ndarray]) -> None:
         """Take one step down."""
         moved = zip(self._parameters, gradients, strict=True)
-        self._parameters = [value - _RATE * gradient for value, gradient in moved]
+        self._parameters = [value - RATE * gradient for value, gradient in moved]
 
     def train(self, x: np.ndarray, y: np.ndarray, steps: int) -> None:
         """Take several steps down on one batch."""
@@ -88,9 +86,9 @@ def told(history: list[Any], unit: str, every: int) -> Outcome:
     print(f"  {unit:>6}  {'slope':>10}  {'intercept':>10}")
     for at, future in enumerate(history):
         if at % every == 0 or at == len(history) - 1:
-            w, b = future.result()
-            print(f"  {at:>6}  {w[0]:>10.6f}  {b[0]:>10.6f}")
-    outcome = Outcome(float(w[0]), float(b[0]))
+            w, b = get_flat(future.result())
+            print(f"  {at:>6}  {w:>10.6f}  {b:>10.6f}")
+    outcome = Outcome(float(w), float(b))
     verdict = "ok" if outcome.reached else "MISSED"
     print(f"  y = 0.1 x + 0.3 up to {outcome.error:.1e}; goal <= {GOAL:g}  {verdict}")
     return outcome

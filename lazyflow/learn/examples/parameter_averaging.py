@@ -10,31 +10,34 @@ from __future__ import annotations
 from typing import Any
 
 import lazyflow
-from lazyflow.learn.examples.linear import LinearModel, Outcome, batch, told
+from lazyflow.learn.examples.frameworks import MODELS, clear, first_weights
+from lazyflow.learn.examples.linear import Outcome, batch, told
 from lazyflow.weights import get_weights, mean_weights, set_weights
 
 __all__ = ["main", "train_with_actors", "train_with_state"]
 
 WORKERS, ROUNDS, STEPS = 2, 20, 10
 
-#: Built once in each worker; no task sees what another left in it.
-model = lazyflow.worker_state(LinearModel, reset=LinearModel.clear)
+#: Each is built once in a worker that uses it; no task sees what another left in it.
+models = {name: lazyflow.worker_state(make, reset=clear) for name, make in MODELS.items()}
 
 
-def trained(weights: Any, *seed: int) -> Any:
+def trained(framework: str, weights: Any, *seed: int) -> Any:
     """Train this worker's copy from `weights` on one batch; return its new weights."""
-    mine = model.get()
+    mine = models[framework].get()
     set_weights(mine, weights)
     mine.train(*batch(*seed), STEPS)
     return get_weights(mine)
 
 
-def train_with_state() -> list[Any]:
+def train_with_state(framework: str) -> list[Any]:
     """Return the future of the weights before each round, and after the last."""
-    weights = lazyflow.put(get_weights(LinearModel()))
+    weights = lazyflow.put(first_weights(framework))
     history = [weights]
     for k in range(ROUNDS):
-        copies = [lazyflow.submit(trained, weights, k, worker) for worker in range(WORKERS)]
+        copies = [
+            lazyflow.submit(trained, framework, weights, k, worker) for worker in range(WORKERS)
+        ]
         weights = lazyflow.submit(mean_weights, copies)
         history.append(weights)
     return history
@@ -43,9 +46,9 @@ def train_with_state() -> list[Any]:
 class Trainer:
     """The same with a model that one actor keeps: for state that must outlive a task."""
 
-    def __init__(self, worker: int) -> None:
+    def __init__(self, framework: str, worker: int) -> None:
         self.worker = worker
-        self.model = LinearModel()
+        self.model: Any = MODELS[framework]()
 
     def trained(self, weights: Any, k: int) -> Any:
         """Train from `weights` on the batch of round `k`; return the new weights."""
@@ -54,10 +57,10 @@ class Trainer:
         return get_weights(self.model)
 
 
-def train_with_actors() -> list[Any]:
+def train_with_actors(framework: str) -> list[Any]:
     """Do what `train_with_state` does, with an actor for each worker."""
-    trainers = [lazyflow.actor(Trainer)(worker) for worker in range(WORKERS)]
-    weights = lazyflow.put(get_weights(LinearModel()))
+    trainers = [lazyflow.actor(Trainer)(framework, worker) for worker in range(WORKERS)]
+    weights = lazyflow.put(first_weights(framework))
     history = [weights]
     for k in range(ROUNDS):
         weights = lazyflow.submit(mean_weights, [t.trained(weights, k) for t in trainers])
@@ -65,8 +68,11 @@ def train_with_actors() -> list[Any]:
     return history
 
 
-def main(scheduler: str = "threads") -> Outcome:
-    """Fit y = 0.1 x + 0.3 and print how."""
-    print(f"Parameter averaging: {WORKERS} copies, {STEPS} steps a round, scheduler {scheduler}")
+def main(scheduler: str = "threads", framework: str = "numpy") -> Outcome:
+    """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"``, ``"torch"`` or ``"keras"``."""
+    print(
+        f"Parameter averaging: {WORKERS} copies, {STEPS} steps a round, {framework}, "
+        f"scheduler {scheduler}"
+    )
     with lazyflow.config.set(scheduler=scheduler):
-        return told(train_with_state(), "round", every=4)
+        return told(train_with_state(framework), "round", every=4)
