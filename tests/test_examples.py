@@ -50,6 +50,7 @@ def test_averaging_is_the_plain_loop_to_the_bit(module, scheduler, capsys):
     assert len(re.findall(r"^ +\d+ +0\.\d+ +0\.\d+$", text, re.MULTILINE)) == 6
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Keras' own, of NumPy 2
 @pytest.mark.parametrize("framework", ["torch", "keras"])
 def test_parameter_averaging_with_a_framework(scheduler, framework, capsys):
     pytest.importorskip(framework)

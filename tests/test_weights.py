@@ -392,6 +392,7 @@ def test_a_pytorch_module():
     assert get_flat(tied).tolist() == [1.0] * 6
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Keras' own, of NumPy 2
 def test_a_keras_model():
     keras = pytest.importorskip("keras")
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
