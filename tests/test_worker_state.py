@@ -108,20 +108,29 @@ def test_it_is_built_once_in_a_thread(scheduler):
 
 
 def test_threads_share_the_value_of_their_process_one_after_the_other():
-    state = make_state()
-    inside = []
+    state = worker_state(lambda: {"count": 0, "inside": 0})
 
     def task(i):
-        net = state.get()
-        assert state.get() is net
-        inside.append(i)
-        assert inside == [i]  # nobody else is here
-        threading.Event().wait(0.001)
-        inside.remove(i)
-        return id(net)
+        mine = state.get()
+        assert state.get() is mine
+        mine["inside"] += 1
+        assert mine["inside"] == 1  # nobody else is here
+        count = mine["count"]
+        for _ in range(20):  # each step may be where another thread goes on
+            assert mine["count"] == count
+        mine["count"] = count + 1
+        mine["inside"] -= 1
+        return id(mine)
 
-    values = compute(*[delayed(task)(i) for i in range(20)], scheduler="threads", num_workers=4)
-    assert len(set(values)) == 1
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        values = compute([delayed(task)(i) for i in range(2000)], scheduler="threads",
+                         num_workers=4)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(set(values[0])) == 1
+    assert state.get() == {"count": 2000, "inside": 0}
 
 
 def test_nobody_waits_for_a_task_that_does_not_use_it():
@@ -199,6 +208,21 @@ def test_it_is_reset_before_the_next_task_begins(scheduler):
 
     compute(delayed(second)(delayed(first)()), **one_at_a_time(scheduler))
     assert order.items() == ["first", "reset", "second"]
+
+
+def test_it_is_reset_before_the_next_task_begins_when_it_raised(scheduler):
+    order = Tally()
+    state = worker_state(lambda: None, lambda _: order.add("reset"))
+
+    def task(i):
+        if i == 0:
+            state.get()
+        order.add(i)
+        return 1 / i
+
+    tasks = [delayed(task)(i) for i in range(2)]
+    compute(tasks, on_error="collect", **one_at_a_time(scheduler))
+    assert "".join(map(str, order.items())) in ("0reset1", "10reset")
 
 
 def test_it_is_reset_after_a_task_that_raised(scheduler):
