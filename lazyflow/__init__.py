@@ -11,7 +11,8 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
-#      waiting, wire, lazy, decorator, tracing
+#      waiting, wire, lazy, decorator, tracing,
+#      futures, actors, actor_pool           values that exist or will; objects with a state
 #   6  learn/                              solvers written as graphs
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -46,10 +47,12 @@ from lazyflow.waiting import wait
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActorPool",
     "Cancelled",
     "Collection",
     "CycleError",
     "Delayed",
+    "Future",
     "InputMutated",
     "KeyConflict",
     "LazyflowError",
@@ -60,6 +63,7 @@ __all__ = [
     "StoreFull",
     "TaskTimeout",
     "WorkerDied",
+    "actor",
     "annotate",
     "compute",
     "config",
@@ -76,7 +80,10 @@ __all__ = [
 
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
+    "ActorPool": "lazyflow.actor_pool",
+    "Future": "lazyflow.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
+    "actor": "lazyflow.actors",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
 }
