@@ -24,6 +24,7 @@ class ProcessesScheduler:
 
     name = "processes"
     options = frozenset({"priority", "crash_retries"})
+    actors_share_memory = False
 
     def __init__(self) -> None:
         self._driver: Driver | None = None
@@ -76,6 +77,12 @@ class ProcessesScheduler:
         """End the worker that runs task `i` of a run, if one does."""
         if run.driver is not None:
             run.driver.post("force", run, i)
+
+    def make_actor(self, spec: Any) -> Any:
+        """Return where an actor lives: in a process of its own."""
+        from lazyflow.schedulers.processes.actor_host import ActorHost
+
+        return ActorHost(spec, self, self._running_driver())
 
     def info(self) -> dict[str, Any]:
         """Return what the pool holds and does now; see `lazyflow.schedulers.info`."""

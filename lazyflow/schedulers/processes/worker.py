@@ -509,7 +509,10 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     inside.install()
-    worker = Worker(
+    kind = Worker
+    if settings.get("actor"):
+        from lazyflow.schedulers.processes.actor_worker import ActorWorker as kind
+    worker = kind(
         socket.socket(fileno=flights),
         socket.socket(fileno=requests),
         memoryview(page).cast("q"),
