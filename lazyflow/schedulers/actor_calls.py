@@ -44,12 +44,13 @@ class Call:
         Of the result. The call holds it until it is done: calls always run.
     """
 
-    __slots__ = ("__weakref__", "future", "inputs", "task")
+    __slots__ = ("__weakref__", "future", "host", "inputs", "task")
 
     def __init__(self, task: Task, inputs: list[Future], future: Future) -> None:
         self.task = task
         self.inputs = inputs
         self.future = future
+        self.host: Any = None  # where it went, if that can end it
         future.run = (self, 0)
 
     def forget(self, i: int) -> None:

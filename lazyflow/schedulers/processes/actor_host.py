@@ -144,6 +144,7 @@ class ActorHost:
 
     def call(self, call: Call) -> None:
         """Take a call in."""
+        call.host = self
         item = _Item(call)
         self._pack(item)
         driver = self.driver
@@ -177,10 +178,15 @@ class ActorHost:
     # -- the life of the process ------------------------------------------------------------
 
     def _begin(self) -> None:
+        if self.driver.closing:
+            self._end_with_shutdown()
+            return
         self.driver.actors.add(self)
         if self._made_of is not None:
             self.driver.memory.written(self._made_of)
-        self._take_in(self._init)
+        if type(self._init.arguments) is Encoded:
+            self.driver.memory.written(self._init.arguments)
+        self._bring_inputs(self._init)
         self._start()
 
     def _start(self) -> None:
@@ -323,17 +329,16 @@ class ActorHost:
     # -- calls ------------------------------------------------------------------------------
 
     def _accept(self, item: _Item) -> None:
-        self._take_in(item)
+        if type(item.arguments) is Encoded:
+            self.driver.memory.written(item.arguments)
         if self.error is not None:
             self._fail(item, self.error(item))
             return
+        self._bring_inputs(item)
         self.waiting.append(item)
         self._pump()
 
-    def _take_in(self, item: _Item) -> None:
-        """Count its memory in, and have its inputs brought."""
-        if type(item.arguments) is Encoded:
-            self.driver.memory.written(item.arguments)
+    def _bring_inputs(self, item: _Item) -> None:
         for k, future in enumerate(item.futures):
             if future.done():
                 self._input_done(item, k, future)
@@ -395,7 +400,7 @@ class ActorHost:
     def _pump(self) -> None:
         """Send what can be sent, in order."""
         member = self._member
-        if member is None or member.worker.doomed:
+        if member is None or member.worker.doomed or self.driver.closing:
             return
         if not self._is_made:
             if not self.flying and not self._init.missing:

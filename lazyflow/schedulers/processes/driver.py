@@ -282,7 +282,10 @@ class Driver:
         if error is not None:
             self._fail_node(node, error)
         elif not node.inputs and node.phase == WAITING and not node.job.over:
-            if type(value) is Remote:  # of another pool: a thread brings it here
+            if type(value) is Remote and value.driver is self and value.value is not None:
+                self.memory.add(value.value)  # an actor's
+                self._provide(node, value.value)
+            elif type(value) is Remote:  # of another pool: a thread brings it here
                 threading.Thread(
                     target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
                 ).start()
@@ -551,5 +554,7 @@ class Driver:
                 details[0].run.cancel(bug)
             elif what == "_fetch":
                 details[1].done(None, bug)
+            elif what == "do":
+                self.do(*details)
         self.crew.kill_all()
         self._release_all()

@@ -75,7 +75,10 @@ class ProcessesScheduler:
 
     def end_task(self, run: Any, i: int) -> None:
         """End the worker that runs task `i` of a run, if one does."""
-        if run.driver is not None:
+        host = getattr(run, "host", None)
+        if host is not None:  # the call of an actor
+            host.driver.post("do", host.force, run)
+        elif run.driver is not None:
             run.driver.post("force", run, i)
 
     def make_actor(self, spec: Any) -> Any:
