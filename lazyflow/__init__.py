@@ -10,9 +10,11 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   1  graph/                              what a task is, its inputs and its name; the plan
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first
-#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace
-#      waiting, wire, lazy, decorator, tracing,
-#      futures, actors, actor_pool           values that exist or will; objects with a state
+#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
+#      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
+#      tracing, snapshots, callbacks,
+#      futures, reduction, actors,           objects with a state of their own
+#      actor_pool
 #   6  learn/                              solvers written as graphs
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -38,11 +40,13 @@ from lazyflow.errors import (
     WorkerDied,
 )
 from lazyflow.evaluate import compute, is_lazy, optimize, persist
+from lazyflow.futures import Future, map, put, submit
 from lazyflow.graph.options import annotate
 from lazyflow.lazy import Delayed
+from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
-from lazyflow.waiting import wait
+from lazyflow.waiting import as_completed, wait
 
 __version__ = "0.1.0"
 
@@ -65,15 +69,20 @@ __all__ = [
     "WorkerDied",
     "actor",
     "annotate",
+    "as_completed",
     "compute",
     "config",
     "delayed",
     "is_lazy",
+    "map",
     "optimize",
     "persist",
+    "put",
     "shutdown",
+    "submit",
     "tokenize",
     "trace",
+    "tree_reduce",
     "visualize",
     "wait",
 ]
@@ -81,7 +90,6 @@ __all__ = [
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
     "ActorPool": "lazyflow.actor_pool",
-    "Future": "lazyflow.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "actor": "lazyflow.actors",
     "tokenize": "lazyflow.graph.tokens",

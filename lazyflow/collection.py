@@ -18,12 +18,11 @@ and calls of delayed functions take it like any lazy value.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
-from lazyflow.graph.task import Task, new_task
+from lazyflow.graph.task import Task, new_task, users_depth
 
 __all__ = ["Collection"]
 
@@ -55,20 +54,12 @@ class Collection(ABC):
         (self,) = type(self).__lazyflow_optimize__([self])
         task: Task = new_task(
             Delayed, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())),
-            depth=_users_depth(),
+            depth=users_depth(),
         )
         return task
 
     def _finalizer(self) -> Any:
         return _Finalizer(self.__lazyflow_finalize__)
-
-
-def _users_depth() -> int:
-    """Count the frames from a function called here up to the first line that is not ours."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lazyflow."):
-        depth, frame = depth + 1, frame.f_back
-    return depth
 
 
 class _Finalizer:

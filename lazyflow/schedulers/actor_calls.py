@@ -44,17 +44,31 @@ class Call:
         Of the result. The call holds it until it is done: calls always run.
     """
 
-    __slots__ = ("__weakref__", "future", "host", "inputs", "task")
+    __slots__ = ("__weakref__", "future", "host", "inputs", "node", "task")
+
+    #: Who works on it, as runs know them.
+    inside: tuple[Any, ...] = ()
 
     def __init__(self, task: Task, inputs: list[Future], future: Future) -> None:
         self.task = task
         self.inputs = inputs
         self.future = future
-        self.host: Any = None  # where it went, if that can end it
+        self.host: Any = None  # where it went, if that has values that tasks can wait for
+        self.node: Any = None  # that stands for the result there
         future.run = (self, 0)
 
     def forget(self, i: int) -> None:
         """Learn that the future was cancelled: who takes the call from its queue will see."""
+
+    @property
+    def driver(self) -> Any:
+        """Whose tasks can wait for the result."""
+        return None if self.host is None else self.host.driver
+
+    @property
+    def nodes(self) -> list[Any]:
+        """What such tasks wait for, as of a run with one task."""
+        return [self.host.node_of(self)]
 
     @property
     def method(self) -> str:

@@ -58,7 +58,10 @@ class Gate:
         self._bells += (bell,)
         try:
             # In one step: a signal between the call and keeping what it returns would lose that.
-            before.extend(map(bell.hear_signals, (None,)))
+            try:
+                before.extend(map(bell.hear_signals, (None,)))
+            except ValueError:  # Python is embedded, and its main thread is not the process's
+                return self._pass(-1 if timeout is None else timeout)
             while not self._pass(0):
                 left = None if deadline is None else deadline - monotonic()
                 if left is not None and left <= 0:

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
+from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import Cancelled

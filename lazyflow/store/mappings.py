@@ -77,6 +77,10 @@ class Mappings:
                 return
         os.close(fd)
 
+    def knows(self, arena: int) -> bool:
+        """Tell whether an arena was told of."""
+        return arena in self._fds
+
     def discard(self, arena: int) -> None:
         """Forget an arena whose writer is gone; live views of it stay as they are."""
         with self._lock:

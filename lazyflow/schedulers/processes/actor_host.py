@@ -21,8 +21,9 @@ from lazyflow.schedulers.failures import told
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.processes.calls import is_short, packed_call
-from lazyflow.schedulers.processes.nodes import Literal, Worker
+from lazyflow.schedulers.processes.nodes import Literal, Node, Worker
 from lazyflow.schedulers.processes.pool import Member
+from lazyflow.schedulers.processes.putting import held_node
 from lazyflow.schedulers.processes.remote import Remote
 from lazyflow.schedulers.threads import default_workers
 from lazyflow.store.serialize import Encoded, Unpicklable, encode
@@ -126,6 +127,7 @@ class ActorHost:
         self.error: Any = None
         self._scheduler = scheduler
         self._numbers = count(1)
+        self._lock = threading.Lock()
         self._member: ActorMember | None = None
         self._window = AHEAD if spec.max_concurrency == 1 and not spec.is_async else (
             spec.max_concurrency)
@@ -242,14 +244,35 @@ class ActorHost:
             future.set_value(None)
             if self._restarts == self.spec.restarts:
                 self._release_init()
-        elif kind == 1:
-            value = Encoded(*details)
-            self.driver.memory.add(value)
-            future.set_value(Remote(self.driver, None, item.task, value))
         else:
-            future.set_value(details[0])
+            future.set_value(self._kept(item, Encoded(*details) if kind == 1 else details[0]))
         if item is not self._init:
             self._release(item)
+
+    def node_of(self, call: Call) -> Node:
+        """Return a node of the pool for what a call will give. Called by any thread."""
+        with self._lock:
+            if call.node is None:
+                call.node = held_node(call.task)
+            node: Node = call.node
+            return node
+
+    def _kept(self, item: _Item, value: Any) -> Any:
+        """Return what a future holds of a result, and give it to tasks that wait for it."""
+        driver, node = self.driver, item.call.node
+        is_encoded = type(value) is Encoded
+        if is_encoded:
+            driver.memory.add(value)
+            if node is None:
+                node = self.node_of(item.call)
+            node.size = value.size
+        if node is not None:
+            driver.state.provide(node, value)
+        if not is_encoded:
+            if node is not None:
+                driver.state.unpin(node)
+            return value
+        return Remote(driver, node, item.task, None)
 
     def died(self, charged: int, how: str, pid: int) -> None:
         """Take the end of the process in: who ran is to blame, the others go on in a new one."""

@@ -142,6 +142,10 @@ class Driver:
     def view(self, segment: Any) -> Any:
         """Return the bytes of a segment for a value that is opened here."""
         self.post("_viewed", segment)  # before it can be seen to have died
+        if not self.memory.mappings.knows(segment[0]) and not self.closing:
+            noted = Fetch()  # a value was put just now: its arena is noted by the driver
+            self.post("_note", noted)
+            noted.wait()
         return self.memory.mappings.view(segment)
 
     def let_go(self, node: Node | None, value: Any) -> None:
@@ -261,6 +265,7 @@ class Driver:
             if not run.over:
                 run.cancel(Cancelled("lazyflow was shut down before the run was done"))
             return
+        run.is_known = True
         for member in self.crew.members.values():
             run.inside.add(member.inside)
         link.settle()
@@ -282,10 +287,7 @@ class Driver:
         if error is not None:
             self._fail_node(node, error)
         elif not node.inputs and node.phase == WAITING and not node.job.over:
-            if type(value) is Remote and value.driver is self and value.value is not None:
-                self.memory.add(value.value)  # an actor's
-                self._provide(node, value.value)
-            elif type(value) is Remote:  # of another pool: a thread brings it here
+            if type(value) is Remote:  # of another pool: a thread brings it here
                 threading.Thread(
                     target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
                 ).start()
@@ -324,8 +326,8 @@ class Driver:
 
     def end(self, run: RemoteRun) -> None:
         """Take a run out that is over."""
-        job = getattr(run, "job", None)
-        if job is not None:
+        if run.is_known:  # else it was cancelled before it was taken in
+            job = run.job
             self.state.end_job(job)
             run.nodes = []
             run.inside.clear()
@@ -375,6 +377,12 @@ class Driver:
     def _fetch(self, node: Node, fetch: Any) -> None:
         self._fetches.setdefault(node, []).append(fetch)
         self.state.want(node)
+
+    def _put(self, value: Encoded) -> None:
+        self.memory.take_own(value)
+
+    def _note(self, noted: Fetch) -> None:
+        noted.done(None)
 
     def _viewed(self, segment: Any) -> None:
         self.memory.segments.add([segment])
@@ -552,8 +560,8 @@ class Driver:
             what, *details = self.inbox.popleft()
             if what == "_add" and not details[0].run.over:
                 details[0].run.cancel(bug)
-            elif what == "_fetch":
-                details[1].done(None, bug)
+            elif what in ("_fetch", "_note"):
+                details[-1].done(None, bug)
             elif what == "do":
                 self.do(*details)
         self.crew.kill_all()

@@ -48,7 +48,6 @@ class Link:
         self.given: dict[int, Any] = {}
         self.broken: list[tuple[Node, BaseException]] = []
         self.pending: list[tuple[Any, Node]] = []
-        self._held: dict[Node, Remote] = {}  # values of actors, which no node has
         self._functions: dict[int, int] = {}
         self._nodes: list[Node] = []
         self._link_all()
@@ -125,8 +124,8 @@ class Link:
             self.broken.append((node, error))
             return node
         if type(value) is Remote:
-            if value.driver is self.driver:
-                return value.node if value.node is not None else self._encoded(i, task, value)
+            if value.driver is self.driver and value.node is not None:
+                return value.node
             value = value.get()
         return self._literal(i, task, value)
 
@@ -148,31 +147,23 @@ class Link:
 
     def settle(self) -> None:
         """Take what came while the job was linked: small values need no node any more."""
-        for remote in self._held.values():
-            self.driver.memory.add(remote.value)
         for future, node in self.pending:
             if not future.done():
                 continue
             value, error = future.local_outcome()
             if error is not None:
                 self.broken.append((node, error))
-            elif type(value) is not Remote:
+            elif type(value) is Remote:
+                if value.driver is self.driver and value.node is not None:
+                    node.inputs = node.distinct = (value.node,)
+                    node.open = 0
+            else:
                 node.inputs = node.distinct = ()
                 node.open = 0
                 node.phase = DONE
                 node.value = value if is_short(value) else Literal(value)
                 if node.want:
                     self.given[node.i] = value
-
-    def _encoded(self, i: int, task: Task, remote: Remote) -> Node:
-        """Return a node for a value that this process has in its encoded form."""
-        node = Node(self.job, i, name_only(task), 0)
-        node.phase = DONE
-        node.value = remote.value
-        node.size = remote.value.size
-        self._held[node] = remote
-        self.job.nodes.append(node)
-        return node
 
     def _literal(self, i: int, task: Task, value: Any) -> Node:
         node = Node(self.job, i, name_only(task), 0)
@@ -189,8 +180,6 @@ class Link:
             if node.job is job and node.phase == DONE:
                 value = node.value
                 self.run.wanted.add(i)
-                if node in self._held:
-                    value = self._held[node]
                 self.given[i] = value.value if type(value) is Literal else value
                 node.pinned = True  # the end of the job lets it go
                 node.left += 1

@@ -46,9 +46,13 @@ class Memory:
     def encoded(self, value: Any) -> Encoded:
         """Encode a value of the caller's; counted in once."""
         encoded = encode(value, self.arenas.write, self.least, self.arenas.free)
+        self.take_own(encoded)
+        return encoded
+
+    def take_own(self, encoded: Encoded) -> None:
+        """Count a value in that this process has encoded."""
         self._note_own_arenas()
         self.add(encoded)
-        return encoded
 
     def argument(self, run: RemoteRun, value: Any) -> Encoded:
         """Encode arguments; memory that several tasks of a run are given is copied once."""

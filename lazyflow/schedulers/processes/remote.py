@@ -44,6 +44,7 @@ class RemoteRun(Lifecycle):
 
     job: Job
     driver: Any = None  # a Driver, from `start` on
+    is_known = False  # whether the driver has taken it in
     surroundings: bytes
 
     def __init__(self, *given: Any) -> None:

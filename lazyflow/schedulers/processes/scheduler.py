@@ -6,14 +6,18 @@ import atexit
 import os
 import sys
 import threading
+import warnings
 from typing import Any
 
+from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import users_depth
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request
 from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.processes.driver import Driver
 from lazyflow.schedulers.processes.linking import Link, width
+from lazyflow.schedulers.processes.putting import put
 from lazyflow.schedulers.processes.remote import RemoteRun
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the pool ends
@@ -44,6 +48,8 @@ class ProcessesScheduler:
                 "it before."
             )
         run.driver = self._running_driver()
+        if run.driver.sender.repeats.advice:
+            _advise(run.driver)
         run.surroundings = run.context.copy().run(surroundings.packed)
         self.begin(run)
 
@@ -66,7 +72,10 @@ class ProcessesScheduler:
 
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Sleep until the run is over."""
-        return run.wait(timeout)
+        is_over: bool = run.wait(timeout)
+        if run.driver is not None and run.driver.sender.repeats.advice:
+            _advise(run.driver)
+        return is_over
 
     def abandon(self, run: Any) -> None:
         """End the workers that are busy with tasks of a run that was given up."""
@@ -86,6 +95,10 @@ class ProcessesScheduler:
         from lazyflow.schedulers.processes.actor_host import ActorHost
 
         return ActorHost(spec, self, self._running_driver())
+
+    def put(self, value: Any, task: Any) -> Any:
+        """Take a value for all workers; returns what a future holds of it."""
+        return put(self._running_driver(), value, task)
 
     def info(self) -> dict[str, Any]:
         """Return what the pool holds and does now; see `lazyflow.schedulers.info`."""
@@ -116,6 +129,13 @@ class ProcessesScheduler:
         self._lock = threading.Lock()
         if driver is not None:
             driver.leave()
+
+
+def _advise(driver: Driver) -> None:
+    """Warn at the user's line of what was noticed."""
+    advice = driver.sender.repeats.advice
+    while advice:
+        warnings.warn(advice.popleft(), LazyflowWarning, stacklevel=users_depth())
 
 
 #: The pool of this process.

@@ -23,6 +23,7 @@ from lazyflow.schedulers.processes.memory import Memory
 from lazyflow.schedulers.processes.nodes import Flight, Literal, Node
 from lazyflow.schedulers.processes.pool import Member
 from lazyflow.schedulers.processes.remote import RemoteRun
+from lazyflow.schedulers.processes.repeats import LARGE, Repeats
 from lazyflow.store.serialize import Encoded, Unpicklable, encode, serialization_error
 
 _MOST_ARENAS = 60  # whose descriptors go with one message
@@ -42,6 +43,7 @@ class Sender:
     def __init__(self, memory: Memory, functions: FunctionTable) -> None:
         self._memory = memory
         self._functions = functions
+        self.repeats = Repeats()
         self.broken: dict[int, BaseException] = {}
         self.messages = 0
         self.bytes = 0
@@ -94,6 +96,8 @@ class Sender:
         except Exception as error:
             self.broken[node.id] = self.unsendable(task, "args", error)
             return self._functions.not_sent, (), flags, None
+        if arguments.__class__ is Encoded and arguments.size >= LARGE:
+            self.repeats.look(run.number, task)
         flags |= more
         extra: Any = None if binding is None else (binding, None)
         options = task._options
@@ -114,6 +118,10 @@ class Sender:
             try:
                 if value.encoded is None:
                     value.encoded = self._memory.encoded(value.value)
+                    if value.encoded.size >= LARGE:
+                        what = f"the lazy value made at {place_text(source.task)}"
+                        number = getattr(source.job.run, "number", 0)
+                        self.repeats.note(number, value.value, what)
                 value = value.encoded
             except Exception as error:
                 self.broken[source.id] = self.unsendable(source.task, "value", error)

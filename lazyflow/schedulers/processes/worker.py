@@ -511,7 +511,9 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
     inside.install()
     kind = Worker
     if settings.get("actor"):
-        from lazyflow.schedulers.processes.actor_worker import ActorWorker as kind
+        from lazyflow.schedulers.processes.actor_worker import ActorWorker
+
+        kind = ActorWorker
     worker = kind(
         socket.socket(fileno=flights),
         socket.socket(fileno=requests),

@@ -1,0 +1,48 @@
+"""The thread in which users' callbacks are called.
+
+Threads that run tasks, and the one that drives worker processes, must not wait for what a
+callback does: it may compute, or wait for another future.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+_calls: SimpleQueue[tuple[Callable[[Any], object], Any]] = SimpleQueue()
+_started: list[None] = []  # not empty: the thread runs
+_lock = threading.Lock()
+
+
+def call_later(callback: Callable[[Any], object], argument: Any) -> None:
+    """Call it in the thread for callbacks, after those that were given before."""
+    _calls.put((callback, argument))
+    if not _started:
+        with _lock:
+            if not _started:
+                threading.Thread(target=_serve, name="lazyflow-callbacks", daemon=True).start()
+                _started.append(None)
+
+
+def _serve() -> None:
+    while True:
+        callback, argument = _calls.get()
+        try:
+            callback(argument)
+        except BaseException:  # SystemExit too: the others must still be called
+            logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
+        del callback, argument
+
+
+def _in_fork() -> None:
+    global _calls, _lock
+    _calls, _lock = SimpleQueue(), threading.Lock()
+    _started.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)

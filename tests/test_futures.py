@@ -1,0 +1,425 @@
+"""Futures, the same on every scheduler: submit, map, put, as_completed, tree_reduce."""
+
+import asyncio
+import concurrent.futures
+import gc
+import operator
+import pickle
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow
+from lazyflow import (
+    Cancelled,
+    Future,
+    LazyflowWarning,
+    SerializationError,
+    TaskTimeout,
+    as_completed,
+    compute,
+    config,
+    delayed,
+    persist,
+    put,
+    submit,
+    tree_reduce,
+    wait,
+)
+from lazyflow.testing.signals import Gate
+
+SCHEDULERS = ["sync", "threads", "processes"]
+CONCURRENT = [s for s in SCHEDULERS if s != "sync"]
+PATIENCE = 20.0  # seconds
+
+
+@pytest.fixture(params=SCHEDULERS)
+def scheduler(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.set(scheduler=request.param, num_workers=2):
+        yield request.param
+
+
+@pytest.fixture(params=CONCURRENT)
+def scheduled(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.set(scheduler=request.param, num_workers=2):
+        yield request.param
+
+
+def until(condition: Any) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def opened(gate: Gate, value: Any = None) -> Any:
+    assert gate.wait(PATIENCE)
+    return value
+
+
+def raising(*_: Any) -> Any:
+    raise KeyError("what the task raised")
+
+
+# -- submit ---------------------------------------------------------------------------------
+
+
+def test_a_submitted_call_gives_its_result(scheduler: str) -> None:
+    future = submit(divmod, 17, 5)
+    assert isinstance(future, Future)
+    assert isinstance(future, concurrent.futures.Future)
+    assert future.result(PATIENCE) == (3, 2)
+    assert (future.done(), future.cancelled(), future.running()) == (True, False, False)
+    assert future.exception() is None
+    assert submit(sorted, [3, 1, 2], reverse=True).result() == [3, 2, 1]
+    assert repr(future) == "<Future divmod: finished>"
+
+
+def test_futures_and_lazy_values_mix_at_any_depth(scheduler: str) -> None:
+    one, two = submit(abs, -1), delayed(abs)(-2)
+    assert submit(str, {"a": [one, (two,)], "b": one}).result() == "{'a': [1, (2,)], 'b': 1}"
+    assert compute(one, [two, {"x": one}], delayed(operator.add)(one, two)) == (1, [2, {"x": 1}], 3)
+    assert submit(operator.add, submit(operator.add, one, two), persist(two)[0]).result() == 5
+    assert delayed([one, two]).compute() == [1, 2]
+
+
+def test_options_of_a_delayed_function_hold(scheduler: str) -> None:
+    a, b = submit(delayed(divmod, nout=2), 17, 5)
+    assert (a.result(), b.result()) == (3, 2)
+    x = np.zeros(3)
+    assert submit(delayed(fill, mutates=True), put(x)).result().tolist() == [1, 1, 1]
+    assert x.tolist() == [0, 0, 0]
+
+
+def fill(x: Any) -> Any:
+    x[:] = 1
+    return x
+
+
+def test_an_error_keeps_its_type_its_place_and_its_note(scheduler: str) -> None:
+    future = submit(raising, 1)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="what the task raised") as caught:
+            future.result()
+        assert [f.name for f in caught.traceback][-1] == "raising"
+        (note,) = caught.value.__notes__
+        assert f"in lazyflow task raising(1), made at {__file__}:" in note
+    assert isinstance(future.exception(), KeyError)
+    with pytest.raises(KeyError):
+        submit(abs, future).result()
+    with pytest.raises(KeyError):
+        compute(future)
+
+
+def test_a_timeout_leaves_the_work_alone(scheduled: str) -> None:
+    gate = Gate()
+    future = submit(opened, gate, 5)
+    with pytest.raises(TaskTimeout, match=r"opened has no result after 0.05 s; it goes on"):
+        future.result(timeout=0.05)
+    with pytest.raises(TimeoutError):
+        future.exception(timeout=0)
+    gate.open()
+    assert future.result(PATIENCE) == 5
+
+
+def test_cancelled_before_it_began(scheduled: str) -> None:
+    gate = Gate()
+    first = submit(opened, gate, 1)
+    second = submit(abs, first)
+    assert second.cancel()
+    assert (second.cancelled(), second.done(), second.cancel()) == (True, True, False)
+    with pytest.raises(Cancelled):
+        second.result()
+    gate.open()
+    assert first.result(PATIENCE) == 1
+    assert not first.cancel()
+
+
+def test_what_was_submitted_runs_though_nobody_holds_it(scheduled: str) -> None:
+    begun, end = Gate(), Gate()
+    submit(opened, begun).add_done_callback(lambda _: end.open())
+    gc.collect()
+    begun.open()
+    assert end.wait(PATIENCE)
+
+
+def test_a_dropped_future_frees_its_value(scheduled: str) -> None:
+    future = put(np.zeros(1_000_000)) if scheduled == "processes" else submit(Value)
+    future.result()
+    if scheduled == "processes":
+        shared = lazyflow.schedulers.info()["processes"]["shared_bytes"]
+        assert shared >= 8_000_000
+        del future
+        assert until(
+            lambda: lazyflow.schedulers.info()["processes"]["shared_bytes"] < 8_000_000
+        )
+    else:
+        reference = weakref.ref(future.result())
+        del future
+        assert until(lambda: reference() is None)
+
+
+class Value:
+    pass
+
+
+def test_a_pickled_future_says_what_to_do(scheduler: str) -> None:
+    future = submit(abs, -1)
+    with pytest.raises(SerializationError, match=r"Pass it as an argument"):
+        pickle.dumps(future)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(TypeError, match=r"got int as the function. Did you write submit\(f\(x\)\)"):
+        submit(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="map\\(\\) needs items"):
+        lazyflow.map(abs)
+    with pytest.raises(ValueError, match="batch must be 'auto' or a whole number"):
+        lazyflow.map(abs, [1], batch=0)
+    with pytest.raises(TypeError, match="set by its task"):
+        submit(abs, 1).set_result(3)
+
+
+# -- the standard library -------------------------------------------------------------------
+
+
+def test_the_standard_librarys_wait_and_as_completed(scheduler: str) -> None:
+    futures = [*lazyflow.map(abs, range(-5, 0)), submit(raising)]
+    done, pending = concurrent.futures.wait(futures, timeout=PATIENCE)
+    assert (done, pending) == (set(futures), set())
+    assert set(concurrent.futures.as_completed(futures, PATIENCE)) == set(futures)
+    first, _ = concurrent.futures.wait(
+        [submit(raising)], PATIENCE, concurrent.futures.FIRST_EXCEPTION
+    )
+    assert len(first) == 1
+
+
+def test_callbacks_may_compute_and_wait(scheduler: str) -> None:
+    heard: list[Any] = []
+    told = threading.Event()
+
+    def callback(future: Any) -> None:
+        heard.append(submit(abs, future).result() + compute(delayed(abs)(future))[0])
+        told.set()
+
+    for future in (submit(abs, -3), put(-3)):
+        told.clear()
+        future.add_done_callback(callback)
+        assert told.wait(PATIENCE)
+    assert heard == [6, 6]
+
+
+def test_awaited(scheduler: str) -> None:
+    async def main() -> Any:
+        with pytest.raises(KeyError):
+            await submit(raising)
+        return await asyncio.gather(*lazyflow.map(abs, [-1, -2]), put([3]))
+
+    assert asyncio.run(main()) == [1, 2, [3]]
+
+
+def test_cancelling_who_awaits_cancels_the_work(scheduled: str) -> None:
+    gate = Gate()
+    first = submit(opened, gate)
+    second = submit(str, first)
+
+    async def main() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(second, 0.05)
+
+    asyncio.run(main())
+    assert second.cancelled()
+    gate.open()
+    first.result(PATIENCE)
+
+
+# -- map, as_completed, wait ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", ["auto", 1, 3, 100])
+def test_map_is_the_builtins(scheduler: str, batch: Any) -> None:
+    futures = lazyflow.map(pow, range(10), [2] * 8, batch=batch)
+    assert [f.result() for f in futures] == [i**2 for i in range(8)]
+    assert lazyflow.map(abs, [], batch=batch) == []
+    lazies = lazyflow.map(operator.add, [submit(abs, -1), delayed(2)], [1, 1], batch=batch)
+    assert [f.result() for f in lazies] == [2, 3]
+
+
+def test_as_completed_gives_them_as_they_come(scheduled: str) -> None:
+    gate = Gate()
+    late = submit(opened, gate, "late")
+    early = persist(delayed(abs)(-1))[0]
+    coming = as_completed([late, early, late])
+    assert next(coming) is early
+    gate.open()
+    assert [x is late for x in coming] == [True]
+    pairs = dict(as_completed(lazyflow.map(abs, [-1, -2]), with_results=True))
+    assert sorted(pairs.values()) == [1, 2]
+    with pytest.raises(KeyError):
+        list(as_completed([submit(raising)], with_results=True))
+
+
+def test_as_completed_in_time_only(scheduled: str) -> None:
+    gate = Gate()
+    future = submit(opened, gate)
+    with pytest.raises(TaskTimeout, match="opened"):
+        list(as_completed([future], timeout=0.05))
+    assert not future.done()
+    gate.open()
+    assert list(as_completed([future], timeout=PATIENCE)) == [future]
+    assert list(as_completed([])) == []
+
+
+def test_wait_takes_futures_and_persisted_values(scheduled: str) -> None:
+    gate = Gate()
+    fs: list[Any] = [submit(opened, gate), submit(abs, 1), persist(delayed(abs)(2))[0]]
+    assert wait(fs, num_returns=2, timeout=PATIENCE) == ([fs[1], fs[2]], [fs[0]])
+    assert wait(fs, timeout=0.02) == ([fs[1], fs[2]], [fs[0]])
+    gate.open()
+    assert wait(fs) == (fs, [])
+    with pytest.raises(TypeError, match="only futures and what persist"):
+        wait([delayed(abs)(1)])
+
+
+# -- put ------------------------------------------------------------------------------------
+
+
+def test_put_takes_a_snapshot(scheduler: str) -> None:
+    array, items = np.arange(200_000.0), [1, [2]]
+    a, b = put(array), put(items)
+    array[:] = -1
+    items[1].append(3)  # type: ignore[union-attr]
+    assert submit(np.sum, a).result() == sum(range(200_000))
+    assert (b.result(), submit(str, b).result()) == ([1, [2]], "[1, [2]]")
+    mine = a.result()
+    mine[0] = 7  # the caller's own
+    assert a.result()[0] == 0
+    assert put(a) is a
+
+
+@pytest.mark.parametrize("on", ["sync", "threads"])
+def test_put_without_a_copy(on: str) -> None:
+    class Uncopyable:
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("no copies")
+
+    thing = Uncopyable()
+    with pytest.raises(TypeError, match=r"can't be copied: TypeError: no copies.*copy=False"):
+        put(thing, scheduler=on)
+    future = put(thing, copy=False, scheduler=on)
+    assert submit(id, future).result() == id(thing)
+    array = np.zeros(10)
+    with pytest.raises(ValueError, match="read-only"):
+        submit(fill, put(array, copy=False, scheduler=on)).result()
+
+
+def test_put_of_what_cant_be_pickled() -> None:
+    with pytest.raises(SerializationError, match=r"value.lock of task put\(Locked\), at "):
+        put(Locked(), scheduler="processes")
+
+
+class Locked:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def address(x: Any) -> tuple[bool, bool]:
+    return x.flags.writeable, x.flags.owndata
+
+
+def test_put_on_processes_is_one_copy_that_all_read() -> None:
+    with config.set(scheduler="processes", num_workers=2):
+        submit(abs, 1).result()
+        before = lazyflow.schedulers.info()["processes"]
+        x = put(np.ones(1_000_000))
+        assert {f.result() for f in lazyflow.map(address, [x] * 20)} == {(False, False)}
+        after = lazyflow.schedulers.info()["processes"]
+        assert after["shared_bytes"] - before["shared_bytes"] == 8_000_000
+        assert after["through_parent_bytes"] - before["through_parent_bytes"] < 10_000
+
+
+def test_what_was_put_outlives_the_workers_and_the_name() -> None:
+    """A value made of it is made again from it, though the caller has dropped it."""
+    with config.set(scheduler="processes", num_workers=2):
+        x = put(np.ones(100_000))
+        (y,) = persist(delayed(np.add)(x, 1))
+        wait(y)
+        del x
+        gc.collect()
+        for worker in lazyflow.schedulers.info()["processes"]["workers"]:
+            submit_kill(worker["pid"])
+        assert compute(y)[0].sum() == 200_000
+
+
+def submit_kill(pid: int) -> None:
+    import os
+    import signal
+
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_what_was_put_outlives_the_pool() -> None:
+    x = put(np.ones(100_000), scheduler="processes")
+    lazyflow.shutdown()
+    assert x.result().sum() == 100_000
+    assert submit(np.sum, x).result() == 100_000
+
+
+def total(theta: float, batch: Any) -> float:
+    return theta + float(batch.sum())
+
+
+def test_a_large_argument_sent_again_and_again_is_named() -> None:
+    batch = np.ones(200_000)
+    with config.set(scheduler="processes"):
+        with pytest.warns(LazyflowWarning) as told:
+            for theta in range(5):
+                assert compute(delayed(total)(theta, batch)) == (theta + 200_000,)
+        (warning,) = told
+        assert str(warning.message).startswith(
+            "argument 'batch' of total, ndarray(200000,) float64, was copied for the workers by 3 "
+            "computes, 1.6 MB each time. Put it there once, x = lazyflow.put(x)"
+        )
+        assert warning.filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            x = put(batch)
+            for theta in range(5):  # put, small, or another each time
+                submit(total, theta, x).result()
+                submit(total, theta, np.ones(100)).result()
+                submit(total, theta, np.random.default_rng(theta).random(200_000)).result()
+
+
+# -- tree_reduce ----------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(max_size=2), min_size=1, max_size=200), st.integers(2, 9))
+@settings(max_examples=50, deadline=None)
+def test_tree_reduce_keeps_the_order(parts: list[str], split_every: int) -> None:
+    found = tree_reduce(operator.add, [delayed(str)(p) for p in parts], split_every)
+    assert found.compute(scheduler="sync") == "".join(parts)
+
+
+def test_tree_reduce_is_the_same_sum_everywhere(scheduler: str) -> None:
+    values = [10.0 ** (i % 17) * (-1) ** i for i in range(100)]
+    expected = tree_reduce(operator.add, values).compute(scheduler="sync")
+    assert tree_reduce(operator.add, lazyflow.map(float, values)).compute() == expected
+    assert tree_reduce(operator.add, [put(3)]).compute() == 3
+
+
+def test_mistakes_of_tree_reduce() -> None:
+    with pytest.raises(ValueError, match="no parts"):
+        tree_reduce(operator.add, [])
+    with pytest.raises(ValueError, match="split_every must be a whole number, 2 or more; got 1"):
+        tree_reduce(operator.add, [1, 2], 1)
+    with pytest.raises(TypeError, match="got list of 2 as the function"):
+        tree_reduce([1, 2], operator.add)  # type: ignore[arg-type]
