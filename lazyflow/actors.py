@@ -12,7 +12,6 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lazyflow import config
@@ -136,6 +135,27 @@ class ActorClass:
                 )
             return Actor(known)
 
+    def __reduce__(self) -> Any:
+        named = self.in_module()
+        if named is self:
+            return self.__qualname__  # to be looked up in the module
+        if named is not None:
+            return _with_options, (named, self._settings.given())
+        return ActorClass, (self.__wrapped__, self._settings.given())
+
+    def in_module(self) -> ActorClass | None:
+        """Return what the class's name leads to, where that is its factory: ``@actor`` was used.
+
+        Then pickle can't find the class by its name, but this.
+        """
+        if self.__module__ == "__main__":
+            return None
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        is_it = type(found) is ActorClass and found.__wrapped__ is self.__wrapped__
+        return found if is_it else None
+
     def __repr__(self) -> str:
         return f"<actor class {self.__module__}.{self.__qualname__}>"
 
@@ -162,6 +182,10 @@ class ActorClass:
                 f"{name!r} of the actor {cls.__name__} is an attribute, and its object is "
                 f"elsewhere: write a method that returns it"
             )
+
+
+def _with_options(cls: ActorClass, settings: dict[str, Any]) -> ActorClass:
+    return cls.options(**settings)
 
 
 def _about_attributes(methods: list[str]) -> str:
@@ -282,7 +306,7 @@ class _Core:
         self.shares_memory = getattr(self.scheduler, "actors_share_memory", True)
         init = self._call_of(cls._init, args, kwargs, 3)
         spec = Spec(
-            cls.__wrapped__, _by_name(cls), self.label, init,
+            cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,
         )
         self.host: ActorHost = make(spec)
@@ -322,19 +346,6 @@ def _scheduler(given: Any) -> Any:
     if given is not None:
         return scheduler_of(given)
     return scheduler_here.get() or scheduler_named("threads")
-
-
-def _by_name(cls: ActorClass) -> tuple[str, str] | None:
-    """Return module and name, if the class's name leads to its factory: ``@actor`` was used."""
-    module: Any = sys.modules.get(cls.__module__)
-    if cls.__module__ == "__main__" or module is None:
-        return None
-    found: Any = module
-    for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if type(found) is ActorClass and found.__wrapped__ is cls.__wrapped__:
-        return cls.__module__, cls.__qualname__
-    return None
 
 
 class Actor:

@@ -110,8 +110,8 @@ class Spec:
 
     Parameters
     ----------
-    cls, by_name
-        The class, and (module, name) where a module has its factory under the class's name.
+    cls, factory
+        The class, and what has it as ``__wrapped__`` and can be pickled.
     label
         What messages call it.
     init
@@ -121,7 +121,7 @@ class Spec:
     def __init__(
         self,
         cls: type,
-        by_name: tuple[str, str] | None,
+        factory: Any,
         label: str,
         init: Call,
         max_concurrency: int | None = None,
@@ -129,7 +129,7 @@ class Spec:
         checkpoint: Checkpoint | None = None,
     ) -> None:
         self.cls = cls
-        self.by_name = by_name
+        self.factory = factory
         self.label = label
         self.init = init
         self.restarts = restarts

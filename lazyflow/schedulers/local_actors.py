@@ -82,10 +82,8 @@ class _Job:
         if is_users_interrupt(error):
             call.future.cancel()
             raise error
-        if type(error) is _AsItIs:
-            error = error.error
-        else:
-            error = dressed(error, call.task, self.given)
+        is_own = type(error) is not _AsItIs
+        error = dressed(error, call.task, self.given) if is_own else error.error  # type: ignore[attr-defined]
         if call is actor.init:
             actor.error = error
         call.future.set_error(error)

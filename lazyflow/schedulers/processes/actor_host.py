@@ -69,8 +69,8 @@ class _Item:
     """
 
     __slots__ = (
-        "arguments", "binding", "call", "error", "flags", "futures", "missing", "sources",
-        "values",
+        "arguments", "binding", "call", "error", "flags", "futures", "is_over", "missing",
+        "sources", "values",
     )
 
     def __init__(self, call: Call) -> None:
@@ -79,6 +79,7 @@ class _Item:
         self.flags = 0
         self.binding: Any = None
         self.error: BaseException | None = None
+        self.is_over = False
         self.futures: list[Future] = call.inputs
         self.sources: tuple[int, ...] | None = None
         if len({id(f) for f in call.inputs}) < len(call.inputs):
@@ -136,9 +137,8 @@ class ActorHost:
         self._is_closing = False
         self._state: Encoded | None = None
         self._context = surroundings.packed()
-        made_of = (spec.by_name, None if spec.by_name else spec.cls, spec.checkpoint)
         self._init = _Item(spec.init)
-        self._made_of: Any = self._encoded(spec.init.task, "class", made_of)
+        self._made_of: Any = self._encoded(spec.init.task, "class", (spec.factory, spec.checkpoint))
         self._pack(self._init)
         driver.post("do", self._begin)
 
@@ -405,6 +405,8 @@ class ActorHost:
 
     def _put(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
         item.missing -= 1
+        if item.is_over:  # it was cancelled, or its actor has ended
+            return
         if type(value) is Literal:
             value = value.value
         if error is not None:
@@ -480,6 +482,7 @@ class ActorHost:
         for value in item.values:
             memory.remove(value)
         item.arguments, item.values, item.futures = None, [], []
+        item.is_over = True
 
     def _release_init(self) -> None:
         if self._made_of is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextvars
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
@@ -221,13 +220,8 @@ class _Making(_Calling):
 
     def function(self) -> Any:
         worker = self.worker
-        by_name, cls, worker.checkpoint = decode(Encoded(*self.made_of), worker.mappings.view)
-        if by_name is not None:
-            cls = import_module(by_name[0])
-            for part in by_name[1].split("."):
-                cls = getattr(cls, part)
-            cls = cls.__wrapped__
-        return cls
+        factory, worker.checkpoint = decode(Encoded(*self.made_of), worker.mappings.view)
+        return factory.__wrapped__
 
     def done(self, box: list[Any]) -> None:
         worker = self.worker

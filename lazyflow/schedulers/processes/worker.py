@@ -509,7 +509,7 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     inside.install()
-    kind = Worker
+    kind: type[Worker] = Worker
     if settings.get("actor"):
         from lazyflow.schedulers.processes.actor_worker import ActorWorker
 
