@@ -121,7 +121,7 @@ class ActorClass:
             return Actor(_Core(self, args, kwargs))
         with _names_lock:
             known = _named.get(settings.name)
-            if known is None:
+            if known is None or known.host.is_over:  # somebody still has a handle on a dead one
                 known = _named[settings.name] = _Core(self, args, kwargs)
             elif not settings.get_if_exists:
                 raise ValueError(

@@ -444,6 +444,20 @@ def test_a_call_can_be_cancelled_before_it_begins(scheduled: str) -> None:
     assert counter.add(0).result() == 0
 
 
+def test_a_call_that_was_sent_can_be_cancelled_too(processes: str) -> None:
+    gate, begun = Gate(), Gate()
+    counter = Counter()
+    blocked = counter.wait_at(gate, begun)
+    late, last = counter.add(10), counter.add(1)
+    assert begun.wait()
+    assert late.cancel()
+    queued = counter.add(1)
+    gate.open()
+    assert blocked.result() == "passed"
+    assert last.result() in (1, 11)  # as far as the word comes in time
+    assert queued.result() == last.result() + 1
+
+
 @pytest.mark.parametrize("how", ENDS)
 def test_a_death_fails_the_call_and_all_later_ones(processes: str, how: str) -> None:
     counter = Counter()

@@ -59,6 +59,8 @@ class Call:
 
     def forget(self, i: int) -> None:
         """Learn that the future was cancelled: who takes the call from its queue will see."""
+        if self.host is not None:
+            self.host.forget(self)
 
     @property
     def driver(self) -> Any:
@@ -145,6 +147,10 @@ class ActorHost(Protocol):
 
     def call(self, call: Call) -> None:
         """Take a call in; its future hears of the end. Calls are begun in the order of taking."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all later calls fail."""
 
     def close(self) -> None:
         """End the actor after the calls that it has. Called by finalizers: must not lock."""

@@ -121,6 +121,8 @@ class InlineActor:
         with self._lock:
             self._context.copy().run(run_here, _Job(call, self._object))
 
+    is_over = False
+
     def close(self) -> None:
         """Nothing runs."""
 
@@ -146,6 +148,11 @@ class ThreadActor:
         self._lane.submit(_Job(call, self._object))
         if self._object.stopped is not None:  # then nobody may take it any more
             call.future.set_error(self._object.stopped)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was stopped."""
+        return self._object.stopped is not None
 
     def close(self) -> None:
         """End the threads after the calls that it has."""

@@ -46,6 +46,17 @@ class ActorMember(Member):
     def running(self) -> None:
         """Return None: it runs no node."""
 
+    def info(self) -> dict[str, Any]:
+        """Return figures."""
+        assert self.host is not None
+        running, flying = self.process.words[0], self.host.flying
+        item = flying.get(running)
+        return super().info() | {
+            "actor": self.host.spec.label,
+            "running": None if item is None else item.name,
+            "queued": len(flying) + len(self.host.waiting),
+        }
+
     def doing(self) -> str | None:
         """Say which call it runs, for people."""
         try:
@@ -146,13 +157,28 @@ class ActorHost:
 
     def call(self, call: Call) -> None:
         """Take a call in."""
+        if self._is_gone(call):  # also in the child of a fork: its memory is the parent's
+            return
         call.host = self
         item = _Item(call)
         self._pack(item)
-        driver = self.driver
-        driver.post("do", self._accept, item)
-        if driver.closing:  # then nobody may look at what was posted
+        self.driver.post("do", self._accept, item)
+        self._is_gone(call)  # if it is now, nobody may look at what was posted
+
+    def _is_gone(self, call: Call) -> bool:
+        if self.driver.closing:
             call.future.set_error(_shut_down(self.spec.label))
+        return self.driver.closing
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all later calls fail."""
+        return self.error is not None or self.driver.closing
+
+    def forget(self, call: Call) -> None:
+        """Learn that a call was cancelled. Called by any thread."""
+        if not self.driver.closing:
+            self.driver.post("do", self._skip, call)
 
     def close(self) -> None:
         """End the process after the calls that it has. Never locks."""
@@ -305,12 +331,18 @@ class ActorHost:
         self._is_closing = True
         self._pump()
 
-    def force(self, item_of: Call) -> None:
+    def _skip(self, call: Call) -> None:
+        """Have a call not begun that was cancelled after it was sent."""
+        for number, item in self.flying.items():
+            if item.call is call and self._member is not None:
+                self.driver.crew.request(self._member, "skip", number)
+
+    def force(self, call: Call) -> None:
         """End the process if it runs this call, which nobody wants any more."""
         member = self._member
         if member is not None:
             item = self.flying.get(member.process.words[0])
-            if item is not None and item.call is item_of:
+            if item is not None and item.call is call:
                 member.process.kill()
 
     def _end(self) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Any
 
+from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, kinds
 from lazyflow.schedulers.actor_calls import Checkpoint, finish
@@ -166,6 +167,9 @@ class _Calling:
         worker.began(self.number)
         arguments, flags, binding, sources, loads = self.arguments
         values = worker.opened(loads)
+        if self.number in worker.skipped:
+            worker.skipped.discard(self.number)
+            raise Cancelled(f"{self.method} was cancelled before it began")
         if flags & BLOB:
             arguments = decode(Encoded(*arguments), worker.mappings.view)
         given = values if sources is None else [values[k] for k in sources]

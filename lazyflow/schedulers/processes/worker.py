@@ -99,6 +99,7 @@ class Worker:
         self.contexts: dict[int, contextvars.Context] = {}
         self.claims: dict[int, str] = {}
         self.flight: Flight | None = None
+        self.skipped: set[int] = set()  # calls of an actor that were cancelled on their way
         self.arenas = Arenas(
             settings["arena"], settings["step"], settings["limit"], keep=settings["keep"]
         )
