@@ -21,7 +21,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
 from lazyflow.collection import Collection
@@ -40,13 +40,16 @@ from lazyflow.errors import (
     WorkerDied,
 )
 from lazyflow.evaluate import compute, is_lazy, optimize, persist
-from lazyflow.futures import Future, map, put, submit
 from lazyflow.graph.options import annotate
 from lazyflow.lazy import Delayed
 from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
 from lazyflow.waiting import as_completed, wait
+
+if TYPE_CHECKING:
+    from lazyflow.futures import Future, put, submit
+    from lazyflow.futures import map as map
 
 __version__ = "0.1.0"
 
@@ -74,7 +77,6 @@ __all__ = [
     "config",
     "delayed",
     "is_lazy",
-    "map",
     "optimize",
     "persist",
     "put",
@@ -90,6 +92,10 @@ __all__ = [
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
     "ActorPool": "lazyflow.actor_pool",
+    "Future": "lazyflow.futures",  # concurrent.futures: 6 ms
+    "map": "lazyflow.futures",  # not in __all__: a star must not hide the builtin
+    "put": "lazyflow.futures",
+    "submit": "lazyflow.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "actor": "lazyflow.actors",
     "tokenize": "lazyflow.graph.tokens",
@@ -108,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ON_FIRST_USE})

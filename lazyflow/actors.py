@@ -19,7 +19,8 @@ from lazyflow.errors import SerializationError
 from lazyflow.evaluate import Options, start_background
 from lazyflow.futures import Future
 from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import HELD, Task, new_task
+from lazyflow.graph.task import HELD, Task, new_leaf, new_task
+from lazyflow.lazy import Delayed
 from lazyflow.schedulers.actor_calls import ActorHost, Call, Checkpoint, Method, Spec
 from lazyflow.schedulers.future import Future as Inner
 from lazyflow.schedulers.lifecycle import scheduler_here
@@ -134,6 +135,9 @@ class ActorClass:
                     f"{self.__qualname__}. Choose another name."
                 )
             return Actor(known)
+
+    def __mro_entries__(self, bases: Any) -> tuple[type]:
+        return (self.__wrapped__,)  # a class derived from this one is a plain class
 
     def __reduce__(self) -> Any:
         named = self.in_module()
@@ -316,7 +320,7 @@ class _Core:
         """Have a method called."""
         method = self.cls.method(name)
         call = self._call_of(method, args, kwargs, 4)
-        future = Future(call.future)
+        future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
         self.host.call(call)
         return future
 

@@ -6,7 +6,6 @@ callback does: it may compute, or wait for another future.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -34,6 +33,8 @@ def _serve() -> None:
         try:
             callback(argument)
         except BaseException:  # SystemExit too: the others must still be called
+            import logging
+
             logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
         del callback, argument
 

@@ -172,6 +172,36 @@ def test_large_values_go_both_ways(scheduler: str) -> None:
     assert first.result()[0] == 2
 
 
+def test_large_values_are_in_shared_memory_once(processes: str) -> None:
+    size = 1_000_000
+    weights = Weights(size)
+    weights.get().result()
+    compute(delayed(abs)(-1))
+    before = info()["processes"]["shared_bytes"]
+    late = weights.step(delayed(np.ones)(size))
+    (total,) = persist(delayed(np.sum)(late))  # linked while the call is on its way
+    assert total.compute() == size
+    (again,) = persist(delayed(np.sum)(late))
+    assert again.compute() == size
+    assert info()["processes"]["shared_bytes"] - before < 2.5 * 8 * size  # what came, what went
+
+
+def test_a_class_can_derive_from_an_actor_class() -> None:
+    class Twice(Counter):  # type: ignore[misc, valid-type]
+        def add(self, k: int = 1) -> int:
+            return int(super().add(2 * k))
+
+    assert Twice(1).add(1) == 3
+    assert actor(Twice, scheduler="sync")(1).add(2).result() == 5
+
+
+def test_an_actor_class_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Counter)) is Counter
+    other = pickle.loads(pickle.dumps(Counter.options(restarts=3)))
+    assert (other.__wrapped__, other._settings.restarts) == (Counter.__wrapped__, 3)
+    assert copy.copy(Counter) is Counter
+
+
 def test_neither_side_sees_what_the_other_does_later(scheduler: str) -> None:
     weights = Weights(3)
     before = weights.get()

@@ -968,6 +968,18 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+def test_a_line_without_an_end_is_there_before_the_result() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for i in range(200):
+            with redirect_stdout(io.StringIO()) as printed:
+                compute(delayed(print)(i, end=""), **ON, timeout=LIMIT)
+                assert printed.getvalue() == str(i)
+    finally:
+        sys.setswitchinterval(interval)
+
+
 @pytest.mark.parametrize("n", [100_000, slow(500_000)])
 def test_much_is_printed(n: int) -> None:
     """10 or 50 MB in lines, and 20 MB in one: whole, in order, and before the result."""

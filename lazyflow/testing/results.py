@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import decimal
 import os
+import random
 import threading
 import time
 from typing import Any
@@ -15,7 +16,7 @@ import lazyflow
 from lazyflow import Delayed, annotate, config, delayed, trace
 from lazyflow.testing.base import Part
 from lazyflow.testing.signals import Barrier, Level, Tally
-from lazyflow.testing.tasks import add, change_the_word, inc, scheduler_name, the_word, word
+from lazyflow.testing.tasks import add, change_the_word, given, inc, scheduler_name, the_word, word
 
 
 def tree(leaves: list[Delayed]) -> Delayed:
@@ -37,6 +38,34 @@ class ResultContract(Part):
         x = delayed(inc)(1)
         found = self.compute(x, [x, {"k": (x, 5)}], "plain", 3)
         assert found == (2, [2, {"k": (2, 5)}], "plain", 3)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_calls_of_every_form(self, seed: int) -> None:
+        """Positions, keywords, literals, lazy values and containers of both, in any mixture.
+
+        The same function again and again: a worker has ways of its own for what it knows.
+        """
+        rng = random.Random(seed)
+
+        def argument() -> tuple[Any, Any]:
+            n = rng.randrange(100)
+            return rng.choice([
+                (n, n), (str(n), str(n)), (delayed(inc)(n), n + 1), ([n, "x"], [n, "x"]),
+                ([delayed(inc)(n)], [n + 1]), ({"k": (delayed(n), n)}, {"k": (n, n)}),
+                (None, None), (b"b", b"b"),
+            ])
+
+        calls, right = [], []
+        for _ in range(80):
+            args = [argument() for _ in range(rng.randrange(4))]
+            kwargs = {name: argument() for name in rng.sample("abcd", rng.randrange(4))}
+            calls.append(
+                delayed(given)(*(a for a, _ in args), **{k: v for k, (v, _) in kwargs.items()})
+            )
+            right.append((tuple(v for _, v in args), {k: v for k, (_, v) in kwargs.items()}))
+        for _ in range(2):
+            assert self.compute(calls) == right
+        assert [self.compute(call) for call in calls[:10]] == right[:10]
 
     def test_an_iterator_over_lazy_values_becomes_a_list(self) -> None:
         assert self.compute(delayed(inc)(i) for i in range(3)) == [1, 2, 3]

@@ -17,6 +17,11 @@ def inc(x: Any) -> Any:
     return x + 1
 
 
+def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what it was called with."""
+    return args, kwargs
+
+
 def add(x: Any, y: Any) -> Any:
     """Add."""
     return x + y

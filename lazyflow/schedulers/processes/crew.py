@@ -127,6 +127,8 @@ class Crew:
             for lines in member.lines:  # what was printed before the answer is in the pipe by now
                 lines.drain()
             for message, descriptors in member.answers.messages():
+                for lines in member.lines:  # before the caller can go on
+                    lines.finish()
                 self._vain = 0
                 member.has_answered = True
                 if member.host is None:
@@ -134,8 +136,6 @@ class Crew:
                 else:
                     member.host.answer(member, message, descriptors)
                 self._driver.perform()
-            for lines in member.lines:
-                lines.finish()
 
     def _read_requests(self, member: Member) -> None:
         if self._read(member, member.told_by, member.requests_out):

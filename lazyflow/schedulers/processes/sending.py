@@ -20,7 +20,7 @@ from lazyflow.schedulers.processes.calls import (
 )
 from lazyflow.schedulers.processes.functions import FunctionTable
 from lazyflow.schedulers.processes.memory import Memory
-from lazyflow.schedulers.processes.nodes import Flight, Literal, Node
+from lazyflow.schedulers.processes.nodes import MIXED, Flight, Literal, Node
 from lazyflow.schedulers.processes.pool import Member
 from lazyflow.schedulers.processes.remote import RemoteRun
 from lazyflow.schedulers.processes.repeats import LARGE, Repeats
@@ -89,6 +89,11 @@ class Sender:
         flags = node.keep
         if node.want:
             flags |= SMALL if node.want == 1 else WANT
+        elif node.users:
+            for user in node.users:
+                if user.site is MIXED:  # a small value comes before it is asked for
+                    flags |= SMALL
+                    break
         if task._func is HELD:
             return node.function, None, flags, None
         try:

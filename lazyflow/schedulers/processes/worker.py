@@ -209,11 +209,11 @@ class Worker:
                     or (inputs is not None and unusual and not unusual.isdisjoint(inputs))
                 ):
                     value = self._call(record, flight)
+                elif flags & BOUND:
+                    given = [values[k] for k in inputs] if inputs else []
+                    value = calls.call_bound(function, arguments, given, extra[0])  # type: ignore[index]
                 elif inputs is None:
                     value = function(*arguments)
-                elif flags & BOUND:
-                    given = [values[k] for k in inputs]
-                    value = calls.call_bound(function, arguments, given, extra[0])  # type: ignore[index]
                 else:
                     given = [values[k] for k in inputs]
                     value = function(*given)
