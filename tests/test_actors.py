@@ -108,11 +108,13 @@ def test_calls_keep_order(scheduler: str) -> None:
 
 def test_calls_keep_order_when_an_argument_is_not_ready(scheduled: str) -> None:
     gate = Gate()
-    counter = Counter()
+    counter, other = Counter(), Counter()
+    assert [counter.add(0).result(), other.add(0).result()] == [0, 0]  # both are up
     late = submit(after, gate, "late")
     counter.note(late)
     counter.note("early")
     notes = counter.notes()
+    assert other.add(1).result() == 1  # so what could go has gone
     assert not notes.done()
     gate.open()
     assert notes.result() == ["late", "early"]
@@ -390,6 +392,48 @@ class Room:
     def stay(self) -> None:
         with self.level:
             self.gate.wait()
+
+
+def test_no_call_begins_before_the_object_is_made(scheduled: str) -> None:
+    gate, begun = Gate(), Gate()
+    slow = actor(Slow, max_concurrency=3)(gate, begun)
+    futures = [slow.get() for _ in range(5)]
+    assert begun.wait()
+    assert not any(f.done() for f in futures)
+    gate.open()
+    assert [f.result() for f in futures] == [1] * 5
+
+
+class Slow:
+    def __init__(self, gate: Gate, begun: Gate) -> None:
+        begun.open()
+        gate.wait()
+        self.x = 1
+
+    def get(self) -> int:
+        return self.x
+
+
+def test_many_calls_and_tasks_that_need_them(scheduled: str) -> None:
+    counter = Counter()
+    for i in range(200):  # a result may come at any step of taking the graph in
+        x = counter.total([i, np.ones(1)])
+        assert persist(delayed(int)(delayed(sum)(x)))[0].compute() == i + 1
+
+
+def test_callers_in_many_threads(scheduled: str) -> None:
+    counter = Counter()
+
+    def call() -> None:
+        for _ in range(50):
+            counter.add(1)
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert counter.add(0).result() == 400
 
 
 def test_one_call_at_a_time_otherwise(scheduled: str) -> None:
