@@ -230,7 +230,7 @@ class ActorHost:
             self._end_with(lambda item: failed)
             return
         crew.adopt(self._member)
-        self._pump()
+        self.pump()
 
     def _send_init(self, member: ActorMember) -> None:
         item, spec = self._init, self.spec
@@ -246,16 +246,18 @@ class ActorHost:
         """Take the outcome of a call."""
         number, outcome, state, released, arenas, stats = message
         memory = self.driver.memory
-        memory.note_arenas(arenas, descriptors)
+        if arenas:
+            memory.note_arenas(arenas, descriptors)
+        if released:
+            memory.segments.remove(released, member)
         member.stats = stats
-        memory.segments.remove(released, member)
         item = self.flying.pop(number)
         if state is not None:
             memory.remove(self._state)
             self._state = Encoded(*state)
             memory.add(self._state)
         self._finish(member, item, outcome)
-        self._pump()
+        self.driver.pumps.add(self)
 
     def _finish(self, member: ActorMember, item: _Item, outcome: tuple[Any, ...]) -> None:
         kind, *details = outcome
@@ -329,7 +331,7 @@ class ActorHost:
     def _no_more(self) -> None:
         """Learn that nobody can call any more."""
         self._is_closing = True
-        self._pump()
+        self.pump()
 
     def _skip(self, call: Call) -> None:
         """Have a call not begun that was cancelled after it was sent."""
@@ -391,7 +393,7 @@ class ActorHost:
             return
         self._bring_inputs(item)
         self.waiting.append(item)
-        self._pump()
+        self.driver.pumps.add(self)
 
     def _bring_inputs(self, item: _Item) -> None:
         for k, future in enumerate(item.futures):
@@ -405,7 +407,7 @@ class ActorHost:
 
     def _input_came(self, item: _Item, k: int, future: Future) -> None:
         self._input_done(item, k, future)
-        self._pump()
+        self.pump()
 
     def _input_done(self, item: _Item, k: int, future: Future) -> None:
         value, error = future.local_outcome()
@@ -433,7 +435,7 @@ class ActorHost:
     def have(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
         """Take a value that a call waited for."""
         self._put(item, k, value, error)
-        self._pump()
+        self.pump()
 
     def _put(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
         item.missing -= 1
@@ -454,7 +456,7 @@ class ActorHost:
             except Exception as broken:
                 item.error = self.driver.sender.unsendable(item.task, "value", broken)
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
         """Send what can be sent, in order."""
         member = self._member
         if member is None or member.worker.doomed or self.driver.closing:
@@ -469,6 +471,7 @@ class ActorHost:
             self.driver.crew.watch_writes(member)
             return
         waiting, flying = self.waiting, self.flying
+        batch: list[tuple[Any, ...]] = []
         while waiting and len(flying) < self._window:
             item = waiting[0]
             if item.call.future.done():  # it was cancelled
@@ -482,8 +485,9 @@ class ActorHost:
                 waiting.popleft()
                 number = next(self._numbers)
                 flying[number] = item
-                arguments = self._arguments(member, item)
-                self.driver.sender.say(member, "call", number, item.call.method, arguments)
+                batch.append((number, item.call.method, self._arguments(member, item)))
+        if batch:
+            self.driver.sender.say(member, "calls", batch)
         self.driver.crew.watch_writes(member)
         if self._is_closing and not waiting and not flying:
             self._end()

@@ -1,8 +1,9 @@
 """The process of an actor: makes its object, and calls it as it is told.
 
-Messages come in order, each with its values: nothing is kept here but the object. One call is one
-message and one answer, so that what a call waits for can't depend on an answer that is held back;
-the sender does not wait for answers, so calls follow each other without a pause.
+Messages come in order, with the values of their calls: nothing is kept here but the object. Each
+call has an answer of its own before the next is begun, so that what a call waits for can't depend
+on an answer that is held back; the sender does not wait for answers, so calls follow each other
+without a pause.
 """
 
 from __future__ import annotations
@@ -74,8 +75,12 @@ class ActorWorker(Worker):
         if concurrency > 1:
             self._lane = ThreadLane("actor", concurrency, self._context)
 
-    def take_call(self, number: int, method: str, arguments: Arguments) -> None:
-        """Call a method."""
+    def take_calls(self, batch: list[tuple[int, str, Arguments]]) -> None:
+        """Call methods, one after the other; each is answered by itself."""
+        for each in batch:
+            self._begin(*each)
+
+    def _begin(self, number: int, method: str, arguments: Arguments) -> None:
         job = _Calling(self, number, arguments, method)
         if self._lane is None:
             self._context.run(run_here, job)

@@ -65,6 +65,7 @@ class Driver:
         self.receiver = Receiver(self)
         self._fetches: dict[Node, list[Any]] = {}
         self.actors: set[Any] = set()  # hosts of those that did not end
+        self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
         self._pid = os.getpid()
         self._busy_since = monotonic()
         self._trimmed = True
@@ -190,6 +191,8 @@ class Driver:
                 self.watch.sleep(self._until(), self._has_work)
                 self._run_inbox()
                 if not self.closing:
+                    while self.pumps:
+                        self.pumps.pop().pump()
                     self.memory.collect()
                     self.perform()
                     self._send_forgotten()
