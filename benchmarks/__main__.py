@@ -5,9 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import overhead, processes, soak
+from benchmarks import actors, overhead, processes, soak
 
-BENCHMARKS = {"overhead": overhead, "processes": processes, "soak": soak}
+BENCHMARKS = {
+    "actors": actors,
+    "overhead": overhead,
+    "processes": processes,
+    "soak": soak,
+}
 
 
 def main(argv: Sequence[str]) -> int:

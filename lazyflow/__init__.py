@@ -13,8 +13,8 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
 #      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
 #      tracing, snapshots, callbacks,
-#      futures, reduction,
-#      worker_states, turns                worker_state
+#      futures, reduction, actors,         objects with a state of their own
+#      actor_pool, worker_states, turns    worker_state
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActorPool",
     "Cancelled",
     "Collection",
     "CycleError",
@@ -70,6 +71,7 @@ __all__ = [
     "StoreFull",
     "TaskTimeout",
     "WorkerDied",
+    "actor",
     "annotate",
     "as_completed",
     "compute",
@@ -91,11 +93,13 @@ __all__ = [
 
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
+    "ActorPool": "lazyflow.actor_pool",
     "Future": "lazyflow.futures",  # concurrent.futures: 6 ms
     "map": "lazyflow.futures",  # not in __all__: a star must not hide the builtin
     "put": "lazyflow.futures",
     "submit": "lazyflow.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
+    "actor": "lazyflow.actors",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
     "worker_state": "lazyflow.worker_states",

@@ -15,6 +15,7 @@ import pytest
 import lazyflow
 from benchmarks import (
     __main__,
+    actors,
     bench,
     footprint,
     large,
@@ -152,10 +153,10 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        said = "no benchmark is named 'overhaed'; there is: overhead, processes, soak\n"
+        said = "no benchmark is named 'overhaed'; there is: actors, overhead, processes, soak\n"
         assert capsys.readouterr().err == said
 
-    @pytest.mark.parametrize("module", [overhead, processes])
+    @pytest.mark.parametrize("module", [actors, overhead, processes])
     def test_help_has_a_sentence_for_each_case(self, module, capsys):
         with pytest.raises(SystemExit) as end:
             __main__.main([module.__name__.split(".")[1], "--help"])
@@ -311,8 +312,25 @@ class TestProcesses:
         pools.shutdown()
 
 
+class TestActors:
+    @pytest.mark.parametrize("name", actors.CASES)
+    def test_every_case_measures_actors_and_says_why_others_are_absent(
+        self, name, tmp_path, monkeypatch
+    ):
+        there = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util, "find_spec",
+            lambda name: None if name in ("ray", "distributed") else there(name),
+        )
+        (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="actors")["cases"]
+        assert set(case["absent"]) == {"ray", "distributed"}
+        for row in case["rows"]:
+            assert row["sides"]["lazyflow"]["samples"]
+            assert row["sides"]["threads"]["samples"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [overhead, processes])
+@pytest.mark.parametrize("module", [actors, overhead, processes])
 def test_everything_as_a_user_would_type_it(module, tmp_path):
     path, name = tmp_path / "out.json", module.__name__.split(".")[1]
     command = [sys.executable, "-m", "benchmarks", name, "--size", "tiny", "--json", path]

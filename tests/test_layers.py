@@ -34,6 +34,8 @@ LAYERS = [
     ("lazyflow.turns", 4),
     ("lazyflow.worker_states", 4),
     ("lazyflow.weights", 6),
+    ("lazyflow.actors", 4),
+    ("lazyflow.actor_pool", 4),
     ("lazyflow.learn", 6),
     ("lazyflow.diagnostics", 7),
     ("lazyflow.testing", 8),

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import Any
 
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.run import Run
@@ -77,3 +78,9 @@ class SyncScheduler:
         """Nothing can be left running: the caller is the only worker."""
         caller: _Caller = run.attached
         caller.wake.put(None)
+
+    def make_actor(self, spec: Any) -> Any:
+        """Return where an actor lives: here, inline."""
+        from lazyflow.schedulers.local_actors import InlineActor
+
+        return InlineActor(spec, self)

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
+from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import Cancelled
@@ -87,6 +88,7 @@ class ThreadsScheduler:
         self._sleeping: set[_Thread] = set()
         self._idle: list[Callable[[], None]] = []
         self._queues: tuple[deque[Run], deque[Run]] = (deque(), deque())
+        self._end_actors: Callable[[float], list[str]] | None = None
         # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread. Used
         # without the lock too, by finalizers. IndexError when nobody is idle.
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
@@ -271,6 +273,13 @@ class ThreadsScheduler:
         """Wake an idle thread, if there is one, to see what finalizers left. Never locks."""
         self._wake()
 
+    def make_actor(self, spec: Any) -> Any:
+        """Return where an actor lives: in threads of its own."""
+        from lazyflow.schedulers import local_actors
+
+        self._end_actors = local_actors.shutdown
+        return local_actors.ThreadActor(spec, self)
+
     # -- the end ----------------------------------------------------------------------------
 
     def shutdown(self, grace: float = EXIT_GRACE) -> list[str]:
@@ -299,6 +308,8 @@ class ThreadsScheduler:
                     thread.thread.join()  # it has nothing more to do
                 elif thread.run is not None:
                     left.append(doing(thread))
+        if self._end_actors is not None:
+            left += self._end_actors(max(0.0, deadline - monotonic()))
         return left
 
 

@@ -44,9 +44,29 @@ class Crew:
 
         False when the system gives no more processes: those that are there go on.
         """
-        driver, watch = self._driver, self._watch
-        worker = Worker(next(self._serials))
-        settings = {
+        worker = self.new_worker()
+        try:
+            member = Member(worker, self.settings(worker), self._state.size)
+        except OSError as error:
+            self._state.starting_failed(len(self.members))
+            if not self.members:
+                self._driver.give_up(_no_process(error))
+            return False
+        self._state.add_worker(worker)
+        self.adopt(member)
+        for run in self._state_runs():
+            run.inside.add(member.inside)
+        self._state.worker_up(worker)
+        return True
+
+    def new_worker(self) -> Worker:
+        """Return empty books."""
+        return Worker(next(self._serials))
+
+    def settings(self, worker: Worker) -> dict[str, Any]:
+        """Return what a worker has to know when it starts."""
+        driver = self._driver
+        return {
             "least": driver.memory.least,
             "arena": worker.serial,
             "step": STEP,
@@ -54,25 +74,16 @@ class Crew:
             # Pages kept for the next values until the pool is idle: new ones cost twice the time.
             "keep": max(_LEAST_KEPT, (available_memory() or 0) // (4 * max(1, self._state.size))),
         }
-        try:
-            member = Member(worker, settings, self._state.size)
-        except OSError as error:
-            self._state.starting_failed(len(self.members))
-            if not self.members:
-                self._driver.give_up(_no_process(error))
-            return False
-        self.members[worker] = member
-        self._state.add_worker(worker)
-        process = member.process
+
+    def adopt(self, member: Member) -> None:
+        """Listen to a worker, and look after it."""
+        watch, process = self._watch, member.process
+        self.members[member.worker] = member
         watch.add(process.flights.fileno(), partial(self._read_answers, member))
         watch.add(process.requests.fileno(), partial(self._read_requests, member))
         watch.add(process.sentinel, partial(self._died, member))
         for lines in member.lines:
             watch.add(lines.fd, partial(self._drain, lines), is_output=True)
-        for run in self._state_runs():
-            run.inside.add(member.inside)
-        self._state.worker_up(worker)
-        return True
 
     def _state_runs(self) -> list[Any]:
         return [job.run for jobs in self._state.jobs for job in jobs if job.run is not None]
@@ -80,9 +91,9 @@ class Crew:
     def running(self) -> list[str]:
         """Name the tasks that run now."""
         return [
-            member.described(node)
+            doing
             for member in tuple(self.members.values())
-            if (node := member.running()) is not None
+            if (doing := member.doing()) is not None
         ]
 
     def tell_owner(self, serial: int, segment: Segment) -> bool:
@@ -120,7 +131,10 @@ class Crew:
                     lines.finish()
                 self._vain = 0
                 member.has_answered = True
-                self._driver.receiver.answer(member, message, descriptors)
+                if member.host is None:
+                    self._driver.receiver.answer(member, message, descriptors)
+                else:
+                    member.host.answer(member, message, descriptors)
                 self._driver.perform()
 
     def _read_requests(self, member: Member) -> None:
@@ -154,6 +168,14 @@ class Crew:
         member.forced = True
         member.process.kill()
 
+    def end_soon(self, member: Member) -> None:
+        """End a worker that was told to end, if it does not do so by itself."""
+        self._watch.after(EXIT, partial(self._end_late, member))
+
+    def _end_late(self, member: Member) -> None:
+        if self.members.get(member.worker) is member:
+            self.end(member)
+
     def _died(self, member: Member) -> None:
         """Take the end of a process in: first what it said, then what it leaves undone."""
         worker, process = member.worker, member.process
@@ -173,6 +195,11 @@ class Crew:
         member.close()
         if self._driver.closing:
             return
+        if member.host is not None:
+            member.host.died(charged, how, process.pid)
+            self._driver.memory.forget_worker(member)
+            self._driver.perform()
+            return
         self.deaths += 1
         if not (charged or pickled or member.forced or member.has_answered or how == "SIGKILL"):
             self._vain += 1
@@ -188,9 +215,9 @@ class Crew:
     def busy(self) -> dict[Member, str]:
         """Return the members that run a task, and what."""
         return {
-            member: member.described(node)
+            member: doing
             for member in self.members.values()
-            if (node := member.running()) is not None
+            if (doing := member.doing()) is not None
         }
 
     def end_all(self, deadline: float, busy: dict[Member, str]) -> list[str]:

@@ -63,7 +63,9 @@ class Driver:
         self.memory = Memory(self.crew.tell_owner)
         self.sender = Sender(self.memory, self.functions)
         self.receiver = Receiver(self)
-        self._fetches: dict[Node, list[Fetch]] = {}
+        self._fetches: dict[Node, list[Any]] = {}
+        self.actors: set[Any] = set()  # hosts of those that did not end
+        self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
         self._pid = os.getpid()
         self._busy_since = monotonic()
         self._trimmed = True
@@ -107,6 +109,10 @@ class Driver:
         """Have a method of this class called by the driver's thread. Never locks."""
         self.inbox.append((what, *details))
         self.watch.wake()
+
+    def do(self, call: Any, *details: Any) -> None:
+        """Call anything in the driver's thread: to be posted."""
+        call(*details)
 
     def add(self, link: Link) -> None:
         """Take a job in."""
@@ -154,7 +160,8 @@ class Driver:
     def info(self) -> dict[str, Any]:
         """Return figures of the pool and of each worker."""
         return {
-            "workers": [member.info() for member in tuple(self.crew.members.values())],
+            "workers": [m.info() for m in tuple(self.crew.members.values()) if m.host is None],
+            "actors": [m.info() for m in tuple(self.crew.members.values()) if m.host is not None],
             "deaths": self.crew.deaths,
             "messages": self.sender.messages + self.receiver.messages,
             "through_parent_bytes": self.sender.bytes + self.receiver.bytes,
@@ -187,6 +194,8 @@ class Driver:
                 self.watch.sleep(self._until(), self._has_work)
                 self._run_inbox()
                 if not self.closing:
+                    while self.pumps:
+                        self.pumps.pop().pump()
                     self.memory.collect()
                     self.perform()
                     self._send_forgotten()
@@ -367,7 +376,11 @@ class Driver:
             run.wanted -= run.unneeded
             self._finish_if_made(run.job)
 
-    def _fetch(self, node: Node, fetch: Fetch) -> None:
+    def fetch_for(self, node: Node, waits: Any) -> None:
+        """Have ``waits.done(value, error)`` called with a value that a worker has."""
+        self._fetch(node, waits)
+
+    def _fetch(self, node: Node, fetch: Any) -> None:
         self._fetches.setdefault(node, []).append(fetch)
         self.state.want(node)
 
@@ -521,6 +534,8 @@ class Driver:
             for job in tuple(jobs):
                 if job.run is not None and not job.run.over:
                     job.run.cancel(error)
+        for host in tuple(self.actors):
+            host.stop(error)
 
     def _save_held(self, deadline: float) -> None:
         """Copy values out that somebody holds and only a worker has."""
@@ -532,6 +547,10 @@ class Driver:
             self.perform()
 
     def _release_all(self) -> None:
+        while self.inbox:  # calls of actors that came late fail
+            what, *details = self.inbox.popleft()
+            if what == "do":
+                self.do(*details)
         for waiting in self._fetches.values():
             for fetch in waiting:
                 fetch.done(None, Cancelled("lazyflow was shut down"))
@@ -549,5 +568,7 @@ class Driver:
                 details[0].run.cancel(bug)
             elif what in ("_fetch", "_note"):
                 details[-1].done(None, bug)
+            elif what == "do":
+                self.do(*details)
         self.crew.kill_all()
         self._release_all()

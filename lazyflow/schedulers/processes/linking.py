@@ -153,7 +153,11 @@ class Link:
             value, error = future.local_outcome()
             if error is not None:
                 self.broken.append((node, error))
-            elif type(value) is not Remote:
+            elif type(value) is Remote:
+                if value.driver is self.driver and value.node is not None:
+                    node.inputs = node.distinct = (value.node,)
+                    node.open = 0
+            else:
                 node.inputs = node.distinct = ()
                 node.open = 0
                 node.phase = DONE

@@ -57,6 +57,7 @@ class Member:
         self.stats = (0, 0, 0)
         self.forced = False
         self.has_answered = False
+        self.host: Any = None  # of an actor, whose process this is
 
     def forget_functions(self, numbers: list[int]) -> None:
         """Learn of functions that are not needed any more."""
@@ -85,6 +86,11 @@ class Member:
     def is_running(self) -> bool:
         """Tell whether it runs any task, wanted or not."""
         return bool(self.process.words[0])
+
+    def doing(self) -> str | None:
+        """Say what it runs, for people; None: nothing."""
+        node = self.running()
+        return None if node is None else self.described(node)
 
     def described(self, node: Node) -> str:
         """Say what it runs, for people."""

@@ -33,14 +33,20 @@ def put(driver: Driver, value: Any, task: Task) -> Remote:
     except Unpicklable as error:
         text = f"{task._args[0].name}, at {place_text(task)},"
         raise serialization_error(text, "value", error) from None
-    job = Job(None, 0, background=True)
-    job.over = True
-    node = Node(job, 0, name_only(task), 0)
+    node = held_node(task)
     node.phase = DONE
     node.value = encoded
     node.size = encoded.size
+    driver.post("_put", encoded)
+    return Remote(driver, node, task, None)
+
+
+def held_node(task: Task) -> Node:
+    """Return the node of a value that no task of the pool makes, and that somebody holds."""
+    job = Job(None, 0, background=True)
+    job.over = True
+    node = Node(job, 0, name_only(task), 0)
     node.pinned = node.stays = True
     node.left = 1
     job.delivered.add(node)
-    driver.post("_put", encoded)
-    return Remote(driver, node, task, None)
+    return node

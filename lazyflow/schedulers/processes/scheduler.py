@@ -28,6 +28,7 @@ class ProcessesScheduler:
 
     name = "processes"
     options = frozenset({"priority", "crash_retries"})
+    actors_share_memory = False
 
     def __init__(self) -> None:
         self._driver: Driver | None = None
@@ -83,8 +84,17 @@ class ProcessesScheduler:
 
     def end_task(self, run: Any, i: int) -> None:
         """End the worker that runs task `i` of a run, if one does."""
-        if run.driver is not None:
+        host = getattr(run, "host", None)
+        if host is not None:  # the call of an actor
+            host.driver.post("do", host.force, run)
+        elif run.driver is not None:
             run.driver.post("force", run, i)
+
+    def make_actor(self, spec: Any) -> Any:
+        """Return where an actor lives: in a process of its own."""
+        from lazyflow.schedulers.processes.actor_host import ActorHost
+
+        return ActorHost(spec, self, self._running_driver())
 
     def put(self, value: Any, task: Any) -> Any:
         """Take a value for all workers; returns what a future holds of it."""

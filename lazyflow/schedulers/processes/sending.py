@@ -99,7 +99,7 @@ class Sender:
         try:
             arguments, more, binding = packed_call(task, partial(self._memory.argument, run))
         except Exception as error:
-            self.broken[node.id] = self._unsendable(task, "args", error)
+            self.broken[node.id] = self.unsendable(task, "args", error)
             return self._functions.not_sent, (), flags, None
         if arguments.__class__ is Encoded and arguments.size >= LARGE:
             self.repeats.look(run.number, task)
@@ -129,12 +129,20 @@ class Sender:
                         self.repeats.note(number, value.value, what)
                 value = value.encoded
             except Exception as error:
-                self.broken[source.id] = self._unsendable(source.task, "value", error)
+                self.broken[source.id] = self.unsendable(source.task, "value", error)
                 return (source.id, None)
         if type(value) is Encoded:
             self._memory.lend(member, value.segments())
             return (source.id, (value.payload, value.buffers, value.size))
         return (source.id, [value])
+
+    def say(self, member: Member, *message: Any) -> None:
+        """Send anything else, with the memory that it speaks of."""
+        while len(member.lent) > _MOST_ARENAS:
+            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
+            self._put(member, ("arenas", some), some)
+        arenas, member.lent = member.lent, []
+        self._put(member, (*message, arenas), arenas)
 
     def forget(self, member: Member) -> None:
         """Tell a worker what it can drop."""
@@ -155,7 +163,7 @@ class Sender:
         self.messages += 1
         self.bytes += member.outgoing.send(message, descriptors)
 
-    def _unsendable(self, task: Task, role: str, error: Exception) -> BaseException:
+    def unsendable(self, task: Task, role: str, error: Exception) -> BaseException:
         """Return what a task fails with whose arguments can't be sent: StoreFull, for example."""
         if not isinstance(error, Unpicklable):
             return dressed(error, task, None)

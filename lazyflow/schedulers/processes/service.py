@@ -87,6 +87,10 @@ class _Service:
                 (worker.arenas.in_use, worker.arenas.recycled, worker.mappings.in_use))
         send(worker.requests, told)
 
+    def skip(self, number: int) -> None:
+        """Do not begin a call of an actor: nobody wants its result."""
+        self.worker.skipped.add(number)
+
     def give_up(self, i: int) -> None:
         """Stop what task `i` computes, if it is running: nobody wants it."""
         if self.worker.words[RUNNING] == i:

@@ -101,6 +101,7 @@ class Worker:
         self.contexts: dict[int, contextvars.Context] = {}
         self.claims: dict[int, str] = {}
         self.flight: Flight | None = None
+        self.skipped: set[int] = set()  # calls of an actor that were cancelled on their way
         self.arenas = Arenas(
             settings["arena"], settings["step"], settings["limit"], keep=settings["keep"]
         )
@@ -514,7 +515,12 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     inside.install()
     here.is_worker = True
-    worker = Worker(
+    kind: type[Worker] = Worker
+    if settings.get("actor"):
+        from lazyflow.schedulers.processes.actor_worker import ActorWorker
+
+        kind = ActorWorker
+    worker = kind(
         socket.socket(fileno=flights),
         socket.socket(fileno=requests),
         memoryview(page).cast("q"),

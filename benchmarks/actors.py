@@ -1,0 +1,197 @@
+"""What calls of actors cost: lazyflow on processes and threads, Ray and distributed side by side.
+
+Every case is a function of one `Bench` and gives one `Table`, as in `overhead`. An actor of a side
+is made before its first turn and lives on; all sides are asked for the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks import bench as common
+from benchmarks.command import Suite
+from benchmarks.measure import Goal, Label, Table, Turn, clock
+from benchmarks.shapes import WORKERS
+from benchmarks.sides import Ray
+
+SIDES = ("lazyflow", "threads", "ray", "distributed")
+MB = 1e6
+
+
+class Server:
+    """Counts calls, and keeps an array."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.w: Any = None
+
+    def add(self, k: int) -> int:
+        self.n += k
+        return self.n
+
+    def total(self, x: Any) -> float:
+        return float(x[0] + x[-1])
+
+    def made(self, size: int) -> Any:
+        return np.ones(size // 8)
+
+
+@dataclass(frozen=True)
+class Size(common.Turns):
+    """How much is measured. A goal is judged where its numbers are those of the full size."""
+
+    calls: int  # in one turn
+    large: int  # bytes
+    larges: int  # of them in one turn
+
+
+SIZES = {
+    "tiny": Size(repeat=1, at_least=1, calls=50, large=1 << 20, larges=2),
+    "small": Size(repeat=5, at_least=3, calls=500, large=1 << 23, larges=5),
+    "full": Size(repeat=11, at_least=3, calls=2000, large=80 << 20, larges=5),
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """An actor, and how it is asked."""
+
+    actor: Any
+    call: Callable[..., Any]  # (method, *arguments) -> future
+    get: Callable[[Any], Any]
+
+
+class Bench(common.Bench):
+    """The libraries that are there, each with an actor."""
+
+    def __init__(self, size: Size, repeat: int | None = None) -> None:
+        super().__init__(size, SIZES["full"], repeat)
+        self._ray = Ray() if self.there("ray", "ray") else None
+        self._client: Any = None
+        self._sides: dict[str, Side] = {}
+        self._makers: dict[str, Callable[[], Side]] = {
+            "lazyflow": partial(self._lazyflow, "processes"),
+            "threads": partial(self._lazyflow, "threads"),
+        }
+        if self._ray is not None:
+            self._makers["ray"] = self._on_ray
+        if self.there("distributed"):
+            self._makers["distributed"] = self._on_distributed
+
+    def __exit__(self, *given: object) -> None:
+        self._sides.clear()
+        self.lazyflow.shutdown()
+        if self._ray is not None:
+            self._ray.shutdown()
+        if self._client is not None:
+            self._client.close()
+            self._client.cluster.close()
+        super().__exit__(*given)
+
+    def timed(self, row: str, work: Callable[[Side], Any], right: Any = None) -> dict[Label, Turn]:
+        """Return the turns of all sides, each with an actor that is made on first use."""
+        return {
+            (row, name): lambda name=name: clock(lambda: work(self._side(name)), right)  # type: ignore[misc]
+            for name in self._makers
+        }
+
+    def _side(self, name: str) -> Side:
+        if name not in self._sides:
+            self._sides[name] = self._makers[name]()
+        return self._sides[name]
+
+    def _lazyflow(self, scheduler: str) -> Side:
+        actor = self.lazyflow.actor(Server, scheduler=scheduler)()
+        return Side(actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result())
+
+    def _on_ray(self) -> Side:
+        assert self._ray is not None
+        ray = self._ray()
+        actor = ray.remote(Server).remote()
+        return Side(actor, lambda m, *a: getattr(actor, m).remote(*a), ray.get)
+
+    def _on_distributed(self) -> Side:
+        from distributed import Client, LocalCluster
+
+        self._client = Client(
+            LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None)
+        )
+        actor = self._client.submit(Server, actor=True).result()
+        return Side(actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result())
+
+
+# -- cases ----------------------------------------------------------------------------------
+
+
+def call(bench: Bench) -> Table:
+    """a call there and back, one after the other; result = ms"""
+    count = bench.size.calls
+
+    def work(side: Side) -> int:
+        before = side.get(side.call("add", 0))
+        for _ in range(count):
+            last = side.get(side.call("add", 1))
+        return int(last - before)
+
+    rows, failed = bench.measure(bench.timed("a call", work, count), "ms", 1e3 / count)
+    if not rows[0].broken:
+        rows[0].result = rows[0].median("lazyflow")
+    bench.judged(rows[0], Goal("<=", 0.3), "calls")
+    return bench.table(call, rows, failed, amount=f"{count:,} calls")
+
+
+def pipelined(bench: Bench) -> Table:
+    """many calls, and then all their results; result = µs a call"""
+    count = bench.size.calls
+
+    def work(side: Side) -> int:
+        before = side.get(side.call("add", 0))
+        futures = [side.call("add", 1) for _ in range(count)]
+        return int(max(map(side.get, futures)) - before)
+
+    rows, failed = bench.measure(bench.timed("a call", work, count), "µs", 1e6 / count)
+    if not rows[0].broken:
+        rows[0].result = rows[0].median("lazyflow")
+    bench.judged(rows[0], Goal("<=", 50), "calls")
+    return bench.table(pipelined, rows, failed, amount=f"{count:,} calls")
+
+
+def large(bench: Bench) -> Table:
+    """an array as an argument, and one as a result; result = how many times Ray's time"""
+    count, size = bench.size.larges, bench.size.large
+    array = np.ones(size // 8)
+
+    def there(side: Side) -> float:
+        return float(sum(side.get(side.call("total", array)) for _ in range(count)))
+
+    def back(side: Side) -> float:
+        return float(sum(side.get(side.call("made", size))[0] for _ in range(count)))
+
+    turns = bench.timed("as an argument", there, 2.0 * count)
+    turns |= bench.timed("as a result", back, float(count))
+    rows, failed = bench.measure(turns, "ms", 1e3 / count)
+    for row in rows:
+        row.result = row.ratio("lazyflow", "ray")
+    return bench.table(large, rows, failed, amount=f"{size / MB:,.0f} MB")
+
+
+CASES: dict[str, Callable[[Bench], Table]] = {
+    case.__name__: case for case in (call, pipelined, large)
+}
+
+main = Suite(
+    name="actors",
+    about=(__doc__ or "").splitlines()[0],
+    cases=CASES,
+    sizes=SIZES,
+    sides=SIDES,
+    packages=("lazyflow", "distributed", "ray"),
+    make=Bench,
+    alike=f"one actor on every side; {WORKERS} workers where there is a cluster",
+    durations="tiny takes some seconds, small half a minute, full a minute; goals are for full",
+).main

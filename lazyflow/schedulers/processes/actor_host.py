@@ -1,0 +1,572 @@
+"""An actor in a process of its own, as this process sees it.
+
+A call is packed in the caller's thread, so what it is given is as it was then. The driver's
+thread keeps calls in order until their inputs are there, sends them without waiting for answers,
+and takes the end of the process in. Values of pool workers reach the actor by shared memory, and
+its own reach the pool in the same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.errors import Cancelled, WorkerDied
+from lazyflow.graph.task import Task, place_text
+from lazyflow.schedulers.actor_calls import Call, Spec
+from lazyflow.schedulers.failures import told
+from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.processes import surroundings
+from lazyflow.schedulers.processes.calls import is_short, packed_call
+from lazyflow.schedulers.processes.nodes import Literal, Node, Worker
+from lazyflow.schedulers.processes.pool import Member
+from lazyflow.schedulers.processes.putting import held_node
+from lazyflow.schedulers.processes.remote import Remote
+from lazyflow.schedulers.threads import default_workers
+from lazyflow.store.serialize import Encoded, Unpicklable, encode
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.driver import Driver
+
+AHEAD = 64  # calls that are sent before the first of them is answered
+_MISSING: Any = object()
+
+
+class ActorMember(Member):
+    """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
+
+    def __init__(self, host: ActorHost, worker: Worker, settings: dict[str, Any]) -> None:
+        super().__init__(worker, settings | {"actor": True}, default_workers())
+        self.host = host
+        self.has_answered = True  # so that its end does not count as one of a pool that can't start
+
+    def running(self) -> None:
+        """Return None: it runs no node."""
+
+    def info(self) -> dict[str, Any]:
+        """Return figures."""
+        assert self.host is not None
+        running, flying = self.process.words[0], self.host.flying
+        item = flying.get(running)
+        return super().info() | {
+            "actor": self.host.spec.label,
+            "running": None if item is None else item.name,
+            "queued": len(flying) + len(self.host.waiting),
+        }
+
+    def doing(self) -> str | None:
+        """Say which call it runs, for people."""
+        try:
+            number = self.process.words[0]
+        except ValueError:  # it ended, and another thread asks
+            return None
+        assert self.host is not None
+        item = self.host.flying.get(number)
+        if item is None:
+            return None
+        return f"{item.name}, made at {place_text(item.task)} (actor, process {self.process.pid})"
+
+
+class _Item:
+    """A call as it is packed.
+
+    values
+        What is sent for each of `sources`: an `Encoded` that is counted in, or ``[value]``.
+    missing
+        How many of them are not there yet.
+    """
+
+    __slots__ = (
+        "arguments", "binding", "call", "error", "flags", "futures", "is_over", "missing",
+        "sources", "values",
+    )
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.arguments: Any = None
+        self.flags = 0
+        self.binding: Any = None
+        self.error: BaseException | None = None
+        self.is_over = False
+        self.futures: list[Future] = call.inputs
+        self.sources: tuple[int, ...] | None = None
+        if len({id(f) for f in call.inputs}) < len(call.inputs):
+            self.futures = list({id(f): f for f in call.inputs}.values())
+            places = {id(f): k for k, f in enumerate(self.futures)}
+            self.sources = tuple([places[id(f)] for f in call.inputs])
+        self.values: list[Any] = [_MISSING] * len(self.futures)
+        self.missing = len(self.futures)
+
+    @property
+    def task(self) -> Task:
+        return self.call.task
+
+    @property
+    def name(self) -> str:
+        return self.call.future.name
+
+
+class _Arrival:
+    """In the place of a `Fetch`: a call waits for a value that a worker has."""
+
+    def __init__(self, host: ActorHost, item: _Item, k: int) -> None:
+        self._to = host, item, k
+
+    def done(self, value: Any, error: BaseException | None = None) -> None:
+        host, item, k = self._to
+        host.have(item, k, value, error)
+
+
+class ActorHost:
+    """One actor. Everything but `call` and `close` happens in the driver's thread.
+
+    waiting
+        Calls that were not sent, in order.
+    flying
+        Calls that were sent and not answered, by number.
+    error
+        Why nothing can be called any more, as a function of the call; None while it can.
+    """
+
+    def __init__(self, spec: Spec, scheduler: Any, driver: Driver) -> None:
+        self.spec = spec
+        self.driver = driver
+        self.waiting: deque[_Item] = deque()
+        self.flying: dict[int, _Item] = {}
+        self.error: Any = None
+        self._scheduler = scheduler
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._member: ActorMember | None = None
+        self._window = AHEAD if spec.max_concurrency == 1 and not spec.is_async else (
+            spec.max_concurrency)
+        self._restarts = 0
+        self._is_made = False  # the object is: calls can be sent
+        self._is_closing = False
+        self._state: Encoded | None = None
+        self._context = surroundings.packed()
+        self._init = _Item(spec.init)
+        self._made_of: Any = self._encoded(spec.init.task, "class", (spec.factory, spec.checkpoint))
+        self._pack(self._init)
+        driver.post("do", self._begin)
+
+    # -- in the caller's thread -------------------------------------------------------------
+
+    def call(self, call: Call) -> None:
+        """Take a call in."""
+        if self._is_gone(call):  # also in the child of a fork: its memory is the parent's
+            return
+        call.host = self
+        item = _Item(call)
+        self._pack(item)
+        self.driver.post("do", self._accept, item)
+        self._is_gone(call)  # if it is now, nobody may look at what was posted
+
+    def _is_gone(self, call: Call) -> bool:
+        if self.driver.closing:
+            call.future.set_error(_shut_down(self.spec.label))
+        return self.driver.closing
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all later calls fail."""
+        return self.error is not None or self.driver.closing
+
+    def forget(self, call: Call) -> None:
+        """Learn that a call was cancelled. Called by any thread."""
+        if not self.driver.closing:
+            self.driver.post("do", self._skip, call)
+
+    def close(self) -> None:
+        """End the process after the calls that it has. Never locks."""
+        if not self.driver.closing:
+            self.driver.post("do", self._no_more)
+
+    def _pack(self, item: _Item) -> None:
+        memory = self.driver.memory
+        write, free = memory.arenas.write, memory.arenas.free
+        try:
+            item.arguments, item.flags, item.binding = packed_call(
+                item.task, lambda value: encode(value, write, memory.least, free)
+            )
+        except Exception as error:
+            item.error = self.driver.sender.unsendable(item.task, "args", error)
+
+    def _encoded(self, task: Task, role: str, value: Any) -> Any:
+        memory = self.driver.memory
+        try:
+            return encode(value, memory.arenas.write, memory.least, memory.arenas.free)
+        except Unpicklable as error:
+            self._init.error = self.driver.sender.unsendable(task, role, error)
+            return None
+
+    # -- the life of the process ------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self.driver.closing:
+            self._end_with_shutdown()
+            return
+        self.driver.actors.add(self)
+        if self._made_of is not None:
+            self.driver.memory.written(self._made_of)
+        if type(self._init.arguments) is Encoded:
+            self.driver.memory.written(self._init.arguments)
+        self._bring_inputs(self._init)
+        self._start()
+
+    def _start(self) -> None:
+        crew = self.driver.crew
+        worker = crew.new_worker()
+        try:
+            self._member = ActorMember(self, worker, crew.settings(worker))
+        except OSError as error:
+            failed = WorkerDied(
+                f"no process can be started for the actor {self.spec.label}: "
+                f"{type(error).__name__}: {error}"
+            )
+            self._end_with(lambda item: failed)
+            return
+        crew.adopt(self._member)
+        self.pump()
+
+    def _send_init(self, member: ActorMember) -> None:
+        item, spec = self._init, self.spec
+        number = next(self._numbers)
+        self.flying[number] = item
+        self.driver.sender.say(
+            member, "init", number, self._context, spec.max_concurrency, spec.is_async,
+            self._lent(member, self._made_of), self._lent(member, self._state),
+            self._arguments(member, item),
+        )
+
+    def answer(self, member: ActorMember, message: Any, descriptors: list[int]) -> None:
+        """Take the outcome of a call."""
+        number, outcome, state, released, arenas, stats = message
+        memory = self.driver.memory
+        if arenas:
+            memory.note_arenas(arenas, descriptors)
+        if released:
+            memory.segments.remove(released, member)
+        member.stats = stats
+        item = self.flying.pop(number)
+        if state is not None:
+            memory.remove(self._state)
+            self._state = Encoded(*state)
+            memory.add(self._state)
+        self._finish(member, item, outcome)
+        self.driver.pumps.add(self)
+
+    def _finish(self, member: ActorMember, item: _Item, outcome: tuple[Any, ...]) -> None:
+        kind, *details = outcome
+        future = item.call.future
+        if kind == 2:
+            error = member.error_of(item, *details)  # type: ignore[arg-type]
+            if item is self._init:
+                self._end_with(lambda _: error)
+            future.set_error(error)
+        elif item is self._init:
+            self._is_made = True
+            future.set_value(None)
+            if self._restarts == self.spec.restarts:
+                self._release_init()
+        else:
+            future.set_value(self._kept(item, Encoded(*details) if kind == 1 else details[0]))
+        if item is not self._init:
+            self._release(item)
+
+    def node_of(self, call: Call) -> Node:
+        """Return a node of the pool for what a call will give. Called by any thread."""
+        with self._lock:
+            if call.node is None:
+                call.node = held_node(call.task)
+            node: Node = call.node
+            return node
+
+    def _kept(self, item: _Item, value: Any) -> Any:
+        """Return what a future holds of a result, and give it to tasks that wait for it."""
+        driver, node = self.driver, item.call.node
+        is_encoded = type(value) is Encoded
+        if is_encoded:
+            driver.memory.add(value)
+            if node is None:
+                node = self.node_of(item.call)
+            node.size = value.size
+        if node is not None:
+            driver.state.provide(node, value)
+        if not is_encoded:
+            if node is not None:
+                driver.state.unpin(node)
+            return value
+        return Remote(driver, node, item.task, None)
+
+    def died(self, charged: int, how: str, pid: int) -> None:
+        """Take the end of the process in: who ran is to blame, the others go on in a new one."""
+        self._member = None
+        self._is_made = False
+        sent, self.flying = self.flying, {}
+        if self.error is not None or (self._is_closing and not sent and not self.waiting):
+            return
+        if self._window == AHEAD and not self.spec.is_async:
+            ran = [item for number, item in sent.items() if number == charged]
+        else:
+            ran = list(sent.values())
+        blamed = {id(item) for item in ran}
+        while_it_ran = ran[0].name if ran else ""
+        is_last = self._restarts == self.spec.restarts
+        words = _Words(self.spec.label, how, pid, while_it_ran, self.spec.restarts)
+        back = [i for i in sent.values() if id(i) not in blamed and i is not self._init]
+        self.waiting.extendleft(reversed(back))
+        if is_last:
+            self._end_with(words.later)
+        for item in ran:
+            if item is not self._init:
+                self._fail(item, words.running(item, is_last, self._state is not None))
+        if not is_last:
+            self._restarts += 1
+            self._start()
+
+    def _no_more(self) -> None:
+        """Learn that nobody can call any more."""
+        self._is_closing = True
+        self.pump()
+
+    def _skip(self, call: Call) -> None:
+        """Have a call not begun that was cancelled after it was sent."""
+        for number, item in self.flying.items():
+            if item.call is call and self._member is not None:
+                self.driver.crew.request(self._member, "skip", number)
+
+    def force(self, call: Call) -> None:
+        """End the process if it runs this call, which nobody wants any more."""
+        member = self._member
+        if member is not None:
+            item = self.flying.get(member.process.words[0])
+            if item is not None and item.call is call:
+                member.process.kill()
+
+    def _end(self) -> None:
+        """End the process: nothing is left to do, or can be done."""
+        member = self._member
+        if member is not None and not member.worker.doomed:
+            member.worker.doomed = True
+            member.process.close_gently()
+            self.driver.crew.end_soon(member)
+        self._release_init()
+        if self._state is not None:
+            self.driver.memory.remove(self._state)
+            self._state = None
+        self.driver.actors.discard(self)
+
+    def _end_with(self, error: Any) -> None:
+        """Fail what waits, and all that will be called; `error` makes the exception."""
+        if self.error is not None:
+            return
+        self.error = error
+        waiting, self.waiting = self.waiting, deque()
+        for item in waiting:
+            self._fail(item, error(item))
+        self._end()
+
+    def stop(self, error: BaseException) -> None:
+        """Learn that the pool ends: all calls fail, also what runs."""
+        self._end_with_shutdown()
+        for item in self.flying.values():
+            item.call.future.set_error(error)
+
+    def _end_with_shutdown(self) -> None:
+        if self.error is None:
+            self.error = lambda _: _shut_down(self.spec.label)
+            for item in self.waiting:
+                self._fail(item, self.error(item))
+            self.waiting.clear()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def _accept(self, item: _Item) -> None:
+        if type(item.arguments) is Encoded:
+            self.driver.memory.written(item.arguments)
+        if self.error is not None:
+            self._fail(item, self.error(item))
+            return
+        self._bring_inputs(item)
+        self.waiting.append(item)
+        self.driver.pumps.add(self)
+
+    def _bring_inputs(self, item: _Item) -> None:
+        for k, future in enumerate(item.futures):
+            if future.done():
+                self._input_done(item, k, future)
+            else:
+                future.add_callback(partial(self._post_input, item, k))
+
+    def _post_input(self, item: _Item, k: int, future: Future) -> None:
+        self.driver.post("do", self._input_came, item, k, future)
+
+    def _input_came(self, item: _Item, k: int, future: Future) -> None:
+        self._input_done(item, k, future)
+        self.pump()
+
+    def _input_done(self, item: _Item, k: int, future: Future) -> None:
+        value, error = future.local_outcome()
+        driver = self.driver
+        if error is None and type(value) is Remote:
+            if value.driver is not driver:  # of another pool: a thread brings it here
+                threading.Thread(
+                    target=self._bring, args=(item, k, value), name="lazyflow-fetch", daemon=True
+                ).start()
+                return
+            if value.value is None:
+                assert value.node is not None
+                driver.fetch_for(value.node, _Arrival(self, item, k))
+                return
+            value = value.value
+        self._put(item, k, value, error)
+
+    def _bring(self, item: _Item, k: int, remote: Remote) -> None:
+        try:
+            value, error = remote.get(), None
+        except BaseException as broken:
+            value, error = None, broken
+        self.driver.post("do", self.have, item, k, value, error)
+
+    def have(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
+        """Take a value that a call waited for."""
+        self._put(item, k, value, error)
+        self.pump()
+
+    def _put(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
+        item.missing -= 1
+        if item.is_over:  # it was cancelled, or its actor has ended
+            return
+        if type(value) is Literal:
+            value = value.value
+        if error is not None:
+            item.error = error
+        elif type(value) is Encoded:
+            self.driver.memory.add(value)
+            item.values[k] = value
+        elif is_short(value):
+            item.values[k] = [value]
+        else:
+            try:
+                item.values[k] = self.driver.memory.encoded(value)
+            except Exception as broken:
+                item.error = self.driver.sender.unsendable(item.task, "value", broken)
+
+    def pump(self) -> None:
+        """Send what can be sent, in order."""
+        member = self._member
+        if member is None or member.worker.doomed or self.driver.closing:
+            return
+        if not self._is_made:
+            if not self.flying and not self._init.missing:
+                if self._init.error is None:
+                    self._send_init(member)
+                else:
+                    error = self._init.error
+                    self._end_with(lambda _: error)
+            self.driver.crew.watch_writes(member)
+            return
+        waiting, flying = self.waiting, self.flying
+        batch: list[tuple[Any, ...]] = []
+        while waiting and len(flying) < self._window:
+            item = waiting[0]
+            if item.call.future.done():  # it was cancelled
+                self._release(waiting.popleft())
+            elif item.missing:
+                break
+            elif item.error is not None:
+                waiting.popleft()
+                self._fail(item, item.error)
+            else:
+                waiting.popleft()
+                number = next(self._numbers)
+                flying[number] = item
+                batch.append((number, item.call.method, self._arguments(member, item)))
+        if batch:
+            self.driver.sender.say(member, "calls", batch)
+        self.driver.crew.watch_writes(member)
+        if self._is_closing and not waiting and not flying:
+            self._end()
+
+    def _arguments(self, member: ActorMember, item: _Item) -> tuple[Any, ...]:
+        arguments: Any = item.arguments
+        if type(arguments) is Encoded:
+            arguments = self._lent(member, arguments)
+        loads = [self._lent(member, v) if type(v) is Encoded else v for v in item.values]
+        return arguments, item.flags, item.binding, item.sources, loads
+
+    def _lent(self, member: ActorMember, value: Encoded | None) -> Any:
+        if value is None:
+            return None
+        self.driver.memory.lend(member, value.segments())
+        return value.payload, value.buffers, value.size
+
+    def _fail(self, item: _Item, error: BaseException) -> None:
+        if self._init.call.future.done():
+            self._init.call.future.local_outcome()  # its error was seen: here
+        item.call.future.set_error(error)
+        self._release(item)
+
+    def _release(self, item: _Item) -> None:
+        """Count out the memory of a call that is over."""
+        memory = self.driver.memory
+        memory.remove(item.arguments)
+        for value in item.values:
+            memory.remove(value)
+        item.arguments, item.values, item.futures = None, [], []
+        item.is_over = True
+
+    def _release_init(self) -> None:
+        if self._made_of is not None:
+            self.driver.memory.remove(self._made_of)
+            self._made_of = None
+            self._release(self._init)
+
+
+class _Words:
+    """What is said of the death of an actor."""
+
+    def __init__(self, label: str, how: str, pid: int, ran: str, restarts: int) -> None:
+        self._restarts = restarts
+        self._what = f"the actor {label} (process {pid}) ended by {how}"
+        self._ran = f" while it ran {ran}" if ran else ", no call of it ran"
+
+    def running(self, item: _Item, is_last: bool, has_state: bool) -> BaseException:
+        """Return the error of the call that ran."""
+        if is_last:
+            then = f"All later calls fail: {self._advice()}"
+        else:
+            then = "It was started again from " + (
+                "its last checkpoint." if has_state else
+                "its constructor: checkpoint= of lazyflow.actor keeps its state."
+            )
+        return told(
+            WorkerDied(
+                f"{self._what} while it ran {item.name}. The call is not run again, since nobody "
+                f"knows what it had done. {then}"
+            ),
+            item.task, None,
+        )
+
+    def later(self, item: _Item) -> BaseException:
+        """Return the error of a call that could not run."""
+        return told(
+            WorkerDied(f"{item.name} can't be run: {self._what}{self._ran}; {self._advice()}"),
+            item.task, None,
+        )
+
+    def _advice(self) -> str:
+        if self._restarts:
+            return f"its {self._restarts} restarts are used up."
+        return (
+            "it has no restarts. lazyflow.actor(..., restarts=1, checkpoint=...) starts an actor "
+            "again, with the state it had."
+        )
+
+
+def _shut_down(label: str) -> BaseException:
+    return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")

@@ -1,0 +1,172 @@
+"""Actors that the tests of actors use. Workers import this module as well: no pytest here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+
+import lazyflow
+
+LIMIT = 30.0  # seconds: nothing is as slow as that
+
+
+class Plain:
+    """An undecorated class."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.n = start
+
+    def add(self, k: int = 1) -> int:
+        self.n += k
+        return self.n
+
+
+@lazyflow.actor
+class Counter:
+    """Counts, and can end the process that it is in."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.n = start
+        self.kept: list[Any] = []
+
+    def add(self, k: int = 1) -> int:
+        self.n += k
+        return self.n
+
+    def note(self, x: Any) -> None:
+        self.kept.append(x)
+
+    def notes(self) -> list[Any]:
+        return self.kept
+
+    def fail(self) -> None:
+        self.n += 100
+        raise ValueError("no")
+
+    def leave(self) -> None:
+        raise SystemExit(3)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def die(self, how: str) -> None:
+        end(how)
+
+    def get_state(self) -> int:
+        return self.n
+
+    def set_state(self, n: int) -> None:
+        self.n = n
+
+    def wait_at(self, gate: Any, begun: Any = None) -> str:
+        if begun is not None:
+            begun.open()
+        gate.wait()
+        return "passed"
+
+    def total(self, *parts: Any, **named: Any) -> Any:
+        return deep_sum([parts, named])
+
+    def lazily(self, x: int) -> Any:
+        return lazyflow.delayed(abs)(-x)
+
+    def count(self, n: int) -> Any:
+        yield from range(n)
+
+    def unpicklable(self) -> Any:
+        return lock()
+
+    def _hidden(self) -> int:
+        return 7
+
+    @property
+    def size(self) -> int:
+        return self.n
+
+    limit = 5
+
+
+def lock() -> Any:
+    import threading
+
+    return threading.Lock()
+
+
+def end(how: str) -> None:
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), getattr(signal, how))
+    time.sleep(LIMIT)
+
+
+def deep_sum(x: Any) -> Any:
+    if isinstance(x, dict):
+        return deep_sum(list(x.values()))
+    if isinstance(x, list | tuple):
+        return sum(map(deep_sum, x))
+    return x
+
+
+@lazyflow.actor
+class Weights:
+    """A parameter server."""
+
+    def __init__(self, size: int, broken: bool = False) -> None:
+        if broken:
+            raise RuntimeError("can't be made")
+        self.w = np.zeros(size)
+
+    def step(self, *gradients: Any) -> Any:
+        for g in gradients:
+            self.w += g
+        return self.w
+
+    def set(self, w: Any) -> None:
+        self.w = w
+
+    def get(self) -> Any:
+        return self.w
+
+    def state(self) -> Any:
+        return {"w": self.w}
+
+    def load(self, state: Any) -> None:
+        self.w = state["w"].copy()
+
+
+@lazyflow.actor
+class Async:
+    """Calls that wait for each other."""
+
+    def __init__(self) -> None:
+        self.order: list[int] = []
+        self.inside = 0
+        self.most = 0
+        self.event = asyncio.Event()
+
+    async def enter(self, i: int) -> int:
+        self.order.append(i)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        await self.event.wait()
+        self.inside -= 1
+        return i
+
+    async def open(self) -> None:
+        self.event.set()
+
+    async def fail(self) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    async def plain(self, x: Any) -> Any:
+        await asyncio.sleep(0)
+        return x
+
+    def seen(self) -> tuple[list[int], int]:
+        return self.order, self.most
