@@ -41,15 +41,36 @@ def _make(name: str) -> Scheduler:
         from lazyflow.schedulers.processes.scheduler import processes
 
         return processes
+    if name == "distributed" or _is_address(name):
+        dask_cluster = _engine("dask_cluster", "distributed")
+        address = None if name == "distributed" else name
+        made_there: Scheduler = dask_cluster.DistributedScheduler(address)
+        return made_there
     found = _entry_points()
     if name in found:
         made: Scheduler = found[name].load()()
         return made
-    known = sorted({"sync", "threads", "processes", *found})
+    known = sorted({"sync", "threads", "processes", "distributed", *found})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"
     )
+
+
+def _is_address(name: str) -> bool:
+    return name.partition("://")[0] in ("tcp", "tls", "ucx", "ws", "wss", "inproc")
+
+
+def _engine(module: str, package: str) -> Any:
+    """Import the one module that uses an engine, which may not be installed."""
+    from importlib import import_module, util
+
+    if util.find_spec(package) is None:
+        raise ImportError(
+            f"scheduler={package!r} needs the package {package}, which is not installed here. "
+            f"Type: pip install lazyflow[{package}]"
+        )
+    return import_module(f"lazyflow.schedulers.{module}")
 
 
 def install(scheduler: Scheduler) -> None:
@@ -83,6 +104,9 @@ def scheduler_of(what: Any) -> Scheduler:
         return scheduler
     from concurrent.futures import Executor, ThreadPoolExecutor
 
+    if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
+        of_client: Scheduler = _engine("dask_cluster", "distributed").scheduler_of(what)
+        return of_client
     if isinstance(what, Executor):
         if what not in _executors:
             from lazyflow.schedulers import executor
