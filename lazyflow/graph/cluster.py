@@ -4,7 +4,7 @@
 run it again when they have learnt what the functions cost. Two kinds of groups are made:
 
 * a task joins what it needs, when nobody else needs that: always if it waits for one thing only
-  (a chain), and as long as the whole subtree is small otherwise;
+  (a chain), and as long as the whole subtree is small and needs few others otherwise;
 * what is still small is packed with others on the same level, in the order of the plan.
 
 A task whose cost is not known is packed with nothing and joins nothing but a chain: it may take
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lazyflow.graph.plan import Plan
 
-_FEW = 8  # inputs: a result whose user joins no more is not made long before it
+_FEW = 8  # results of others that a subtree may need; all of them are held until it starts
 
 
 def clusters(
@@ -67,6 +67,8 @@ class _Grouping:
         For a task that was joined: the task that took it in.
     weight
         Seconds of the subtree of a task, of which it is the last; None: not known.
+    needed
+        Results of others that the subtree needs.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class _Grouping:
         self.wanted = frozenset(plan.outputs) if apart else frozenset()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
+        self.needed: dict[int, int] = {}
 
     def groups(self) -> list[list[int]]:
         for i in self.todo:
@@ -103,20 +106,23 @@ class _Grouping:
         waits = [j for j in dict.fromkeys(self.plan.inputs[i] or ()) if j in self.cost]
         mine = [j for j in waits if self._is_only_for(j, i)]
         weight = self.cost[i]
+        self.needed[i] = len(waits)
         if len(waits) == 1 and mine:
             before = self.weight[waits[0]]
             self.into[waits[0]] = i
             self.weight[i] = None if weight is None or before is None else weight + before
+            self.needed[i] = self.needed[waits[0]]
             return
         if weight is not None and len(mine) == len(waits):
-            total = weight
+            total, needed = weight, 0
             for j in mine:
                 before = self.weight[j]
                 total = self.budget + 1 if before is None else total + before
-            if total <= self.budget:
+                needed += self.needed[j]
+            if total <= self.budget and needed <= _FEW:
                 for j in mine:
                     self.into[j] = i
-                weight = total
+                weight, self.needed[i] = total, needed
         self.weight[i] = weight
 
     def _is_only_for(self, j: int, i: int) -> bool:

@@ -12,6 +12,7 @@ import atexit
 import contextvars
 import os
 import threading
+import uuid
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
@@ -25,6 +26,7 @@ from dask._task_spec import TaskRef
 
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun, Group
@@ -116,6 +118,7 @@ class DaskEngine(Engine):
             )
         self._client = weakref.ref(client)
         self.topic = f"lazyflow-{client.id}"
+        self._unique = uuid.uuid4().hex
         self._width = 0
         self._asked_at = 0.0
         super().__init__()
@@ -145,7 +148,9 @@ class DaskEngine(Engine):
         return self._width
 
     def new_handle(self, group: Group) -> _Handle:
-        return _Handle(f"lazyflow-{os.getpid()}-{next(_numbers)}-{id(self):x}")
+        name = task_name(group.last)
+        name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
+        return _Handle(f"{name}-{next(_numbers)}-{self._unique}")
 
     # -- handing over -----------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from lazyflow import config
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.cluster import clusters
 from lazyflow.graph.items import Item
-from lazyflow.graph.task import HELD
+from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.engine.held import Put, Remote
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from lazyflow.schedulers.engine.scheduler import Engine
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
-_SHARES = 4  # groups for each worker, at least, where the work is enough
+_SHARES = 3  # groups for each worker, at least, where the work is enough
 _OWN = 20e-6  # seconds that a task costs beside what its function takes
+_MOST_NAMES = 5  # of tasks that wait for a worker, in a message
 _TRIES = 10  # of a group whose inputs were lost
 _names = count(1)
 _numbers = count(1)
@@ -44,6 +45,8 @@ class Group:
 
     handle
         What the engine keeps of it; None: it was not handed over, or nobody needs it.
+    last
+        The last of its tasks, for its name.
     outputs
         Tasks whose results others ask for.
     waits
@@ -52,11 +55,12 @@ class Group:
         Times that results of it are used by groups that are not done.
     """
 
-    __slots__ = ("done", "handle", "members", "number", "outputs", "puts", "tries", "uses", "waits")
+    __slots__ = ("done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits")
 
     def __init__(self, run: EngineRun, members: list[int]) -> None:
         self.number = next(_numbers)
         self.members = members
+        self.last = run.plan.tasks[members[-1]]
         self.handle: Any = None
         self.done = False
         self.tries = 0
@@ -119,6 +123,7 @@ class EngineRun(Lifecycle):
         self._has_learnt = False
         self._knows_all = False
         self._done = self._done_before = 0
+        self._asked = self.request.num_workers or config.get("num_workers")
 
     @property
     def flags(self) -> tuple[bool, bool, bool]:
@@ -231,6 +236,10 @@ class EngineRun(Lifecycle):
         known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
+    def _width(self) -> int:
+        width = self.engine.width()
+        return min(width, self._asked) if self._asked else width
+
     def _regroup(self) -> None:
         """Group what was not handed over, by what is known of the costs now."""
         self._has_learnt = False
@@ -247,7 +256,9 @@ class EngineRun(Lifecycle):
         if self._knows_all and total <= LEAST and self.futures is None and not self.plan.unusual:
             found = [todo] if todo else []
         else:
-            budget = min(max(total / (_SHARES * self.engine.width()), LEAST), MOST)
+            width = self._width()
+            shares = _SHARES * width if width > 1 else 1
+            budget = min(max(total / shares, LEAST), MOST)
             apart = self.futures is not None
             found = clusters(self.plan, todo, costs.__getitem__, budget, apart)
         self._next = []
@@ -287,10 +298,9 @@ class EngineRun(Lifecycle):
         if self.suspects:
             self._try_suspect()
             return
-        asked = self.request.num_workers or config.get("num_workers")
         limit = 2 * self.engine.width() if not self._knows_all else 1 << 62
-        if asked:
-            limit = min(limit, asked)
+        if self._asked:
+            limit = min(limit, self._asked)
         calls = []
         while self._next and len(self.under_way) < limit:
             group = heappop(self._next)[-1]
@@ -558,12 +568,25 @@ class EngineRun(Lifecycle):
                 self.values[i] = None
 
     def running(self) -> list[str]:
-        """Name the tasks that are running now, as far as the workers answer."""
-        found = []
-        for where, i in self.engine.running(self) if self.begun else ():
+        """Name the tasks that run now, as far as workers answer, and those on their way there."""
+        if not self.begun:
+            return []
+        found, heard_of = [], set()
+        for where, i in self.engine.running(self):
             worker = _There(where)
             worker.run, worker.task = self, i  # type: ignore[assignment]
             found.append(doing(worker))
+            heard_of.add(i)
+        waiting = [
+            group.members[0] for group in tuple(self.under_way.values())
+            if heard_of.isdisjoint(group.members)
+            and all(other.done for other in self._needed(group))
+        ]
+        if not found and not waiting:
+            waiting = self.plan.ready[-1:]
+        for i in waiting[:_MOST_NAMES]:
+            task = self.plan.tasks[i]
+            found.append(f"{task_name(task)}, made at {place_text(task)} (on its way to a worker)")
         return found
 
 
