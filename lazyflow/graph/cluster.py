@@ -129,7 +129,7 @@ class _Grouping:
         plan = self.plan
         users = plan.consumers[j]
         if users.__class__ is list:
-            if any(user != i and user != plan.end for user in users):  # type: ignore[union-attr]
+            if any(user != i and user != plan.end for user in users):
                 return False
         elif users != i:
             return False

@@ -70,10 +70,11 @@ async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
         del _active[key]
     if found is None:
         return Outcome({}, {})
+    outcome: Outcome
     outcome, report = found
     if report:
         worker.log_event(topic, report)
-    return outcome  # type: ignore[no-any-return]
+    return outcome
 
 
 def _settle(done: asyncio.Future[Any], found: Any) -> None:
@@ -84,8 +85,9 @@ def _settle(done: asyncio.Future[Any], found: Any) -> None:
 async def _give_up(name: str, numbers: list[int]) -> None:
     """End groups of a run: what runs now is left behind with its thread, the rest not started."""
     for number in numbers:
-        work, done = _active.get((name, number), (None, None))
-        if work is not None:
+        found = _active.get((name, number))
+        if found is not None:
+            work, done = found
             work.give_up()
             _settle(done, None)
 
@@ -128,14 +130,14 @@ class DaskEngine(Engine):
     def client(self) -> Any:
         """The client; raises SchedulerLost when it is closed."""
         client = self._client()
-        if client is None or client.status not in ("running", "connecting"):
+        if client is None or client.status != "running":  # a lost one tries to connect for 30 s
             raise _lost()
         return client
 
     def is_usable(self) -> bool:
         """Tell whether something can still be handed over."""
         client = self._client()
-        return client is not None and client.status in ("running", "connecting")
+        return client is not None and client.status == "running"
 
     def _event(self, event: tuple[float, bytes]) -> None:
         self.heard(event[1])
@@ -245,7 +247,7 @@ class DaskEngine(Engine):
 
     def translated(self, error: BaseException) -> BaseException:
         reason = getattr(error, "reason", None) or ""
-        if not self.is_usable() or reason.startswith(("scheduler", "unknown")):
+        if not self.is_usable() or reason.startswith("scheduler"):
             return _lost(error)
         if isinstance(error, CancelledError | asyncio.CancelledError):
             died = WorkerDied(
@@ -261,10 +263,20 @@ class DaskEngine(Engine):
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
             run.died(group, error, deaths)
-        elif getattr(error, "reason", None) == "lost dependencies" and self.is_usable():
+        elif _is_lost_data(error) and self.is_usable():
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:
             run.cancel(self.translated(error if error is not None else _lost()))
+
+
+def _is_lost_data(error: BaseException | None) -> bool:
+    """Tell whether a group was cancelled because what it needs is gone: not by us, who forget it.
+
+    The cluster has several words for it ("lost dependencies", "already forgotten").
+    """
+    reason = getattr(error, "reason", None) or ""
+    is_cancelled = isinstance(error, CancelledError | asyncio.CancelledError)
+    return is_cancelled and not reason.startswith("scheduler")
 
 
 class _Ending:
@@ -344,13 +356,19 @@ class DistributedScheduler(EngineScheduler):
             if client is not None and client is not self._own:
                 return client
         with self._starting:
-            if self._own is None or self._own.status not in ("running", "connecting"):
+            if self._own is None or self._own.status != "running":
                 self._own = self._connected()
             return self._own
 
     def _connected(self) -> Any:
         if self._where is not None:
-            return distributed.Client(self._where, set_as_default=False)
+            try:
+                return distributed.Client(self._where, set_as_default=False)
+            except OSError as error:
+                raise SchedulerLost(
+                    f"nobody answers at {self._where}, where the scheduler of a cluster should be: "
+                    f"{error}. Start one by: dask scheduler"
+                ) from error
         self._cluster = distributed.LocalCluster(
             n_workers=config.get("num_workers") or default_workers(),
             threads_per_worker=1,

@@ -42,10 +42,10 @@ def _make(name: str) -> Scheduler:
 
         return processes
     if name == "distributed" or _is_address(name):
-        dask_cluster = _engine("dask_cluster", "distributed")
-        address = None if name == "distributed" else name
-        made_there: Scheduler = dask_cluster.DistributedScheduler(address)
-        return made_there
+        _need("distributed")
+        from lazyflow.schedulers.dask_cluster import DistributedScheduler
+
+        return DistributedScheduler(None if name == "distributed" else name)
     found = _entry_points()
     if name in found:
         made: Scheduler = found[name].load()()
@@ -61,16 +61,15 @@ def _is_address(name: str) -> bool:
     return name.partition("://")[0] in ("tcp", "tls", "ucx", "ws", "wss", "inproc")
 
 
-def _engine(module: str, package: str) -> Any:
-    """Import the one module that uses an engine, which may not be installed."""
-    from importlib import import_module, util
+def _need(package: str) -> None:
+    """Say what to install where an engine is not there."""
+    from importlib.util import find_spec
 
-    if util.find_spec(package) is None:
+    if find_spec(package) is None:
         raise ImportError(
             f"scheduler={package!r} needs the package {package}, which is not installed here. "
             f"Type: pip install lazyflow[{package}]"
         )
-    return import_module(f"lazyflow.schedulers.{module}")
 
 
 def install(scheduler: Scheduler) -> None:
@@ -105,8 +104,9 @@ def scheduler_of(what: Any) -> Scheduler:
     from concurrent.futures import Executor, ThreadPoolExecutor
 
     if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
-        of_client: Scheduler = _engine("dask_cluster", "distributed").scheduler_of(what)
-        return of_client
+        from lazyflow.schedulers import dask_cluster
+
+        return dask_cluster.scheduler_of(what)
     if isinstance(what, Executor):
         if what not in _executors:
             from lazyflow.schedulers import executor

@@ -162,7 +162,9 @@ class EngineRun(Lifecycle):
         """Not called: what tasks turn into is run where they are."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
-    refuse = deliver
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Not called, as `deliver`."""
+        raise AssertionError("runs that tasks turn into are the workers' own")
 
     def leaf_value(self, i: int) -> Any:
         """Return the value of a leaf, or what the engine holds of it."""

@@ -59,7 +59,7 @@ class Engine(ABC):
                     run.cancel(self.translated(bug))
                 else:
                     logging.getLogger("lazyflow").exception("a step of an engine failed")
-            item = step = details = None  # type: ignore[assignment]  # hold nothing meanwhile
+            item = step = details = None  # hold nothing meanwhile
 
     def end_thread(self) -> None:
         """Let the thread end when it has done what was posted."""

@@ -180,7 +180,7 @@ class Work:
             return self._told(run)
         except BaseException as bug:  # of ours, or memory ran out
             first = self._members[0][0]
-            report = (self.number, {}, {}, {first: record(bug)}, {}, ())
+            report: tuple[Any, ...] = (self.number, {}, {}, {first: record(bug)}, {}, ())
             return Outcome({}, {}), pickle.dumps(report)
 
     def give_up(self) -> None:
@@ -285,10 +285,10 @@ class Work:
                 at = users[0] if users else count
                 error = dressed(error, run.plan.tasks[at], None)
                 records[self._members[at - count][0]] = record(error)
-        error = run.error
-        if error is not None and not records and not self._culprits:
+        ended = run.error
+        if ended is not None and not records and not self._culprits:
             at = max(self.log.current - count, 0) if self.log is not None else 0
-            records[self._members[at][0]] = record(error)
+            records[self._members[at][0]] = record(ended)
         for at in self._outputs:
             i = self._members[at][0]
             if run.error is not None or count + at in run.failed:
