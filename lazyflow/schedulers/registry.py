@@ -46,11 +46,16 @@ def _make(name: str) -> Scheduler:
         from lazyflow.schedulers.dask_cluster import DistributedScheduler
 
         return DistributedScheduler(None if name == "distributed" else name)
+    if name == "ray":
+        _need("ray")
+        from lazyflow.schedulers import ray_cluster
+
+        return ray_cluster.scheduler
     found = _entry_points()
     if name in found:
         made: Scheduler = found[name].load()()
         return made
-    known = sorted({"sync", "threads", "processes", "distributed", *found})
+    known = sorted({"sync", "threads", "processes", "distributed", "ray", *found})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"

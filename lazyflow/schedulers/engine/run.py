@@ -55,7 +55,9 @@ class Group:
         Times that results of it are used by groups that are not done.
     """
 
-    __slots__ = ("done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits")
+    __slots__ = (
+        "done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits",
+    )
 
     def __init__(self, run: EngineRun, members: list[int]) -> None:
         self.number = next(_numbers)
@@ -300,7 +302,8 @@ class EngineRun(Lifecycle):
         if self.suspects:
             self._try_suspect()
             return
-        limit = 2 * self.engine.width() if not self._knows_all else 1 << 62
+        goes_by_itself = self.engine.has_priorities or not self.plan.priorities
+        limit = 1 << 62 if self._knows_all and goes_by_itself else 2 * self.engine.width()
         if self._asked:
             limit = min(limit, self._asked)
         calls = []
@@ -308,7 +311,7 @@ class EngineRun(Lifecycle):
             group = heappop(self._next)[-1]
             if group.handle is None and not group.done:
                 calls += self._call_of(group)
-                if self.over:
+                if self.stop:
                     return
         if calls:
             self.engine.submit(calls)
@@ -355,7 +358,7 @@ class EngineRun(Lifecycle):
             self._tell(events)
         for i in records:
             self.note_failure(i, self.errors[i])
-            if self.over:
+            if self.stop:
                 return
         for i in group.outputs:
             if i in failed:
@@ -588,7 +591,7 @@ class EngineRun(Lifecycle):
             waiting = self.plan.ready[-1:]
         for i in waiting[:_MOST_NAMES]:
             task = self.plan.tasks[i]
-            found.append(f"{task_name(task)}, made at {place_text(task)} (on its way to a worker)")
+            found.append(f"{task_name(task)}, made at {place_text(task)} (handed to the cluster)")
         return found
 
 

@@ -29,7 +29,11 @@ class Engine(ABC):
 
     costs
         Seconds that a call takes, by digest of the function.
+    has_priorities
+        Of what was handed over, higher priorities go first; else it is kept back for that.
     """
+
+    has_priorities = True
 
     def __init__(self) -> None:
         self.digests = Digests()
@@ -164,6 +168,7 @@ class EngineScheduler(ABC):
 
     def offer(self, run: Any, count: int) -> None:
         """Nothing becomes ready outside of the engine's thread."""
+        return
 
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Sleep until the run is over."""
@@ -171,6 +176,7 @@ class EngineScheduler(ABC):
 
     def abandon(self, run: Any) -> None:
         """Groups of a run that was given up are cancelled when its queue is cleared."""
+        return
 
     def put(self, value: Any) -> Put:
         """Hand a value to the engine; tasks that use the result get it there."""

@@ -209,7 +209,7 @@ class Work:
             for digest, what in self._functions
         ]
         for member in self._members:
-            tasks.append(self._task(member, tasks, count, functions))  # noqa: PERF401
+            tasks.append(self._task(member, tasks, count, functions))
         number = {task: i for i, task in enumerate(tasks)}
         plan = Plan(tasks, number, [tasks[count + at] for at in self._outputs])
         by_task = {count + at: member[1] for at, member in enumerate(self._members)}
