@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import overhead, processes, soak
+from benchmarks import engines, overhead, processes, soak
 
-BENCHMARKS = {"overhead": overhead, "processes": processes, "soak": soak}
+BENCHMARKS = {"overhead": overhead, "processes": processes, "engines": engines, "soak": soak}
 
 
 def main(argv: Sequence[str]) -> int:
