@@ -125,6 +125,7 @@ class DaskEngine(Engine):
         self._asked_at = 0.0
         super().__init__()
         client.subscribe_topic(self.topic, self._event)
+        weakref.finalize(client, self._steps.put, None)  # the thread ends with it
 
     @property
     def client(self) -> Any:
@@ -260,6 +261,7 @@ class DaskEngine(Engine):
 
     def ended_badly(self, run: EngineRun, group: Group, error: BaseException | None) -> None:
         """Take that the cluster gave a group up. In the engine's thread."""
+        self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
             run.died(group, error, deaths)
@@ -369,12 +371,19 @@ class DistributedScheduler(EngineScheduler):
                     f"nobody answers at {self._where}, where the scheduler of a cluster should be: "
                     f"{error}. Start one by: dask scheduler"
                 ) from error
-        self._cluster = distributed.LocalCluster(
-            n_workers=config.get("num_workers") or default_workers(),
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        )
+        try:
+            self._cluster = distributed.LocalCluster(
+                n_workers=config.get("num_workers") or default_workers(),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+            )
+        except RuntimeError as error:
+            raise RuntimeError(
+                "the workers of a cluster on this machine did not start. In a script, what starts "
+                "them must be below `if __name__ == \"__main__\":`, since each of them imports "
+                "the script; else see the error above"
+            ) from error
         return distributed.Client(self._cluster, set_as_default=False)
 
     def shutdown(self) -> None:

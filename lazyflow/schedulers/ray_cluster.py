@@ -145,6 +145,7 @@ class RayEngine(Engine):
 
     def ended(self, run: EngineRun, group: Group, error: BaseException) -> None:
         """Take that Ray gave a group up. In the engine's thread."""
+        self._groups.pop(group.number, None)
         exceptions = ray.exceptions
         if isinstance(error, exceptions.WorkerCrashedError | exceptions.OutOfMemoryError):
             why = ", out of memory," if isinstance(error, exceptions.OutOfMemoryError) else ""

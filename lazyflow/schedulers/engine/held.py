@@ -58,7 +58,10 @@ class Remote:
 class Put:
     """A value that was handed to an engine, and may have to be again: its holder can die.
 
-    What is kept here is a snapshot, for that and for `get`.
+    Parameters
+    ----------
+    copy
+        Keep a snapshot, not the caller's memory, which he may write to.
     """
 
     __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
@@ -66,9 +69,17 @@ class Put:
     _lazyflow_remote = True
     number = 0
 
-    def __init__(self, engine: Engine, value: Any) -> None:
+    def __init__(self, engine: Engine, value: Any, copy: bool = False) -> None:
         self.engine = engine
         self._packed = packed(value)
+        if self._packed.stream is None:
+            try:
+                self._packed.opened()
+            except Unpicklable as failed:
+                error = serialization_error("that uses it", "the value", failed)
+                raise error from failed.error
+        if copy:
+            self._packed.buffers = [bytearray(b) for b in self._packed.buffers]
         self._lock = threading.Lock()
         self.handle: Any = None  # None: it has to be sent
 

@@ -78,9 +78,7 @@ class Packer:
             self._numbers[i] = (1, at)
         members = [self._member(i) for i in group.members]
         outputs = [self._numbers[i][1] for i in group.outputs]
-        asked = [] if run.futures is not None else [
-            self._numbers[i][1] for i in group.outputs if i in run.wanted
-        ]
+        asked = [self._numbers[i][1] for i in group.outputs if i in run.wanted]
         return pickle.dumps((
             run.name, group.number, run.surroundings, run.flags, self._payloads,
             list(self._options), self._externals, members, outputs, asked,

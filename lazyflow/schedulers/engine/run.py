@@ -20,6 +20,7 @@ from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.outcome import identity
 from lazyflow.schedulers.engine.packing import Packer, Unsendable, unsendable
 from lazyflow.schedulers.engine.work import ENDED, FAILED, STARTED
 from lazyflow.schedulers.error_records import rebuilt
@@ -118,7 +119,7 @@ class EngineRun(Lifecycle):
         self.wanted: set[int] = set()
         self.suspects: deque[int] = deque()
         self.errors: dict[int, BaseException] = {}
-        self.puts: dict[int, tuple[Any, Put]] = {}
+        self.puts: dict[Any, tuple[Any, Put]] = {}
         self._next: list[tuple[int, int, int, Group]] = []
         self._leaf: dict[int, Any] = {}
         self._after: dict[int, list[Group]] = {}  # groups that wait, by number of the group
@@ -174,9 +175,10 @@ class EngineRun(Lifecycle):
 
     def put_literal(self, value: Any) -> Put:
         """Return what the engine holds, or will, of a large literal: once for this run."""
-        known = self.puts.get(id(value))
+        key = identity(value)
+        known = self.puts.get(key)
         if known is None:
-            known = self.puts[id(value)] = (value, Put(self.engine, value))
+            known = self.puts[key] = (value, Put(self.engine, value))  # held: the key stays its own
         return known[1]
 
     def _go(self, pending: list[tuple[int, Future]]) -> None:

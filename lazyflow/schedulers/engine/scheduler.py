@@ -178,8 +178,18 @@ class EngineScheduler(ABC):
         """Groups of a run that was given up are cancelled when its queue is cleared."""
         return
 
+    def end_task(self, run: Any, i: int) -> None:
+        """Give a running task up, after its future was cancelled: as when nobody needs it."""
+        run.engine.post(run.culled)
+
     def put(self, value: Any) -> Put:
-        """Hand a value to the engine; tasks that use the result get it there."""
-        held = Put(self.engine(), value)
+        """Hand a snapshot of a value to the engine; tasks that use what is returned get it there.
+
+        Raises
+        ------
+        SerializationError
+            It can't be pickled.
+        """
+        held = Put(self.engine(), value, copy=True)
         held.send()
         return held
