@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from benchmarks import bench as common
+from benchmarks import eager, shapes
 from benchmarks import process_shapes as programs
-from benchmarks import shapes
 from benchmarks.command import Suite
 from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
 from benchmarks.shapes import WORKERS
 from benchmarks.sides import Ray
 
-SIDES = ("lazyflow", "dask", "ray")
+SIDES = ("lazyflow", "dask", "ray", "by hand")
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,14 @@ class Size(common.Turns):
 
     leaves: int
     calls: int  # of a millisecond
+    put: int  # bytes
+    batch: tuple[int, int]  # rows and columns
 
 
 SIZES = {
-    "tiny": Size(1, 1, 100, 100),
-    "small": Size(3, 1, 1_000, 2_000),
-    "full": Size(5, 1, 1_000, 20_000),
+    "tiny": Size(1, 1, 100, 100, 2**20, (50, 20)),
+    "small": Size(3, 1, 1_000, 2_000, 10_000_000, (500, 200)),
+    "full": Size(5, 1, 1_000, 20_000, 80_000_000, (500, 2_000)),
 }
 
 
@@ -163,7 +165,9 @@ def busy(bench: Bench) -> Table:
     return bench.table(busy, rows, failed, amount=f"{calls:,} calls")
 
 
-CASES: dict[str, Callable[[Bench], Table]] = {case.__name__: case for case in (tree, busy)}
+CASES: dict[str, Callable[[Bench], Table]] = {
+    case.__name__: case for case in (tree, busy, eager.put, eager.gradient)
+}
 
 main = Suite(
     name="engines",

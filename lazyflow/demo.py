@@ -280,7 +280,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--scheduler",
-        choices=["sync", "threads", "processes"],
+        choices=["sync", "threads", "processes", "distributed", "ray"],
         default="threads",
         help="default: threads",
     )

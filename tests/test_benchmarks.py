@@ -17,6 +17,7 @@ from benchmarks import (
     __main__,
     actors,
     bench,
+    engines,
     footprint,
     large,
     measure,
@@ -153,10 +154,11 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        said = "no benchmark is named 'overhaed'; there is: actors, overhead, processes, soak\n"
+        known = "overhead, processes, actors, engines, soak"
+        said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 
-    @pytest.mark.parametrize("module", [actors, overhead, processes])
+    @pytest.mark.parametrize("module", [overhead, processes, actors, engines])
     def test_help_has_a_sentence_for_each_case(self, module, capsys):
         with pytest.raises(SystemExit) as end:
             __main__.main([module.__name__.split(".")[1], "--help"])
@@ -260,6 +262,21 @@ def no_peers(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name in hidden else there(name)
     )
+
+
+class TestEngines:
+    @pytest.mark.parametrize("name", engines.CASES)
+    def test_every_case_measures_lazyflow_and_the_engine_alone(self, name, tmp_path, capsys):
+        pytest.importorskip("distributed")
+        found = run(tmp_path, "--only", name, "--repeat", "1", name="engines")
+        (case,) = found["cases"]
+        assert case["name"] == name
+        assert not any("failed" in why for why in case["absent"].values())
+        row = next(row for row in case["rows"] if row["label"] == "on distributed")
+        assert row["sides"]["lazyflow"]["samples"] and row["sides"]["dask"]["samples"]
+        assert row["result"] == pytest.approx(
+            row["sides"]["dask"]["median"] / row["sides"]["lazyflow"]["median"])
+        assert "2 workers with a thread each" in capsys.readouterr().out
 
 
 class TestProcesses:

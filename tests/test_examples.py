@@ -13,7 +13,7 @@ from lazyflow.learn.examples.linear import LinearModel, Outcome, batch, told
 from lazyflow.testing.signals import Tally
 from lazyflow.weights import get_weights, mean_gradients, mean_weights, set_weights
 
-SCHEDULERS = ["sync", "threads", "processes"]
+SCHEDULERS = ["sync", "threads", "processes", "distributed"]
 AVERAGING = [parameter_averaging, gradient_averaging]
 
 

@@ -385,7 +385,7 @@ def test_schedulers_are_found_by_entry_points(monkeypatch: pytest.MonkeyPatch) -
     with config.set(scheduler="mine"):
         assert delayed(abs)(-2).compute() == 2
     assert len(made) == 1
-    known = "mine, processes, sync, threads"
+    known = "distributed, mine, processes, ray, sync, threads"
     with pytest.raises(ValueError, match=rf"did you mean 'mine'\? Known: {known}"):
         compute(delayed(abs)(-1), scheduler="mines")
 

@@ -36,7 +36,7 @@ from lazyflow import (
 )
 from lazyflow.testing.signals import Gate
 
-SCHEDULERS = ["sync", "threads", "processes"]
+SCHEDULERS = ["sync", "threads", "processes", "distributed"]
 CONCURRENT = [s for s in SCHEDULERS if s != "sync"]
 PATIENCE = 20.0  # seconds
 

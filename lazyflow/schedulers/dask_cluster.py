@@ -431,6 +431,7 @@ def _after_fork() -> None:
         scheduler._in_fork()
 
 
-atexit.register(_at_exit)
+# Before executors end, which is before atexit: distributed calls back by one, and complains.
+getattr(threading, "_register_atexit", atexit.register)(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

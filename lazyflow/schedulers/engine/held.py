@@ -79,7 +79,7 @@ class Put:
                 error = serialization_error("that uses it", "the value", failed)
                 raise error from failed.error
         if copy:
-            self._packed.buffers = [bytearray(b) for b in self._packed.buffers]
+            self._packed = self._packed.copied()
         self._lock = threading.Lock()
         self.handle: Any = None  # None: it has to be sent
 
@@ -91,5 +91,5 @@ class Put:
             return self.handle
 
     def get(self) -> Any:
-        """Return the value as it was when it was put."""
-        return self._packed.opened()
+        """Return the value as it was when it was put; the caller's own."""
+        return self._packed.copied().opened()

@@ -61,6 +61,10 @@ class Packed:
         """Return its bytes."""
         return len(self.stream or b"") + sum(memoryview(b).nbytes for b in self.buffers)
 
+    def copied(self) -> Packed:
+        """Return the same with memory of its own."""
+        return Packed(self.stream, [bytearray(b) for b in self.buffers], self.why)
+
     def opened(self) -> Any:
         """Return the value; raises Unpicklable or SerializationError."""
         if self.stream is None:

@@ -182,7 +182,7 @@ class EngineScheduler(ABC):
         """Give a running task up, after its future was cancelled: as when nobody needs it."""
         run.engine.post(run.culled)
 
-    def put(self, value: Any) -> Put:
+    def put(self, value: Any, task: Any) -> Put:
         """Hand a snapshot of a value to the engine; tasks that use what is returned get it there.
 
         Raises
