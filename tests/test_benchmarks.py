@@ -265,8 +265,8 @@ def no_peers(monkeypatch):
 
 
 class TestEngines:
-    @pytest.mark.parametrize("name", engines.CASES)
-    def test_every_case_measures_lazyflow_and_the_engine_alone(self, name, tmp_path, capsys):
+    @pytest.mark.parametrize("name", ["tree", "busy"])
+    def test_engines_alone_and_with_lazyflow(self, name, tmp_path, capsys):
         pytest.importorskip("distributed")
         found = run(tmp_path, "--only", name, "--repeat", "1", name="engines")
         (case,) = found["cases"]
@@ -277,6 +277,20 @@ class TestEngines:
         assert row["result"] == pytest.approx(
             row["sides"]["dask"]["median"] / row["sides"]["lazyflow"]["median"])
         assert "2 workers with a thread each" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(("name", "labels"), [
+        ("put", ["put", "50 readers"]), ("gradient", ["whole"]),
+    ])
+    def test_the_eager_half_on_processes(self, name, labels, tmp_path):
+        pytest.importorskip("distributed")
+        (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="engines")["cases"]
+        assert not any("failed" in why for why in case["absent"].values())
+        assert [row["label"] for row in case["rows"]] == labels
+        for row in case["rows"]:
+            assert row["sides"]["lazyflow"]["samples"] and row["goal"]
+
+    def test_all_cases_are_tested(self):
+        assert list(engines.CASES) == ["tree", "busy", "put", "gradient"]
 
 
 class TestProcesses:
