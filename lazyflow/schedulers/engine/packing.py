@@ -21,7 +21,8 @@ from lazyflow.store.pickler import is_importable
 from lazyflow.store.serialize import Unpicklable, serialization_error
 
 if TYPE_CHECKING:
-    from lazyflow.schedulers.engine.run import EngineRun, Group
+    from lazyflow.schedulers.engine.groups import Group
+    from lazyflow.schedulers.engine.run import EngineRun
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 

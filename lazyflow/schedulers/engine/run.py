@@ -6,7 +6,6 @@ are made again when it is learnt what functions cost: until then tasks go singly
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from heapq import heappop, heappush
 from itertools import count
@@ -18,7 +17,7 @@ from lazyflow.graph.cluster import clusters
 from lazyflow.graph.items import Item
 from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers import careful
-from lazyflow.schedulers.base import Worker
+from lazyflow.schedulers.engine.groups import Group, Nudge, There
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import identity
 from lazyflow.schedulers.engine.packing import Packer, Unsendable, unsendable
@@ -38,58 +37,6 @@ _OWN = 20e-6  # seconds that a task costs beside what its function takes
 _MOST_NAMES = 5  # of tasks that wait for a worker, in a message
 _TRIES = 10  # of a group whose inputs were lost
 _names = count(1)
-_numbers = count(1)
-
-
-class Group:
-    """Some tasks of a run that are one task of the engine.
-
-    handle
-        What the engine keeps of it; None: it was not handed over, or nobody needs it.
-    last
-        The last of its tasks, for its name.
-    outputs
-        Tasks whose results others ask for.
-    waits
-        Groups that it needs and that were not handed over.
-    uses
-        Times that results of it are used by groups that are not done.
-    """
-
-    __slots__ = (
-        "done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits",
-    )
-
-    def __init__(self, run: EngineRun, members: list[int]) -> None:
-        self.number = next(_numbers)
-        self.members = members
-        self.last = run.plan.tasks[members[-1]]
-        self.handle: Any = None
-        self.done = False
-        self.tries = 0
-        self.waits = 0
-        self.puts: list[Put] = []
-        inside = frozenset(members)
-        self.outputs: list[int] = []
-        self.uses = 0
-        end = run.plan.end
-        for i in members:
-            outside = [user for user in run.plan.uses(i) if user not in inside]
-            if outside:
-                self.outputs.append(i)
-                self.uses += sum(user != end for user in outside)
-
-
-class _Nudge:
-    """In the place of `Run.odd`: whoever appends to it wakes the scheduler. Never locks."""
-
-    def __init__(self, run: EngineRun) -> None:
-        self._run = weakref.ref(run)  # finalizers of futures hold this
-
-    def append(self, _: Any) -> None:
-        run = self._run()
-        if run is not None and run.begun:
-            run.engine.post(run.culled)
 
 
 class EngineRun(Lifecycle):
@@ -110,7 +57,7 @@ class EngineRun(Lifecycle):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.odd = _Nudge(self)
+        self.odd = Nudge(self)
         self.name = f"{next(_names)}"
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, Group] = {}
@@ -580,7 +527,7 @@ class EngineRun(Lifecycle):
             return []
         found, heard_of = [], set()
         for where, i in self.engine.running(self):
-            worker = _There(where)
+            worker = There(where)
             worker.run, worker.task = self, i  # type: ignore[assignment]
             found.append(doing(worker))
             heard_of.add(i)
@@ -595,10 +542,3 @@ class EngineRun(Lifecycle):
             task = self.plan.tasks[i]
             found.append(f"{task_name(task)}, made at {place_text(task)} (handed to the cluster)")
         return found
-
-
-class _There(Worker):
-    """A worker of an engine, as messages name it."""
-
-    __slots__ = ()
-    kind = "worker"
