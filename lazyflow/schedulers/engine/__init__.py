@@ -1,6 +1,7 @@
 """What runs plans on engines that others made: distributed and Ray.
 
-    run.py       a run: which tasks go together, what is under way, what arrived
+    feeding.py   the half of a run that hands groups over: which tasks go together, and when
+    run.py       the whole: what arrives, what goes wrong, and the end
     groups.py    what it is made of
     packing.py   a group of tasks as it travels
     work.py      the group inside the engine's worker, by the loop of sync

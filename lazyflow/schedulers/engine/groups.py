@@ -10,7 +10,7 @@ from lazyflow.schedulers.base import Worker
 from lazyflow.schedulers.engine.held import Put
 
 if TYPE_CHECKING:
-    from lazyflow.schedulers.engine.run import EngineRun
+    from lazyflow.schedulers.engine.feeding import Feeding
 
 _numbers = count(1)
 
@@ -34,7 +34,7 @@ class Group:
         "done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits",
     )
 
-    def __init__(self, run: EngineRun, members: list[int]) -> None:
+    def __init__(self, run: Feeding, members: list[int]) -> None:
         self.number = next(_numbers)
         self.members = members
         self.last = run.plan.tasks[members[-1]]
@@ -57,7 +57,7 @@ class Group:
 class Nudge:
     """In the place of `Run.odd`: whoever appends to it wakes the scheduler. Never locks."""
 
-    def __init__(self, run: EngineRun) -> None:
+    def __init__(self, run: Feeding) -> None:
         self._run = weakref.ref(run)  # finalizers of futures hold this
 
     def append(self, _: Any) -> None:
