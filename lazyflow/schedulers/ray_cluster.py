@@ -22,9 +22,10 @@ import ray
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import task_name
+from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
-from lazyflow.schedulers.engine.run import EngineRun, Group
+from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.scheduler import Engine, EngineScheduler
 from lazyflow.schedulers.engine.work import Work
 from lazyflow.schedulers.threads import default_workers

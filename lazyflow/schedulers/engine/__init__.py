@@ -1,9 +1,12 @@
 """What runs plans on engines that others made: distributed and Ray.
 
-    run.py       a run: which tasks go together, what is under way, what arrived
+    feeding.py   the half of a run that hands groups over: which tasks go together, and when
+    run.py       the whole: what arrives, what goes wrong, and the end
+    groups.py    what it is made of
     packing.py   a group of tasks as it travels
     work.py      the group inside the engine's worker, by the loop of sync
     outcome.py   results as the engine holds and moves them
+    held.py      what the caller holds of values that the engine keeps
     scheduler.py the part of a scheduler that is the same for every engine
 
 The engine sees one task of its own for each group. Nothing that the user's code raises reaches

@@ -21,7 +21,8 @@ from lazyflow.store.pickler import is_importable
 from lazyflow.store.serialize import Unpicklable, serialization_error
 
 if TYPE_CHECKING:
-    from lazyflow.schedulers.engine.run import EngineRun, Group
+    from lazyflow.schedulers.engine.feeding import Feeding
+    from lazyflow.schedulers.engine.groups import Group
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
@@ -60,7 +61,7 @@ class Packer:
         What the engine holds and the group needs: groups, and values that were put.
     """
 
-    def __init__(self, run: EngineRun, group: Group) -> None:
+    def __init__(self, run: Feeding, group: Group) -> None:
         self.run = run
         self.group = group
         self.deps: list[Any] = []

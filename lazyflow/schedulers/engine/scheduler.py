@@ -13,9 +13,10 @@ from typing import Any
 
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.base import Request
+from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.packing import Digests
-from lazyflow.schedulers.engine.run import EngineRun, Group
+from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.work import Inside
 from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.processes import surroundings
