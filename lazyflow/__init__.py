@@ -13,9 +13,10 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
 #      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
 #      tracing, snapshots, callbacks,
-#      futures, reduction, actors,           objects with a state of their own
-#      actor_pool
-#   6  learn/                              solvers written as graphs
+#      futures, reduction,
+#      worker_states, turns,               worker_state
+#      actors, actor_pool                  actor, ActorPool
+#   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
 #
@@ -50,6 +51,7 @@ from lazyflow.waiting import as_completed, wait
 if TYPE_CHECKING:
     from lazyflow.futures import Future, put, submit
     from lazyflow.futures import map as map
+    from lazyflow.worker_states import worker_state
 
 __version__ = "0.1.0"
 
@@ -87,6 +89,7 @@ __all__ = [
     "tree_reduce",
     "visualize",
     "wait",
+    "worker_state",
 ]
 
 #: Names that cost an import which most programs do not need.
@@ -100,10 +103,15 @@ _ON_FIRST_USE = {
     "actor": "lazyflow.actors",
     "tokenize": "lazyflow.graph.tokens",
     "visualize": "lazyflow.diagnostics.visualize",
+    "worker_state": "lazyflow.worker_states",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "weights":  # a module that needs numpy
+        from importlib import import_module
+
+        return import_module("lazyflow.weights")
     if name in _ON_FIRST_USE:
         from importlib import import_module
 

@@ -2,7 +2,8 @@
 
 The programs to read are `lazyflow.learn.lbfgs` and `lazyflow.learn.saga`; this page cuts the
 handwritten digits into chunks, calls them, and prints what they did beside what was to be
-reached. The exit status is 0 when every goal holds.
+reached. ``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The
+exit status is 0 when every goal holds.
 """
 
 import argparse
@@ -23,6 +24,9 @@ from lazyflow.learn.result import Result
 from lazyflow.schedulers.base import Observer
 
 __all__ = ["main"]
+
+#: Other programs to run: module in lazyflow.learn.examples by name on the command line.
+EXAMPLES = ("parameter-averaging", "gradient-averaging", "batched-lbfgs")
 
 C = 1.0
 LINES = 10
@@ -288,10 +292,26 @@ def parse(argv: list[str]) -> argparse.Namespace:
         action="store_true",
         help="show as well how SAGA stalls when it visits whole chunks in a fixed order",
     )
+    parser.add_argument(
+        "--example",
+        choices=EXAMPLES,
+        help="run this program of lazyflow/learn/examples instead",
+    )
     options = parser.parse_args(argv)
     if not 1 <= options.chunks <= 1000:
         parser.error(f"--chunks must be from 1 to 1000, not {options.chunks}")
     return options
+
+
+def run_example(name: str, scheduler: str) -> int:
+    """Run a program of `lazyflow.learn.examples`; returns the exit status."""
+    from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
+
+    mains: tuple[Callable[[str], Any], ...] = (
+        parameter_averaging.main, gradient_averaging.main, batched_lbfgs.main
+    )
+    outcome = dict(zip(EXAMPLES, mains, strict=True))[name](scheduler)
+    return 0 if outcome.reached else 1
 
 
 def main(argv: list[str]) -> int:
@@ -300,6 +320,8 @@ def main(argv: list[str]) -> int:
     0 when every goal is reached, 1 when one is missed or scikit-learn is not installed.
     """
     options = parse(argv)
+    if options.example:
+        return run_example(options.example, options.scheduler)
     began = perf_counter()
     try:
         digits = Digits.load()

@@ -225,6 +225,17 @@ def test_a_lazy_result_is_computed_and_a_generator_taken(scheduler: str) -> None
     assert delayed(list)(counter.count(3)).compute() == [0, 1, 2]
 
 
+def test_a_call_has_a_workers_state_as_a_task_has(scheduler: str) -> None:
+    counter = Counter()
+    for k in (1, 2):  # it is reset after each
+        assert counter.in_state(STATE, k).result() == k
+    assert counter.fail_in_state(STATE).exception() is not None
+    assert counter.in_state(STATE, 3).result() == 3
+
+
+STATE = lazyflow.worker_state(dict, reset=dict.clear)
+
+
 def test_callbacks_and_waiting(scheduled: str) -> None:
     gate, seen = Gate(), threading.Event()
     counter = Counter()

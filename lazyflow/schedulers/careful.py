@@ -16,6 +16,8 @@ from lazyflow.graph.items import check_length
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.base import Observer
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.seats import here
+from lazyflow.schedulers.uses import task_over
 from lazyflow.store.values import editable, private
 
 if TYPE_CHECKING:
@@ -111,6 +113,8 @@ def call(run: Run, i: int) -> Any:
             break
         except BaseException as error:
             if attempts and isinstance(error, Exception):
+                if here.uses:
+                    task_over(run)
                 continue
             return _give_up(run, i, given, error)
     hear(run, run.on_done, i)

@@ -26,6 +26,7 @@ from lazyflow.schedulers.failures import dressed
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 from lazyflow.schedulers.threads import default_workers
+from lazyflow.schedulers.uses import as_worker
 
 
 def _width(executor: Executor, run: Run) -> int:
@@ -199,7 +200,8 @@ class _Portable:
     def __call__(self) -> Any:
         func, args, kwargs = self.call
         try:
-            return func(*args, **kwargs)
+            with as_worker():
+                return func(*args, **kwargs)
         except BaseException as error:
             if self.travelled:  # as it is, it might break the executor when it is unpickled
                 return _Raised(record(error))

@@ -7,6 +7,7 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.schedulers.base import Scheduler
+from lazyflow.schedulers.uses import close_kept
 
 #: The words of other libraries for ours, so that a moved program runs.
 _ALIASES = {
@@ -136,3 +137,4 @@ def shutdown() -> None:
         close = getattr(scheduler, "shutdown", None)
         if close is not None:
             close()
+    close_kept()

@@ -34,6 +34,7 @@ from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.ranked import Ranked
 from lazyflow.schedulers.seats import here
+from lazyflow.schedulers.uses import task_over
 from lazyflow.store.values import Taken
 
 _ONE = (None,)
@@ -109,6 +110,8 @@ class Run(Lifecycle):
             self._loop(worker)
         finally:
             here.worker = before
+            if here.uses:  # of a task of which nobody heard that it ended, as the run is over
+                task_over(self)
             if worker.forked:  # the parent goes on with the run; its copy has nowhere to return to
                 os._exit(0)
             self.inside.discard(worker)
@@ -262,6 +265,8 @@ class Run(Lifecycle):
         left, first = task._options.retries, error
         while left and isinstance(error, Exception):
             left -= 1
+            if here.uses:
+                task_over(self)
             try:
                 value = careful.call_once(task, given)
                 careful.hear(self, self.on_done, i)

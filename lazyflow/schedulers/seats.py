@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lazyflow.schedulers.base import Worker
 
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 class _Here(threading.local):
     worker: Worker | None = None
+    is_worker = False
+
+    def __init__(self) -> None:
+        self.uses: list[Any] = []
 
 
-#: ``here.worker`` is the worker that this thread is, inside `Run.work`.
+#: ``here.worker`` is the worker that this thread is, inside `Run.work`; ``is_worker`` tells that
+#: the thread runs tasks outside of one. ``here.uses``: see uses.py.
 here = _Here()
 
 
@@ -36,6 +41,8 @@ def asleep() -> Iterator[None]:
         while worker is not None:
             stack.enter_context(worker.asleep())
             worker = worker.below
+        for use in here.uses:
+            stack.enter_context(use.asleep())
         yield
 
 

@@ -19,6 +19,8 @@ from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.failures import call_words
+from lazyflow.schedulers.seats import here
+from lazyflow.schedulers.uses import task_over
 from lazyflow.store.values import editable, private
 
 Record = tuple[
@@ -162,6 +164,8 @@ class Call:
             except Exception:
                 if retries < 0:
                     raise
+                if here.uses:
+                    task_over(None)
 
     def _private(self) -> list[Any]:
         if not any(self.copied):

@@ -142,6 +142,9 @@ class Driver:
 
     def view(self, segment: Any) -> Any:
         """Return the bytes of a segment for a value that is opened here."""
+        if threading.current_thread() is self.thread:  # who opens it may count the value out next
+            self._viewed(segment)
+            return self.memory.mappings.view(segment)
         self.post("_viewed", segment)  # before it can be seen to have died
         if not self.memory.mappings.knows(segment[0]) and not self.closing:
             noted = Fetch()  # a value was put just now: its arena is noted by the driver
@@ -480,7 +483,7 @@ class Driver:
         self.state.fail(node, told(died, node.task, None))
 
     def _finish_if_made(self, job: Job) -> None:
-        if job.run is not None and not job.run.wanted and not job.over:
+        if not job.over and job.run is not None and not job.run.wanted:  # over: a Rest
             job.run.finish()
             self.end(job.run)
 

@@ -28,6 +28,8 @@ from lazyflow.schedulers.processes import calls, service
 from lazyflow.schedulers.processes.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.service import RUNNING
+from lazyflow.schedulers.seats import here
+from lazyflow.schedulers.uses import task_over
 from lazyflow.sizes import size_of
 from lazyflow.store.serialize import Encoded, Unpicklable, decode, encode, load_function
 from lazyflow.store.shared import Arenas, Mappings
@@ -181,7 +183,7 @@ class Worker:
     def _run(self, flight: Flight) -> None:
         values, unusual, functions, words = self.values, self.unusual, self.functions, self.words
         kept, take, done = self.kept, flight.todo.popleft, flight.done
-        times = flight.times
+        times, uses = flight.times, here.uses
         before = start = perf_counter()
         latest, count = 0, 0
         while True:
@@ -220,6 +222,8 @@ class Worker:
             except BaseException as error:
                 self._fail(record, flight, error, None)
                 value = _FAILURE
+            if uses:
+                task_over(None)
             given = None
             if value.__class__ in IMMUTABLE:
                 if flags & KEEP:
@@ -510,6 +514,7 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     inside.install()
+    here.is_worker = True
     kind: type[Worker] = Worker
     if settings.get("actor"):
         from lazyflow.schedulers.processes.actor_worker import ActorWorker

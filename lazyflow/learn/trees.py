@@ -1,0 +1,133 @@
+"""Arrays in dicts and lists, to any depth: the form in which weights and gradients come.
+
+Errors name the place, as ``weights['coef_']``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["array_of", "fitted_to", "leaves", "mapped", "place", "replace"]
+
+
+def array_of(value: Any, where: str) -> Any:
+    """Return a copy as a NumPy array; a plain float stays one."""
+    if type(value) is float:
+        return value
+    try:
+        if hasattr(value, "detach"):  # a tensor, maybe on another device, maybe with a history
+            value = value.detach().cpu().numpy()
+        array = np.array(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{where} ({type(value).__name__}) does not become an array: {error}. Convert it "
+            "first, for example model.float() for types that NumPy has not"
+        ) from error
+    if array.dtype.kind == "O":
+        raise ValueError(f"{where} is {type(value).__name__}, not an array of numbers or labels")
+    return array
+
+
+def fitted_to(where: str, own: Any, new: Any) -> Any:
+    """Return a new value in the dtype of the old one, whose shape it must have."""
+    array = np.asarray(array_of(new, where))
+    if array.shape != np.shape(own):
+        raise ValueError(
+            f"{where} has shape {array.shape}, and the model's has {np.shape(own)}: the weights "
+            "are of a model of another form"
+        )
+    if type(own) is float:
+        return float(array)
+    if own.dtype.kind in "US" and array.dtype.kind in "US":
+        return array  # labels may be longer
+    return array.astype(own.dtype, copy=False)
+
+
+def place(where: str, at: Any) -> str:
+    """Return how messages call an item."""
+    return f"{where}[{at!r}]"
+
+
+def leaves(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield place and value of everything that is no container."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from leaves(value, place(where, name))
+    elif isinstance(tree, list | tuple):
+        for k, value in enumerate(tree):
+            yield from leaves(value, place(where, k))
+    else:
+        yield where, tree
+
+
+def mapped(function: Callable[..., Any], trees: list[Any], where: str) -> Any:
+    """Call a function with what is at the same place of several trees; return the same form."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        _check_names(first, trees, where)
+        return {
+            name: mapped(function, [t[name] for t in trees], place(where, name))
+            for name in first
+        }
+    if isinstance(first, list | tuple):
+        for k, tree in enumerate(trees):
+            if not isinstance(tree, list | tuple) or len(tree) != len(first):
+                theirs = len(tree) if isinstance(tree, list | tuple) else type(tree).__name__
+                raise ValueError(
+                    f"{where} has {len(first)} arrays in one and {theirs} in another (entry {k}); "
+                    "all must have the form that get_weights(model) returns"
+                )
+        made = [
+            mapped(function, list(column), place(where, k))
+            for k, column in enumerate(zip(*trees, strict=True))
+        ]
+        return made if type(first) is list else tuple(made)
+    for tree in trees:
+        if isinstance(tree, Mapping | list | tuple):
+            raise ValueError(
+                f"{where} is an array in one and a {type(tree).__name__} in another; all must "
+                "have the form that get_weights(model) returns"
+            )
+    return function(where, *trees)
+
+
+def _check_names(first: Mapping[Any, Any], trees: list[Any], where: str) -> None:
+    for tree in trees:
+        if not isinstance(tree, Mapping):
+            raise ValueError(
+                f"{where} is a dict by name in one and {type(tree).__name__} in another; all must "
+                "have the form that get_weights(model) returns"
+            )
+        missing = [name for name in first if name not in tree]
+        strange = [name for name in tree if name not in first]
+        if missing or strange:
+            words = [f"{names} {said}" for names, said in (
+                (_listed(missing), "missing"), (_listed(strange), "not known"),
+            ) if names]
+            raise ValueError(
+                f"the names in {where} are not the same: {', '.join(words)}. get_weights(model) "
+                "shows those of a model"
+            )
+
+
+def _listed(names: list[Any]) -> str:
+    text = ", ".join(map(repr, names[:5]))
+    return f"{text} and {len(names) - 5} more" if len(names) > 5 else text
+
+
+def replace(model: Any, new: Any) -> None:
+    """Put new arrays in the places of the old ones, in the containers that the user has."""
+    items = list(new.items() if isinstance(new, Mapping) else enumerate(new))
+    for at, value in items:
+        if isinstance(value, Mapping | list | tuple):
+            replace(model[at], value)
+            continue
+        try:
+            model[at] = value
+        except TypeError:
+            raise TypeError(
+                f"a {type(model).__name__} can't be changed: keep the arrays in a list or a dict"
+            ) from None

@@ -1,0 +1,398 @@
+"""What a model has learned, as arrays: taken out, put back, flattened, and averaged.
+
+A model object is large, often can't be pickled, and is best built once per worker
+(`lazyflow.worker_state`, `lazyflow.actor`). What has to travel are its weights. Here they are
+plain NumPy arrays in a dict or a list, which tasks get by reference like any array.
+
+A model is told by what it can do, so no framework is imported:
+
+=================  ====================================  =======================================
+model              told by                               weights
+=================  ====================================  =======================================
+Keras              ``get_weights``, ``set_weights``      list of arrays
+PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included
+scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: coef_, ...
+dict or list       of arrays, to any depth               the same, copied
+=================  ====================================  =======================================
+
+The flat functions are for optimisers that want one float64 vector, such as SciPy's. It has what
+an optimiser may move: arrays of floats, of PyTorch parameters and of Keras trainable weights.
+
+    >>> model = {"w": np.zeros((2, 2), "float32"), "b": np.ones(2)}
+    >>> set_flat(model, get_flat(model) + 0.5)
+    >>> model["w"].dtype, model["b"].tolist()
+    (dtype('float32'), [1.5, 1.5])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.learn.trees import array_of, fitted_to, leaves, mapped, place, replace
+
+__all__ = [
+    "get_flat",
+    "get_weights",
+    "mean_gradients",
+    "mean_weights",
+    "set_flat",
+    "set_weights",
+]
+
+_EQUAL = "classes_"  # of scikit-learn: labels, of which there is no mean
+
+
+# -- in and out of a model --------------------------------------------------------------------
+
+
+def get_weights(model: Any) -> Any:
+    """Return copies of a model's weights as NumPy arrays, dtypes and shapes as they are.
+
+    Parameters
+    ----------
+    model
+        A PyTorch module, a Keras model, a fitted scikit-learn estimator, or a dict or list of
+        arrays.
+
+    Returns
+    -------
+    dict or list
+        A list for Keras and for a list, else a dict by name.
+
+    Raises
+    ------
+    TypeError
+        It is none of those.
+    ValueError
+        The estimator is not fitted, or an array has a form that NumPy does not know.
+
+    Examples
+    --------
+    >>> get_weights([np.arange(3.0)])
+    [array([0., 1., 2.])]
+    """
+    kind = _kind_of(model)
+    if kind == "keras":
+        return [array_of(w, f"weights[{k}]") for k, w in enumerate(model.get_weights())]
+    if kind == "torch":
+        return {name: array_of(w, name) for name, w in model.state_dict().items()}
+    if kind == "sklearn":
+        found = _fitted(model)
+        if not found:
+            raise ValueError(_nothing_fitted(model))
+        return found
+    return mapped(lambda where, x: array_of(x, where), [model], "weights")
+
+
+def set_weights(model: Any, weights: Any) -> None:
+    """Put weights back, in the form in which `get_weights` returns them.
+
+    Every value is copied into the model's own dtype. A scikit-learn estimator need not be fitted:
+    it predicts like the one that the weights are of. Nothing is set when something does not fit.
+
+    Raises
+    ------
+    ValueError
+        Names, their number, or shapes are not those of the model.
+    TypeError
+        The model is none that `get_weights` knows.
+
+    Examples
+    --------
+    >>> model = [np.zeros(2), np.zeros(1)]
+    >>> set_weights(model, [np.array([1, 2]), np.array([3])])
+    >>> model
+    [array([1., 2.]), array([3.])]
+    """
+    kind = _kind_of(model)
+    if kind == "sklearn":
+        _set_fitted(model, weights)
+        return
+    now = get_weights(model)
+    fitting = mapped(fitted_to, [now, weights], "weights")
+    if kind == "keras":
+        model.set_weights(fitting)
+    elif kind == "torch":
+        _load(model, fitting, True)
+    else:
+        replace(model, fitting)
+
+
+def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
+    own = module.state_dict()
+    tensors = {name: own[name].new_tensor(value) for name, value in weights.items()}
+    module.load_state_dict(tensors, strict=strict)
+
+
+def get_flat(model: Any) -> np.ndarray:
+    """Return all floats that an optimiser may move as one float64 vector.
+
+    In the order of `get_weights`. Of a dict of gradients by the same names it is the gradient of
+    the vector. Integers, labels and (PyTorch, Keras) what is not trained are left out.
+
+    Raises
+    ------
+    ValueError
+        There is none, or one that float64 can't hold (complex, long double).
+
+    Examples
+    --------
+    >>> get_flat({"w": np.eye(2), "b": np.array([7.0], "float32"), "steps": np.array(3)})
+    array([1., 0., 0., 1., 7.])
+    """
+    parts = [value.ravel() for _, value in _moved(model)]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def set_flat(model: Any, vector: Any) -> None:
+    """Put the numbers of a vector that is like `get_flat`'s into the model, in its own dtypes.
+
+    ``set_flat(model, get_flat(model))`` changes no bit.
+
+    Raises
+    ------
+    ValueError
+        The vector has another length, or more than one dimension.
+    """
+    vector = np.asarray(vector)
+    moved = list(_moved(model))
+    total = sum(value.size for _, value in moved)
+    if vector.shape != (total,):
+        parts = ", ".join(f"{where} {value.shape}" for where, value in moved)
+        raise ValueError(
+            f"the vector has shape {vector.shape}, and the model has {total} numbers: {parts}. "
+            "Make the vector from get_flat(model), and keep its order and length"
+        )
+    new = {}
+    at = 0
+    for where, value in moved:
+        new[where] = vector[at : at + value.size].reshape(value.shape)
+        at += value.size
+    weights = get_weights(model)
+    changed = mapped(lambda where, own: new.get(where, own), [weights], "weights")
+    if _kind_of(model) == "torch":
+        # Not the others: the old value of a tied parameter's second name would win.
+        changed = {k: value for k, value in changed.items() if place("weights", k) in new}
+        _load(model, {k: fitted_to(k, weights[k], value) for k, value in changed.items()}, False)
+    else:
+        set_weights(model, changed)
+
+
+# -- averages ---------------------------------------------------------------------------------
+
+
+def mean_weights(weights: Sequence[Any]) -> Any:
+    """Return the mean of several models' weights, in the same form.
+
+    Floats are added from first to last and divided by their number, in their own dtype. Integers
+    (steps taken, batches seen) are rounded; labels and texts must be the same in all.
+
+    Raises
+    ------
+    ValueError
+        There are none, or their names, lengths or shapes differ.
+
+    Examples
+    --------
+    >>> mean_weights([{"w": np.array([1.0, 2.0])}, {"w": np.array([3.0, 6.0])}])
+    {'w': array([2., 4.])}
+    """
+    trees = _several(weights, "mean_weights", "get_weights(model)")
+    return mapped(_mean, trees, "weights")
+
+
+def mean_gradients(gradients: Sequence[Any]) -> Any:
+    """Return the mean of several gradients: arrays, or dicts or lists of arrays, of one form.
+
+    None, which frameworks give for what has no gradient, must be None in all.
+
+    Raises
+    ------
+    ValueError
+        There are none, or their names, lengths or shapes differ.
+
+    Examples
+    --------
+    >>> mean_gradients([[np.array([1.0]), None], [np.array([2.0]), None]])
+    [array([1.5]), None]
+    """
+    trees = _several(gradients, "mean_gradients", "the gradient of each batch")
+    return mapped(_mean_or_none, trees, "gradients")
+
+
+def _several(trees: Any, function: str, what: str) -> list[Any]:
+    if isinstance(trees, Mapping | np.ndarray) or not isinstance(trees, Sequence):
+        raise TypeError(
+            f"{function} takes a list with one entry per model, not {type(trees).__name__}: "
+            f"{function}([{what}, ...])"
+        )
+    if not len(trees):
+        raise ValueError(f"{function} of nothing: the list is empty; give it {what} of one or more")
+    return list(trees)
+
+
+def _mean_or_none(where: str, *values: Any) -> Any:
+    absent = [k for k, value in enumerate(values) if value is None]
+    if len(absent) == len(values):
+        return None
+    if absent:
+        raise ValueError(
+            f"{where} is None in entry {absent[0]} and an array in another; give zeros of its "
+            "shape where there is no gradient"
+        )
+    return _mean(where, *values)
+
+
+def _mean(where: str, *values: Any) -> Any:
+    arrays = [array_of(value, where) for value in values]
+    first = arrays[0]
+    for k, array in enumerate(arrays):
+        if np.shape(array) != np.shape(first):
+            raise ValueError(
+                f"{where} has shape {np.shape(array)} in entry {k} and {np.shape(first)} in "
+                "entry 0; all must come from models of one form"
+            )
+    dtype = np.result_type(*arrays)
+    if dtype.kind not in "fciu" or _EQUAL in where:
+        for k, array in enumerate(arrays):
+            if not np.array_equal(array, first):
+                raise ValueError(
+                    f"{where} differs between entry 0 and entry {k}, and has no mean: "
+                    f"{_short(first)} and {_short(array)}. Train all on the same labels "
+                    "(partial_fit has classes=)"
+                )
+        return first
+    total = np.zeros(np.shape(first), _adding(dtype))
+    for array in arrays:
+        total = total + array
+    mean = total / len(arrays)
+    mean = np.asarray(np.rint(mean) if dtype.kind in "iu" else mean).astype(dtype)
+    return float(mean) if type(first) is float else mean
+
+
+def _adding(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which numbers of this one are added."""
+    if dtype.kind in "iu":
+        return np.dtype(np.float64)
+    return np.result_type(dtype, np.float32)
+
+
+def _short(value: Any) -> str:
+    text = repr(np.asarray(value).tolist())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# -- what a model is --------------------------------------------------------------------------
+
+
+def _kind_of(model: Any) -> str:
+    if isinstance(model, Mapping | list | tuple):
+        return "plain"
+    if not isinstance(model, type):
+        for kind, names in (
+            ("keras", ("get_weights", "set_weights")),  # first: on PyTorch they are modules too
+            ("torch", ("state_dict", "load_state_dict")),
+            ("sklearn", ("fit", "get_params")),
+        ):
+            if all(callable(getattr(model, name, None)) for name in names):
+                return kind
+    what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+    hint = f"; make one: {model.__name__}()" if isinstance(model, type) else ""
+    raise TypeError(
+        f"no weights are known of {what}{hint}. A model is a PyTorch module (state_dict), a Keras "
+        "model (get_weights), a scikit-learn estimator (fit), or a dict or list of arrays: put "
+        'what it has learned in a dict, as {"coef": model.coef}'
+    )
+
+
+def _fitted(model: Any) -> dict[str, Any]:
+    """Return what an estimator has learned: its attributes that end in _, as scikit-learn says."""
+    found: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
+            continue
+        if hasattr(value, "tocsr"):
+            raise ValueError(
+                f"{name} of {type(model).__name__} is sparse; call model.densify() first"
+            )
+        if type(value) is float or _is_array(value):
+            found[name] = value if type(value) is float else np.array(value)
+        elif isinstance(value, list) and value and all(_is_array(x) for x in value):
+            found[name] = [np.array(x) for x in value]
+    return found
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O"
+
+
+def _nothing_fitted(model: Any) -> str:
+    name = type(model).__name__
+    if hasattr(model, "steps"):
+        return f"{name} keeps its weights in its steps: get_weights(model[-1])"
+    return (
+        f"this {name} has no fitted arrays (attributes such as coef_): call model.fit(X, y) "
+        "first, or set_weights(model, weights) with those of a fitted one"
+    )
+
+
+def _set_fitted(model: Any, weights: Any) -> None:
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            f"weights of {type(model).__name__} are a dict by name, not {type(weights).__name__}; "
+            "get_weights(model) shows its form"
+        )
+    own = _fitted(model)
+    strange = [k for k in weights if not (isinstance(k, str) and k.endswith("_"))]
+    if strange:
+        raise ValueError(
+            f"{strange[0]!r} is not what {type(model).__name__} learns: those names end in _, "
+            "as coef_ and intercept_ do. get_weights(model) of a fitted one shows its form"
+        )
+    if own:
+        weights = mapped(fitted_to, [own, weights], "weights")
+    else:
+        weights = mapped(lambda where, new: array_of(new, where), [weights], "weights")
+    for name, value in weights.items():
+        setattr(model, name, value)
+    # Set by fit, and looked at by predict, but no weight: it follows from the shape.
+    if not own and "coef_" in weights and not hasattr(model, "n_features_in_"):
+        model.n_features_in_ = int(np.shape(weights["coef_"])[-1])
+
+
+def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield place and array of what the flat vector is made of, in its order."""
+    weights = get_weights(model)
+    trained = _trained(model, weights)
+    found = False
+    for where, value in leaves(weights, "weights"):
+        array = np.asarray(value)
+        if array.dtype.kind not in "fc" or not where.startswith(trained):
+            continue
+        if array.dtype.kind == "c" or array.dtype.itemsize > 8:
+            raise ValueError(
+                f"{where} is {array.dtype}, which a float64 vector can't hold; convert it first, "
+                "for example to its real and imaginary parts"
+            )
+        found = True
+        yield where, array
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no arrays of floats: nothing to optimise")
+
+
+def _trained(model: Any, weights: Any) -> tuple[str, ...]:
+    """Return how the places of what is trained begin."""
+    kind = _kind_of(model)
+    if kind == "torch" and hasattr(model, "named_parameters"):
+        return tuple([place("weights", name) for name, _ in model.named_parameters()])
+    variables = getattr(model, "weights", None) if kind == "keras" else None
+    if variables is not None and hasattr(model, "trainable_weights"):
+        ids = {id(v) for v in model.trainable_weights}
+        return tuple([place("weights", k) for k, v in enumerate(variables) if id(v) in ids])
+    if kind == "sklearn":
+        names = [name for name in weights if name.startswith(("coef", "intercept"))]
+        return tuple([place("weights", name) for name in names]) or ("",)
+    return ("",)
