@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import actors, overhead, processes, soak
+from benchmarks import actors, engines, overhead, processes, soak
 
 BENCHMARKS = {
-    "actors": actors,
     "overhead": overhead,
     "processes": processes,
+    "actors": actors,
+    "engines": engines,
     "soak": soak,
 }
 

@@ -13,9 +13,8 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
 #      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
 #      tracing, snapshots, callbacks,
-#      futures, reduction,
-#      worker_states, turns,               worker_state
-#      actors, actor_pool                  actor, ActorPool
+#      futures, reduction, actors,         objects with a state of their own
+#      actor_pool, worker_states, turns    worker_state
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run
@@ -35,6 +34,7 @@ from lazyflow.errors import (
     LazyflowError,
     LazyflowWarning,
     RemoteTaskError,
+    SchedulerLost,
     SerializationError,
     StoreFull,
     TaskTimeout,
@@ -68,6 +68,7 @@ __all__ = [
     "LazyflowWarning",
     "ProgressBar",
     "RemoteTaskError",
+    "SchedulerLost",
     "SerializationError",
     "StoreFull",
     "TaskTimeout",

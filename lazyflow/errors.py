@@ -11,6 +11,7 @@ __all__ = [
     "LazyflowError",
     "LazyflowWarning",
     "RemoteTaskError",
+    "SchedulerLost",
     "SerializationError",
     "StoreFull",
     "TaskTimeout",
@@ -65,3 +66,7 @@ class StoreFull(LazyflowError, MemoryError):
 
 class WorkerDied(LazyflowError):
     """A worker ended while it ran a task; the message says which task and how it ended."""
+
+
+class SchedulerLost(LazyflowError):
+    """The connection to the cluster that runs the tasks is gone, or its scheduler is."""

@@ -70,7 +70,11 @@ class Gate:
             return True
         finally:
             if before:
-                bell.forget_signals(before[0])
+                try:  # the call itself, and first: a Ctrl-C can come after it, not before
+                    signal.set_wakeup_fd(before[0], warn_on_full_buffer=False)
+                except (ValueError, OSError):  # who heard them before has closed that
+                    signal.set_wakeup_fd(-1)
+                bell.hand_on(before[0])
             self._bells = tuple(b for b in self._bells if b is not bell)
             if not _spare:
                 _spare.append(bell)
@@ -103,9 +107,8 @@ class _Bell:
     def hear_signals(self, _: None) -> int:
         return signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
-    def forget_signals(self, before: int) -> None:
-        """Give signals back to who heard them before, as an event loop, with those that came."""
-        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+    def hand_on(self, before: int) -> None:
+        """Tell who heard signals before, as an event loop, of those that came."""
         self._take()
         came, self._signals = self._signals, b""
         if before >= 0 and came:

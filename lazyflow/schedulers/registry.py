@@ -42,15 +42,40 @@ def _make(name: str) -> Scheduler:
         from lazyflow.schedulers.processes.scheduler import processes
 
         return processes
+    if name == "distributed" or _is_address(name):
+        _need("distributed")
+        from lazyflow.schedulers.dask_cluster import DistributedScheduler
+
+        return DistributedScheduler(None if name == "distributed" else name)
+    if name == "ray":
+        _need("ray")
+        from lazyflow.schedulers import ray_cluster
+
+        return ray_cluster.scheduler
     found = _entry_points()
     if name in found:
         made: Scheduler = found[name].load()()
         return made
-    known = sorted({"sync", "threads", "processes", *found})
+    known = sorted({"sync", "threads", "processes", "distributed", "ray", *found})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"
     )
+
+
+def _is_address(name: str) -> bool:
+    return name.partition("://")[0] in ("tcp", "tls", "ucx", "ws", "wss", "inproc")
+
+
+def _need(package: str) -> None:
+    """Say what to install where an engine is not there."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise ImportError(
+            f"scheduler={package!r} needs the package {package}, which is not installed here. "
+            f"Type: pip install lazyflow[{package}]"
+        )
 
 
 def install(scheduler: Scheduler) -> None:
@@ -84,6 +109,10 @@ def scheduler_of(what: Any) -> Scheduler:
         return scheduler
     from concurrent.futures import Executor, ThreadPoolExecutor
 
+    if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
+        from lazyflow.schedulers import dask_cluster
+
+        return dask_cluster.scheduler_of(what)
     if isinstance(what, Executor):
         if what not in _executors:
             from lazyflow.schedulers import executor

@@ -1,0 +1,436 @@
+"""`scheduler="distributed"`: plans on a dask.distributed cluster. The only importer of it.
+
+A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
+one that was given up while it runs ends at once for the cluster, and others get its place. What a
+worker has to say to the caller goes with the events of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextvars
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from itertools import count
+from time import monotonic
+from typing import Any
+
+import distributed
+from dask._task_spec import Task as TheirTask
+from dask._task_spec import TaskRef
+
+from lazyflow import config
+from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.task import task_name
+from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.outcome import Outcome
+from lazyflow.schedulers.engine.run import EngineRun, Group
+from lazyflow.schedulers.engine.scheduler import Engine, EngineScheduler
+from lazyflow.schedulers.engine.work import Work
+from lazyflow.schedulers.threads import default_workers
+
+_MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
+_ANSWER = 1.0  # seconds that workers get to say what they run
+_FRESH = 2.0  # seconds for which the number of workers is taken as known
+_numbers = count(1)
+
+# -- in a worker ----------------------------------------------------------------------------
+
+#: Groups that run in this process, by name of their run and number, and what ends each.
+_active: dict[tuple[str, int], tuple[Work, Any]] = {}
+
+
+async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
+    """Have a group run by a thread of its own; return when it is done or given up."""
+    worker = distributed.get_worker()
+    loop = asyncio.get_running_loop()
+    work = Work(payload, deps, "distributed")
+    done: asyncio.Future[Any] = loop.create_future()
+    key = (f"{topic}/{work.run_name}", work.number)
+    _active[key] = work, done
+
+    def run() -> None:
+        found: Any = work()
+        try:
+            loop.call_soon_threadsafe(_settle, done, found)
+        except RuntimeError:  # the worker has closed
+            pass
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name="lazyflow-group", daemon=True).start()
+    del deps, payload
+    try:
+        found = await done
+    finally:
+        del _active[key]
+    if found is None:
+        return Outcome({}, {})
+    outcome: Outcome
+    outcome, report = found
+    if report:
+        worker.log_event(topic, report)
+    return outcome
+
+
+def _settle(done: asyncio.Future[Any], found: Any) -> None:
+    if not done.done():
+        done.set_result(found)
+
+
+async def _give_up(name: str, numbers: list[int]) -> None:
+    """End groups of a run: what runs now is left behind with its thread, the rest not started."""
+    for number in numbers:
+        found = _active.get((name, number))
+        if found is not None:
+            work, done = found
+            work.give_up()
+            _settle(done, None)
+
+
+async def _running(name: str) -> list[int]:
+    return [work.running() for (run, _), (work, _) in tuple(_active.items()) if run == name]
+
+
+# -- with the caller ------------------------------------------------------------------------
+
+
+class _Handle:
+    """Stands for what the cluster keeps; `future` is set when it was handed over."""
+
+    __slots__ = ("future", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.future: Any = None
+
+
+class DaskEngine(Engine):
+    """One client."""
+
+    def __init__(self, client: Any) -> None:
+        if client.asynchronous:
+            raise TypeError(
+                "the distributed.Client is asynchronous, so nobody can wait for it in this "
+                "thread. Make one by distributed.Client(...) without asynchronous=True."
+            )
+        self._client = weakref.ref(client)
+        self.topic = f"lazyflow-{client.id}"
+        self._unique = uuid.uuid4().hex
+        self._width = 0
+        self._asked_at = 0.0
+        super().__init__()
+        client.subscribe_topic(self.topic, self._event)
+        weakref.finalize(client, self._steps.put, None)  # the thread ends with it
+
+    @property
+    def client(self) -> Any:
+        """The client; raises SchedulerLost when it is closed."""
+        client = self._client()
+        if client is None or client.status != "running":  # a lost one tries to connect for 30 s
+            raise _lost()
+        return client
+
+    def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        client = self._client()
+        return client is not None and client.status == "running"
+
+    def _event(self, event: tuple[float, bytes]) -> None:
+        self.heard(event[1])
+
+    def width(self) -> int:
+        now = monotonic()
+        if not self._width or now - self._asked_at > _FRESH:
+            self._asked_at = now
+            self._width = sum(self.client.nthreads().values()) or 1
+        return self._width
+
+    def new_handle(self, group: Group) -> _Handle:
+        name = task_name(group.last)
+        name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
+        return _Handle(f"{name}-{next(_numbers)}-{self._unique}")
+
+    # -- handing over -----------------------------------------------------------------------
+
+    def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
+        batch: list[tuple[Any, ...]] = []
+        said: Any = None
+        size = 0
+        for call in calls:
+            options = call[4:]
+            if batch and (options != said or size > _MESSAGE):
+                self._hand_over(batch, *said)
+                batch, size = [], 0
+            batch.append(call)
+            said = options
+            size += len(call[2])
+        if batch:
+            self._hand_over(batch, *said)
+
+    def _hand_over(self, calls: list[tuple[Any, ...]], priority: int, resources: Any) -> None:
+        graph = {}
+        for run, group, payload, deps, *_ in calls:
+            held = [dep.send() if type(dep) is Put else dep.handle for dep in deps]
+            refs = [TaskRef(handle.key) for handle in held]
+            handle = group.handle
+            graph[handle.key] = TheirTask(handle.key, _group, payload, self.topic, *refs)
+            self.register(run, group)
+        futures = self.client.get(
+            graph, list(graph), sync=False, priority=priority,
+            resources=dict(resources) if resources else None,
+        )
+        for (run, group, *_), future in zip(calls, futures, strict=True):
+            group.handle.future = future
+            future.add_done_callback(_Ending(self, run, group))
+
+    def send(self, outcome: Outcome) -> _Handle:
+        (future,) = self.client.scatter([outcome], hash=False)
+        handle = _Handle(future.key)
+        handle.future = future
+        return handle
+
+    def is_lost(self, handle: Any) -> bool:
+        return handle is None or handle.future is None or handle.future.status in (
+            "cancelled", "lost", "error")
+
+    def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._groups.pop(group.number, None)
+        futures = [g.handle.future for g in groups if g.handle is not None and g.handle.future]
+        if not futures or not self.is_usable():
+            return
+        client = self.client
+        numbers = [group.number for group in groups]
+        client.cancel(futures, asynchronous=False)
+        client.run(_give_up, f"{self.topic}/{run.name}", numbers, wait=False, on_error="ignore")
+
+    # -- asking -----------------------------------------------------------------------------
+
+    def bring(self, remotes: Sequence[Remote]) -> None:
+        remotes = [r for r in remotes if r.short is None]
+        if not remotes:
+            return
+        futures = {r.handle.key: r.handle.future for r in remotes}
+        try:
+            found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
+        except (CancelledError, asyncio.CancelledError) as error:
+            raise self.translated(error) from None
+        for remote in remotes:
+            remote.outcome = found[remote.handle.key]
+
+    def running(self, run: EngineRun) -> list[tuple[str, int]]:
+        name = f"{self.topic}/{run.name}"
+
+        async def ask(client: Any) -> Any:
+            return await asyncio.wait_for(client._run(_running, name, on_error="ignore"), _ANSWER)
+
+        try:
+            client = self.client
+            answers = client.sync(ask, client)
+        except (OSError, TimeoutError, SchedulerLost):
+            return []
+        return [(where, i) for where, tasks in answers.items() for i in tasks if i >= 0]
+
+    def refusal_of(self, resources: Any) -> str:
+        workers = self.client.scheduler_info()["workers"].values()
+        offered = [worker.get("resources") or {} for worker in workers]
+        if any(all(have.get(k, 0) >= v for k, v in resources.items()) for have in offered):
+            return ""
+        return (
+            f"no worker of the cluster offers {dict(resources)!r}; they have {offered!r}. Start "
+            "one that does: dask worker --resources \"GPU=1\", for example."
+        )
+
+    def translated(self, error: BaseException) -> BaseException:
+        reason = getattr(error, "reason", None) or ""
+        if not self.is_usable() or reason.startswith("scheduler"):
+            return _lost(error)
+        if isinstance(error, CancelledError | asyncio.CancelledError):
+            died = WorkerDied(
+                f"a value that was kept in the cluster is gone ({reason or 'cancelled'}): its "
+                "worker ended, or somebody cancelled it. Compute it again."
+            )
+            died.__cause__ = error
+            return died
+        return error
+
+    def ended_badly(self, run: EngineRun, group: Group, error: BaseException | None) -> None:
+        """Take that the cluster gave a group up. In the engine's thread."""
+        self._groups.pop(group.number, None)
+        if isinstance(error, distributed.KilledWorker):
+            deaths = f"{error.allowed_failures + 1} workers"
+            run.died(group, error, deaths)
+        elif _is_lost_data(error) and self.is_usable():
+            run.lost(group, error)  # type: ignore[arg-type]
+        elif group.number in run.under_way:
+            run.cancel(self.translated(error if error is not None else _lost()))
+
+
+def _is_lost_data(error: BaseException | None) -> bool:
+    """Tell whether a group was cancelled because what it needs is gone: not by us, who forget it.
+
+    The cluster has several words for it ("lost dependencies", "already forgotten").
+    """
+    reason = getattr(error, "reason", None) or ""
+    is_cancelled = isinstance(error, CancelledError | asyncio.CancelledError)
+    return is_cancelled and not reason.startswith("scheduler")
+
+
+class _Ending:
+    """Tells an engine how a future of a group ended, unless well."""
+
+    def __init__(self, engine: DaskEngine, run: EngineRun, group: Group) -> None:
+        self.engine = engine
+        self.run = run
+        self.group = group
+
+    def __call__(self, future: Any) -> None:
+        if future.status == "finished":
+            return
+        state = future._state
+        error = state.exception if state is not None else None
+        self.run.engine.post(self.engine.ended_badly, self.run, self.group, error)
+
+
+def _lost(cause: BaseException | None = None) -> SchedulerLost:
+    error = SchedulerLost(
+        "the connection to the scheduler of the cluster is gone, and with it what was running and "
+        "kept there. Look at whether it still runs, connect again by distributed.Client(address), "
+        "and compute again."
+    )
+    error.__cause__ = cause
+    return error
+
+
+# -- schedulers -----------------------------------------------------------------------------
+
+_engines: weakref.WeakKeyDictionary[Any, DaskEngine] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def _engine_of(client: Any) -> DaskEngine:
+    with _lock:
+        engine = _engines.get(client)
+        if engine is None:
+            engine = _engines[client] = DaskEngine(client)
+        return engine
+
+
+class DistributedScheduler(EngineScheduler):
+    """The client that is given, active, or of a cluster on this machine that is started.
+
+    Parameters
+    ----------
+    where
+        A client, an address, or None: the client that is active where a compute is asked for,
+        else a LocalCluster that is closed by `shutdown`.
+    """
+
+    name = "distributed"
+
+    def __init__(self, where: Any = None) -> None:
+        self._where = where if where is None or isinstance(where, str) else weakref.ref(where)
+        self._own: Any = None  # a client that was made here
+        self._cluster: Any = None
+        self._starting = threading.Lock()
+        _made.add(self)
+
+    def engine(self) -> DaskEngine:
+        """Return the connection."""
+        return _engine_of(self._client())
+
+    def _client(self) -> Any:
+        if isinstance(self._where, weakref.ref):
+            client = self._where()
+            if client is None:
+                raise _lost()
+            return client
+        if self._where is None:
+            try:
+                client = distributed.Client.current()
+            except ValueError:
+                client = None
+            if client is not None and client is not self._own:
+                return client
+        with self._starting:
+            if self._own is None or self._own.status != "running":
+                self._own = self._connected()
+            return self._own
+
+    def _connected(self) -> Any:
+        if self._where is not None:
+            try:
+                return distributed.Client(self._where, set_as_default=False)
+            except OSError as error:
+                raise SchedulerLost(
+                    f"nobody answers at {self._where}, where the scheduler of a cluster should be: "
+                    f"{error}. Start one by: dask scheduler"
+                ) from error
+        try:
+            self._cluster = distributed.LocalCluster(
+                n_workers=config.get("num_workers") or default_workers(),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+            )
+        except RuntimeError as error:
+            raise RuntimeError(
+                "the workers of a cluster on this machine did not start. In a script, what starts "
+                "them must be below `if __name__ == \"__main__\":`, since each of them imports "
+                "the script; else see the error above"
+            ) from error
+        return distributed.Client(self._cluster, set_as_default=False)
+
+    def shutdown(self) -> None:
+        """Close what was opened here: never a client or a cluster of the user's."""
+        with self._starting:
+            client, self._own = self._own, None
+            cluster, self._cluster = self._cluster, None
+        if client is not None:
+            with _lock:
+                engine = _engines.pop(client, None)
+            client.close()
+            if engine is not None:
+                engine.end_thread()
+        if cluster is not None:
+            cluster.close()
+
+    def _in_fork(self) -> None:
+        """In the child of a fork: connections and threads are the parent's."""
+        self._own = self._cluster = None
+        self._starting = threading.Lock()
+
+
+_of_clients: weakref.WeakKeyDictionary[Any, DistributedScheduler] = weakref.WeakKeyDictionary()
+_made: weakref.WeakSet[DistributedScheduler] = weakref.WeakSet()
+
+
+def scheduler_of(client: Any) -> DistributedScheduler:
+    """Return the scheduler that stands for a client."""
+    found = _of_clients.get(client)
+    if found is None:
+        found = _of_clients[client] = DistributedScheduler(client)
+    return found
+
+
+def _at_exit() -> None:
+    for scheduler in tuple(_made):
+        scheduler.shutdown()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _engines.clear()
+    for scheduler in tuple(_made):
+        scheduler._in_fork()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

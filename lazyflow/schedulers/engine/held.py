@@ -1,0 +1,95 @@
+"""What a caller holds of values that an engine keeps."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.errors import SerializationError
+from lazyflow.schedulers.engine.outcome import Outcome, Packed, packed
+from lazyflow.schedulers.failures import told
+from lazyflow.schedulers.processes.stripped import name_only
+from lazyflow.store.serialize import Unpicklable, serialization_error
+
+if TYPE_CHECKING:
+    from lazyflow.graph.task import Task
+    from lazyflow.schedulers.engine.scheduler import Engine
+
+
+class Remote:
+    """A result that an engine keeps while this lives; each `get` opens it anew.
+
+    short
+        The result too, when it is small.
+    """
+
+    __slots__ = ("__weakref__", "engine", "handle", "number", "outcome", "short", "task")
+
+    _lazyflow_remote = True
+
+    def __init__(
+        self, engine: Engine, handle: Any, number: int, task: Task, short: Packed | None
+    ) -> None:
+        self.engine = engine
+        self.handle = handle
+        self.number = number
+        self.task = name_only(task)
+        self.short = short
+        self.outcome: Outcome | None = None  # brought together with others
+
+    def get(self) -> Any:
+        """Return the value, fetched if need be; raises SerializationError or SchedulerLost."""
+        try:
+            if self.short is not None:
+                return self.short.opened()
+            if self.outcome is None:
+                self.engine.bring([self])
+            assert self.outcome is not None
+            outcome, self.outcome = self.outcome, None
+            value = outcome.values[self.number]
+            return value.opened() if type(value) is Packed else value
+        except Unpicklable as failed:
+            error = serialization_error(str(self.task._options.label), "result", failed)
+            raise told(error, self.task, None) from failed.error
+        except SerializationError as error:
+            raise told(error, self.task, None) from error.__cause__
+
+
+class Put:
+    """A value that was handed to an engine, and may have to be again: its holder can die.
+
+    Parameters
+    ----------
+    copy
+        Keep a snapshot, not the caller's memory, which he may write to.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
+
+    _lazyflow_remote = True
+    number = 0
+
+    def __init__(self, engine: Engine, value: Any, copy: bool = False) -> None:
+        self.engine = engine
+        self._packed = packed(value)
+        if self._packed.stream is None:
+            try:
+                self._packed.opened()
+            except Unpicklable as failed:
+                error = serialization_error("that uses it", "the value", failed)
+                raise error from failed.error
+        if copy:
+            self._packed.buffers = [bytearray(b) for b in self._packed.buffers]
+        self._lock = threading.Lock()
+        self.handle: Any = None  # None: it has to be sent
+
+    def send(self) -> Any:
+        """Return the engine's handle, of a value that is there or on its way."""
+        with self._lock:
+            if self.handle is None or self.engine.is_lost(self.handle):
+                self.handle = self.engine.send(Outcome({0: self._packed}, {}))
+            return self.handle
+
+    def get(self) -> Any:
+        """Return the value as it was when it was put."""
+        return self._packed.opened()

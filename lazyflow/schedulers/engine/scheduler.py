@@ -1,0 +1,195 @@
+"""The part of a scheduler that is the same for every engine."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers.base import Request
+from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.packing import Digests
+from lazyflow.schedulers.engine.run import EngineRun, Group
+from lazyflow.schedulers.engine.work import Inside
+from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
+from lazyflow.schedulers.processes import surroundings
+from lazyflow.schedulers.run import Run
+
+_MOST_COSTS = 10_000  # functions whose times are remembered
+
+
+class Engine(ABC):
+    """A connection to one cluster, and the thread that decides what goes there.
+
+    costs
+        Seconds that a call takes, by digest of the function.
+    has_priorities
+        Of what was handed over, higher priorities go first; else it is kept back for that.
+    """
+
+    has_priorities = True
+
+    def __init__(self) -> None:
+        self.digests = Digests()
+        self.costs: OrderedDict[bytes, float] = OrderedDict()
+        self._steps: SimpleQueue[Any] = SimpleQueue()
+        self._groups: dict[int, tuple[EngineRun, Group]] = {}
+        self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
+        self._thread.start()
+
+    # -- the thread -------------------------------------------------------------------------
+
+    def post(self, step: Callable[..., None], *details: Any) -> None:
+        """Have a step of a run done by the thread. Never locks: finalizers may call."""
+        self._steps.put((step, details))
+
+    def _serve(self) -> None:
+        while True:
+            item = self._steps.get()
+            if item is None:
+                return
+            step, details = item
+            try:
+                step(*details)
+            except BaseException as bug:  # of ours, or the engine is gone: the caller must hear it
+                run = getattr(step, "__self__", None)
+                if isinstance(run, EngineRun):
+                    run.cancel(self.translated(bug))
+                else:
+                    logging.getLogger("lazyflow").exception("a step of an engine failed")
+            item = step = details = None  # hold nothing meanwhile
+
+    def end_thread(self) -> None:
+        """Let the thread end when it has done what was posted."""
+        self._steps.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(2.0)
+
+    # -- runs -------------------------------------------------------------------------------
+
+    def learn(self, digest: bytes, count: int, seconds: float) -> None:
+        """Note what calls of a function took."""
+        mean = seconds / count
+        known = self.costs.pop(digest, None)
+        self.costs[digest] = mean if known is None else (known + mean) / 2
+        if len(self.costs) > _MOST_COSTS:
+            self.costs.popitem(last=False)
+
+    def register(self, run: EngineRun, group: Group) -> None:
+        """Remember whose group a number is."""
+        self._groups[group.number] = (run, group)
+
+    def heard(self, data: bytes) -> None:
+        """Take the report of a worker, from any thread."""
+        self.post(self._heard, data)
+
+    def _heard(self, data: bytes) -> None:
+        report = pickle.loads(data)
+        found = self._groups.pop(report[0], None)
+        if found is not None:
+            self.post(found[0].reported, found[1], report)
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is one that this engine keeps."""
+        return type(value) in (Remote, Put) and value.engine is self
+
+    # -- for subclasses ---------------------------------------------------------------------
+
+    @abstractmethod
+    def width(self) -> int:
+        """Return how many tasks the workers can run at once."""
+
+    @abstractmethod
+    def new_handle(self, group: Group) -> Any:
+        """Return what will stand for a group that is about to be submitted."""
+
+    @abstractmethod
+    def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
+        """Hand groups over: (run, group, payload, deps, priority, resources) each."""
+
+    @abstractmethod
+    def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+        """Give groups up, those that are running too."""
+
+    @abstractmethod
+    def send(self, outcome: Any) -> Any:
+        """Have a value kept; return its handle."""
+
+    @abstractmethod
+    def is_lost(self, handle: Any) -> bool:
+        """Tell whether what a handle stands for is gone."""
+
+    @abstractmethod
+    def bring(self, remotes: Sequence[Remote]) -> None:
+        """Fetch the outcomes of those that have no short value."""
+
+    @abstractmethod
+    def running(self, run: EngineRun) -> list[tuple[str, int]]:
+        """Return worker and number of the task for what runs now of a run."""
+
+    @abstractmethod
+    def refusal_of(self, resources: Any) -> str:
+        """Return why tasks that need these can't be run; empty: they can."""
+
+    @abstractmethod
+    def translated(self, error: BaseException) -> BaseException:
+        """Return an error of the engine as the caller should see it."""
+
+
+class EngineScheduler(ABC):
+    """A scheduler whose plans an engine runs."""
+
+    name: str
+    options = frozenset({"priority", "resources"})
+
+    @abstractmethod
+    def engine(self) -> Engine:
+        """Return the connection, made if there is none."""
+
+    def make_run(self, plan: Plan, request: Request) -> Lifecycle:
+        """Return the run of a plan; inside a task, one in this thread."""
+        here = scheduler_here.get()
+        if type(here) is Inside and here.name == self.name:
+            return Run(plan, request, here)
+        run = EngineRun(plan, request, self)
+        run.engine = self.engine()
+        return run
+
+    def start(self, run: Any) -> None:
+        """Begin a run."""
+        run.surroundings = run.context.copy().run(surroundings.packed)
+        run.begin()
+
+    def offer(self, run: Any, count: int) -> None:
+        """Nothing becomes ready outside of the engine's thread."""
+        return
+
+    def wait(self, run: Any, timeout: float | None) -> bool:
+        """Sleep until the run is over."""
+        return bool(run.wait(timeout))
+
+    def abandon(self, run: Any) -> None:
+        """Groups of a run that was given up are cancelled when its queue is cleared."""
+        return
+
+    def end_task(self, run: Any, i: int) -> None:
+        """Give a running task up, after its future was cancelled: as when nobody needs it."""
+        run.engine.post(run.culled)
+
+    def put(self, value: Any) -> Put:
+        """Hand a snapshot of a value to the engine; tasks that use what is returned get it there.
+
+        Raises
+        ------
+        SerializationError
+            It can't be pickled.
+        """
+        held = Put(self.engine(), value, copy=True)
+        held.send()
+        return held

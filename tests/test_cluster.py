@@ -1,0 +1,131 @@
+"""Grouping tasks for engines: every task once, in a possible order, and results stay the same."""
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow
+from lazyflow import annotate, delayed
+from lazyflow.graph.cluster import clusters
+from lazyflow.graph.plan import make_plan
+from lazyflow.graph.task import is_leaf
+
+
+def mix(*args):
+    return hash(args) % 1_000_003
+
+
+def random_plan(seed):
+    """Return a plan of up to 40 tasks with 0 to 4 inputs each, some with annotations."""
+    rng = random.Random(seed)
+    tasks = [delayed(seed)]
+    for number in range(rng.randint(1, 40)):
+        inputs = rng.choices(tasks[-rng.randint(1, 12):], k=rng.randint(0, 4))
+        with annotate(priority=rng.choice([None, None, None, 1])):
+            tasks.append(delayed(mix)(number, *inputs))
+    wanted = rng.sample(tasks[1:], rng.randint(1, min(5, len(tasks) - 1)))
+    return make_plan(wanted)
+
+
+def grouped(plan, seed, apart):
+    rng = random.Random(seed)
+    costs = [rng.choice([None, 0.0, 0.001, 0.01, 1.0]) for _ in plan.tasks]
+    todo = [i for i, task in enumerate(plan.tasks) if not is_leaf(task)]
+    return todo, clusters(plan, todo, costs.__getitem__, 0.02, apart), costs
+
+
+def run(plan, order, values):
+    for i in order:
+        task = plan.tasks[i]
+        inputs = [values[j] for j in plan.inputs[i] or ()]
+        args, kwargs = task._bind.fill(inputs) if task._bind else (
+            (inputs if task._inputs else task._args), {})
+        values[i] = task._func(*args, **kwargs)
+
+
+def leaves(plan):
+    return {i: task._args[0] for i, task in enumerate(plan.tasks) if is_leaf(task)}
+
+
+@given(seed=st.integers(0, 1 << 32), apart=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_grouped_and_plain_give_equal_results(seed, apart):
+    plan = random_plan(seed)
+    todo, groups, _ = grouped(plan, seed, apart)
+    assert sorted(i for group in groups for i in group) == todo
+    plain, values = leaves(plan), leaves(plan)
+    run(plan, todo, plain)
+    for group in groups:  # a KeyError: it needs what a later group makes
+        assert group == sorted(group)
+        run(plan, group, values)
+    assert values == plain
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=200, deadline=None)
+def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
+    plan = random_plan(seed)
+    wanted = set(plan.outputs)
+    _, groups, costs = grouped(plan, seed, apart=True)
+    for group in groups:
+        assert len({plan.tasks[i]._options.priority for i in group}) == 1
+        assert not wanted.intersection(group[:-1])  # a wanted result is the last, and alone
+        inside = set(group)
+        is_chain = all(len(inside.intersection(plan.inputs[i] or ())) <= 1 for i in group) and (
+            sum(not inside.intersection(plan.inputs[i] or ()) for i in group) == 1)
+        known = [costs[i] for i in group]
+        assert is_chain or None not in known
+
+
+def tree(leaf, join, count):
+    row = [leaf(i) for i in range(count)]
+    while len(row) > 1:
+        row = [join(a, b) for a, b in zip(row[::2], row[1::2], strict=True)]
+    return row[0]
+
+
+def test_a_tree_becomes_subtrees_of_equal_weight():
+    plan = make_plan([tree(delayed(abs), delayed(max), 1024)])
+    groups = clusters(plan, range(len(plan)), lambda i: 1.0, budget=300.0)
+    assert [len(g) for g in groups] == [255] * 8 + [7]
+
+
+def test_a_chain_of_unknown_cost_is_one_group():
+    x = delayed(0)
+    for _ in range(1000):
+        x = delayed(abs)(x)
+    plan = make_plan([x])
+    assert len(clusters(plan, range(1, len(plan)), lambda i: None, budget=1.0)) == 1
+
+
+def test_independent_tasks_are_packed_only_when_their_cost_is_known():
+    plan = make_plan([delayed(sum)([delayed(abs)(i) for i in range(1000)])])
+    known = clusters(plan, range(len(plan)), lambda i: 0.001, budget=0.1)
+    assert max(map(len, known)) in (99, 100, 101) and len(known) in (11, 12)
+    assert len(clusters(plan, range(len(plan)), lambda i: None, budget=0.1)) == 1001
+
+
+def test_time_grows_with_the_tasks_and_not_faster():
+    def seconds(count):
+        plan = make_plan([tree(delayed(abs), delayed(max), count)])
+        best = 1e9
+        for _ in range(3):
+            start = time.perf_counter()
+            clusters(plan, range(len(plan)), lambda i: 1e-4, budget=0.01)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(1 << 14) < 16 * seconds(1 << 11)  # 8 times the tasks
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_wanted_results_inside(apart):
+    x = delayed(abs)(-1)
+    y = delayed(abs)(x)
+    plan = make_plan([x, y])
+    groups = clusters(plan, range(len(plan)), lambda i: 1e-6, 1.0, apart)
+    assert groups == ([[0], [1]] if apart else [[0, 1]])
+    assert lazyflow.compute(x, y) == (1, 1)

@@ -1,0 +1,187 @@
+"""`scheduler="distributed"`: the contract, and what is its own."""
+
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+
+import lazyflow
+from lazyflow import SchedulerLost, compute, delayed, persist
+from lazyflow.schedulers.registry import scheduler_named
+from lazyflow.testing.contract import SchedulerContract
+from lazyflow.testing.tasks import add, inc
+
+numpy = pytest.importorskip("numpy")
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+class TestContract(SchedulerContract):
+    scheduler = "distributed"
+    shares_memory = False
+    survives_fork = False
+
+
+ON = {"scheduler": "distributed", "timeout": 60}
+
+
+def random_graph(seed):
+    """Return some wanted tasks over a random graph of at most 60, and what a loop gives for them.
+
+    Some inputs are in containers, some results are iterators, some tasks return tasks.
+    """
+    rng = random.Random(seed)
+    shapes = [
+        (lambda *xs: sum(xs) % 997),
+        (lambda *xs: [*xs, len(xs)]),
+        (lambda *xs: (x for x in xs)),
+        (lambda *xs: delayed(len)(xs)),
+    ]
+    combine = delayed(lambda f, xs: f(*map(_number, xs)))
+    tasks = [delayed(seed % 7)]
+    for _ in range(rng.randint(1, 60)):
+        inputs = rng.choices(tasks[-rng.randint(1, 15):], k=rng.randint(0, 4))
+        tasks.append(combine(rng.choice(shapes), inputs))
+    return rng.sample(tasks, min(len(tasks), rng.randint(1, 6)))
+
+
+def _number(x):
+    if isinstance(x, int):
+        return x
+    return sum(map(_number, x)) % 997
+
+
+def plain(found):
+    return [x if isinstance(x, int) else list(x) for x in found]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_as_on_sync(seed):
+    wanted = random_graph(seed)
+    assert plain(compute(*wanted, **ON)) == plain(compute(*wanted, scheduler="sync"))
+    kept = persist(*wanted, scheduler="distributed")
+    assert plain(compute(*kept, **ON)) == plain(compute(*wanted, scheduler="sync"))
+
+
+def test_many_tasks_are_few_tasks_of_the_engine(client, monkeypatch):
+    def tree():
+        row = [delayed(inc)(i) for i in range(1000)]
+        while len(row) > 1:
+            row = [delayed(add)(*pair) for pair in zip(row[::2], row[1::2], strict=False)] + (
+                row[len(row) // 2 * 2:])
+        return row[0]
+
+    compute(tree(), **ON)  # so that costs are known
+    handed = []
+    get = type(client).get
+    monkeypatch.setattr(
+        type(client), "get", lambda self, graph, *a, **k: handed.extend(graph) or get(
+            self, graph, *a, **k))
+    assert compute(tree(), **ON) == (500_500,)
+    assert 1 <= len(handed) <= 40
+
+
+def test_a_large_literal_is_handed_over_once(client, monkeypatch):
+    from lazyflow.schedulers.dask_cluster import DaskEngine
+
+    sent = []
+    send = DaskEngine.send
+    monkeypatch.setattr(DaskEngine, "send", lambda self, x: sent.append(x) or send(self, x))
+    data = numpy.arange(300_000)
+    tasks = [delayed(lambda x, i: int(x[i]))(data, i) for i in range(50)]
+    assert compute(tasks, **ON)[0] == list(range(50))
+    assert len(sent) == 1
+    data[0] = 7  # seen by the next compute
+    assert compute(tasks[0], **ON) == (7,)
+    assert len(sent) == 2
+
+
+def test_values_of_persist_stay_in_the_cluster(client):
+    x, y = persist(delayed(numpy.ones)(300_000), delayed(inc)(1), scheduler="distributed")
+    lazyflow.wait([x, y])
+    assert x._args[0].is_elsewhere()
+    held = client.run(lambda dask_worker: sum(map(sys.getsizeof, dask_worker.data.values())))
+    assert sum(held.values()) >= 2_400_000
+    assert compute(delayed(numpy.sum)(x), y, **ON) == (300_000.0, 2)
+
+
+def test_a_client_and_an_address_are_schedulers(client):
+    address = client.scheduler.address
+    for scheduler in (client, address):
+        assert compute(delayed(inc)(1), scheduler=scheduler) == (2,)
+    scheduler_named(address).shutdown()
+    assert client.status == "running"
+
+
+def test_resources_that_nobody_offers_are_refused_in_words():
+    f = delayed(inc, resources={"GPU": 1})
+    with pytest.raises(ValueError, match=r"no worker of the cluster offers \{'GPU': 1\}"):
+        compute(f(1), **ON)
+
+
+def test_an_unknown_address_says_so():
+    import dask
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(SchedulerLost, match="nobody answers at tcp://127.0.0.1:9"),
+    ):
+        compute(delayed(inc)(1), scheduler="tcp://127.0.0.1:9")
+
+
+OWN = """
+import lazyflow, os, psutil, sys
+from lazyflow.testing.tasks import inc
+if __name__ == "__main__":
+    lazyflow.config.set(num_workers=1)
+    pid, = lazyflow.compute(lazyflow.delayed(os.getpid)(), scheduler="distributed")
+    me = psutil.Process()
+    heard = {c.laddr.ip for p in [me, *me.children(recursive=True)]
+             for c in p.net_connections() if c.status == "LISTEN"}
+    if sys.argv[1] == "shutdown":
+        lazyflow.shutdown()
+        assert not psutil.pid_exists(pid)
+    print(pid, *heard)
+"""
+
+
+@pytest.mark.parametrize("how", ["shutdown", "exit"])
+def test_a_cluster_of_ours_listens_on_loopback_and_leaves_nothing(how, tmp_path):
+    psutil = pytest.importorskip("psutil")
+    script = tmp_path / "own.py"
+    script.write_text(OWN)
+    path = os.pathsep.join([os.getcwd(), *sys.path])
+    out = subprocess.run(
+        [sys.executable, str(script), how], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path)
+    assert out.returncode == 0, out.stderr
+    pid, *heard = out.stdout.split()
+    assert heard == ["127.0.0.1"]
+    assert not psutil.pid_exists(int(pid))
+
+
+def test_one_module_imports_each_engine():
+    root = pathlib.Path(lazyflow.__file__).parent
+    found = {}
+    for path in root.rglob("*.py"):
+        for name in ("distributed", "ray", "dask"):
+            if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.M):
+                found.setdefault(name, set()).add(path.name)
+    assert found.get("distributed") == {"dask_cluster.py"}
+    assert found.get("ray") == {"ray_cluster.py"}

@@ -1,0 +1,241 @@
+"""What dies in a cluster of distributed, and what the caller sees: faults with real kills."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import lazyflow
+from lazyflow import RemoteTaskError, SchedulerLost, WorkerDied, compute, delayed, persist
+from lazyflow.graph.task import HELD, new_leaf
+from lazyflow.lazy import Delayed
+from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.registry import scheduler_named
+from lazyflow.testing.signals import Gate, Tally
+from lazyflow.testing.tasks import add, inc, raise_it
+
+numpy = pytest.importorskip("numpy")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+ON = {"scheduler": "distributed", "timeout": 60}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def pids():
+    return set(distributed.Client.current().run(os.getpid).values())
+
+
+def end(pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+def where():
+    return os.getpid()
+
+
+def heavy(i):
+    return numpy.full(200_000, float(i)), os.getpid()
+
+
+def total(pairs):
+    return sum(float(array.sum()) for array, _ in pairs)
+
+
+def test_d1_a_worker_that_holds_results_is_killed():
+    blocks = persist(*[delayed(heavy)(i) for i in range(8)], scheduler="distributed")
+    lazyflow.wait(list(blocks))
+    (one,) = compute(delayed(lambda pair: pair[1])(blocks[0]), **ON)
+    end(one)
+    assert compute(delayed(total)(list(blocks)), **ON) == (200_000.0 * 28,)
+
+
+def test_d2_both_workers_are_killed():
+    blocks = persist(*[delayed(heavy)(i) for i in range(4)], scheduler="distributed")
+    lazyflow.wait(list(blocks))
+    for pid in pids():
+        end(pid)
+    assert compute(delayed(total)(list(blocks)), **ON) == (200_000.0 * 6,)
+
+
+def test_a_worker_is_killed_while_it_computes():
+    killed = Tally()
+
+    def once(i):
+        if i == 5 and killed.add(os.getpid()) == 1:
+            end(os.getpid())
+        return i
+
+    assert compute(delayed(sum)([delayed(once)(i) for i in range(20)]), **ON) == (190,)
+    assert len(killed) == 2
+
+
+def holders(client, size):
+    """Return the pids of workers that hold a value of at least this many bytes."""
+    by_worker = client.run(
+        lambda dask_worker: (os.getpid(), sum(map(sys.getsizeof, dask_worker.data.values()))))
+    return [pid for pid, held in by_worker.values() if held >= size]
+
+
+def test_d3_a_literal_whose_holder_died_is_sent_again(client):
+    data = numpy.ones(500_000)  # 4 MB: it travels by itself
+    go = Gate()
+    waits = delayed(lambda: go.wait(60))()
+    x = delayed(lambda array, _: float(array.sum()))(data, waits)
+    (held,) = persist(x, scheduler="distributed")
+    deadline = time.monotonic() + 30
+    while not holders(client, 4_000_000) and time.monotonic() < deadline:
+        lazyflow.wait(held, timeout=0.02)
+    gone = holders(client, 4_000_000)
+    assert gone
+    for pid in gone:
+        end(pid)
+    go.open()
+    assert compute(held, **ON) == (500_000.0,)
+
+
+def test_d3_a_put_value_whose_holder_died_is_sent_again(client):
+    scheduler = scheduler_named("distributed")
+    inner = Future("put", scheduler)
+    inner.set_value(scheduler.put(numpy.ones(500_000)))
+    x = new_leaf(Delayed, HELD, inner)
+    f = delayed(lambda array: float(array.sum()))
+    assert compute(f(x), **ON) == (500_000.0,)
+    for pid in holders(client, 4_000_000):
+        end(pid)
+    assert compute(f(x) + 1, **ON) == (500_001.0,)
+    assert compute(x, **ON)[0].nbytes == 4_000_000
+
+
+def test_d4_a_poison_task_fails_alone():
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=4, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        def sleeper(i):
+            time.sleep(0.3)
+            return i
+
+        good = [delayed(sleeper)(i) for i in range(3)]
+        poison = delayed(os._exit, name="poison")(3)
+        found = compute(good, poison, scheduler=client, on_error="collect", timeout=100)
+        assert found[0] == [0, 1, 2]
+        assert type(found[1]) is WorkerDied
+        assert "4 workers ended while running this task alone" in str(found[1])
+        assert found[1].__notes__[0].startswith("in lazyflow task poison, made at ")
+        assert compute(delayed(inc)(1), scheduler=client, timeout=60) == (2,)
+
+
+def deep(n):
+    return deep(n + 1)
+
+
+class Unpicklable(Exception):
+    def __reduce__(self):
+        raise OSError("not me")
+
+
+@pytest.mark.parametrize("kind", [
+    GeneratorExit, asyncio.CancelledError, SystemExit, KeyboardInterrupt, StopIteration,
+])
+def test_d5_what_would_hang_the_engine_is_a_record(kind):
+    start = time.monotonic()
+    with pytest.raises(RemoteTaskError, match=kind.__name__):
+        compute(delayed(raise_it)(kind), **ON)
+    assert time.monotonic() - start < 5
+
+
+def test_d5_a_recursion_error_and_an_error_that_can_not_be_pickled():
+    start = time.monotonic()
+    with pytest.raises(RecursionError):
+        compute(delayed(deep)(0), **ON)
+    with pytest.raises(RemoteTaskError, match="Unpicklable"):
+        compute(delayed(raise_it)(Unpicklable, "no"), **ON)
+    assert time.monotonic() - start < 5
+
+
+def test_d5_values_that_can_not_travel_fail_their_task_only():
+    good = delayed(inc)(1)
+    bad = delayed(threading.Lock)()
+    lock = threading.Lock()
+    sent = delayed(lambda lock: 1, name="wants_a_lock")(lock)
+    a, b, c = compute(good, bad, sent, on_error="collect", **ON)
+    assert a == 2
+    assert type(b) is type(c) is lazyflow.SerializationError
+    assert "wants_a_lock" in str(c) and "args[0]" in str(c)
+    assert compute(delayed(lambda lock: lock.locked())(bad), **ON) == (False,)
+
+
+def test_d6_nested_computes_on_a_full_cluster():
+    def outer(i):
+        return sum(compute(*[delayed(inc)(i + k) for k in range(5)]))
+
+    found = compute([delayed(outer)(i) for i in range(8)], **ON)[0]
+    assert found == [sum(i + k + 1 for k in range(5)) for i in range(8)]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_d7_the_scheduler_is_killed():
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    python = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    scheduler = subprocess.Popen(
+        [*python, "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"], **quiet)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1",
+         "--no-nanny", "--host", "127.0.0.1", "--no-dashboard"],
+        **quiet, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    try:
+        started, go = Gate(), Gate()
+
+        def wait_here():
+            started.open()
+            go.wait(60)
+
+        assert compute(delayed(inc)(1), scheduler=address, timeout=60) == (2,)
+        (x,) = persist(delayed(wait_here)(), scheduler=address)
+        assert started.wait()
+        scheduler.kill()
+        start = time.monotonic()
+        with pytest.raises(SchedulerLost, match="the connection to the scheduler"):
+            compute(x, timeout=60)
+        assert time.monotonic() - start < 30
+    finally:
+        scheduler.kill()
+        worker.kill()
+        scheduler.wait()
+        worker.wait()
+        scheduler_named(address).shutdown()
+
+
+def test_the_cluster_is_ours_only_when_we_started_it(client):
+    assert compute(delayed(add)(1, 2), **ON) == (3,)
+    lazyflow.shutdown()
+    assert client.status == "running"
+    assert compute(delayed(add)(1, 2), **ON) == (3,)

@@ -1,0 +1,122 @@
+"""`scheduler="ray"`: the contract, what dies, and whose Ray it is."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import lazyflow
+from lazyflow import WorkerDied, compute, delayed, persist
+from lazyflow.schedulers.registry import scheduler_named
+from lazyflow.testing.contract import SchedulerContract
+from lazyflow.testing.signals import Tally
+from lazyflow.testing.tasks import inc
+
+numpy = pytest.importorskip("numpy")
+ray = pytest.importorskip("ray", reason="ray is not installed")
+
+ON = {"scheduler": "ray", "timeout": 100}
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ours():
+    with lazyflow.config.set(num_workers=2):
+        compute(delayed(inc)(1), **ON)
+    yield
+    lazyflow.shutdown()
+    assert not ray.is_initialized()
+
+
+class TestContract(SchedulerContract):
+    scheduler = "ray"
+    shares_memory = False
+    survives_fork = False
+
+
+def test_r1_a_task_that_kills_its_worker_fails_alone():
+    good = [delayed(inc)(i) for i in range(4)]
+    poison = delayed(os._exit, name="poison")(3)
+    found = compute(good, poison, on_error="collect", **ON)
+    assert found[0] == [1, 2, 3, 4]
+    assert type(found[1]) is WorkerDied
+    assert "4 workers ended while running this task alone" in str(found[1])
+    assert found[1].__notes__[0].startswith("in lazyflow task poison, made at ")
+
+
+def test_a_worker_that_is_killed_once_changes_nothing():
+    tries = Tally()
+
+    def once(i):
+        if i == 2 and tries.add(os.getpid()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+    assert compute(delayed(sum)([delayed(once)(i) for i in range(4)]), **ON) == (6,)
+    assert len(tries) == 2
+
+
+def test_persisted_values_stay_in_ray():
+    x, y = persist(delayed(numpy.ones)(300_000), delayed(inc)(1), scheduler="ray")
+    lazyflow.wait([x, y])
+    assert x._args[0].is_elsewhere()
+    assert compute(delayed(numpy.sum)(x), y, **ON) == (300_000.0, 2)
+
+
+def test_a_put_value_and_a_large_literal():
+    held = scheduler_named("ray").put(numpy.arange(300_000))
+    assert held.get().sum() == numpy.arange(300_000).sum()
+    data = numpy.ones(300_000)
+    f = delayed(lambda a, i: float(a.sum()) + i)
+    assert compute([f(data, i) for i in range(5)], **ON)[0] == [300_000.0 + i for i in range(5)]
+
+
+OWN = """
+import ray, sys, lazyflow
+from lazyflow.testing.tasks import inc
+if sys.argv[1] == "users":
+    ray.init(address="local", num_cpus=1, include_dashboard=False, configure_logging=False)
+with lazyflow.config.set(num_workers=1):
+    assert lazyflow.compute(lazyflow.delayed(inc)(1), scheduler="ray") == (2,)
+folder = ray._private.worker._global_node.get_temp_dir_path()
+lazyflow.shutdown()
+print(ray.is_initialized(), folder, flush=True)
+"""
+
+
+def run(whose):
+    out = subprocess.run(
+        [sys.executable, "-c", OWN, whose], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+    assert out.returncode == 0, out.stderr
+    return out.stdout.split()[-2:]
+
+
+def test_r3_a_ray_of_the_users_is_not_shut_down():
+    assert run("users")[0] == "True"
+
+
+def test_r4_a_ray_of_ours_leaves_nothing():
+    is_there, folder = run("ours")
+    assert is_there == "False"
+    assert "lazyflow-ray-" in folder and not pathlib.Path(folder).exists()
+    deadline = time.monotonic() + 20
+    while using(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert using(folder) == []
+
+
+def using(folder):
+    """Return the processes that were started for a folder."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if folder.encode() in process.read_bytes():
+                found.append(process.parent.name)
+        except OSError:
+            pass
+    return found
