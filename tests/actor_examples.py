@@ -81,6 +81,15 @@ class Counter:
     def unpicklable(self) -> Any:
         return lock()
 
+    def in_state(self, state: Any, k: int) -> int:
+        mine = state.get()
+        mine[k] = k
+        return sum(mine)
+
+    def fail_in_state(self, state: Any) -> None:
+        state.get()[50] = 50
+        raise ValueError("no")
+
     def _hidden(self) -> int:
         return 7
 

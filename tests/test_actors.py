@@ -225,6 +225,17 @@ def test_a_lazy_result_is_computed_and_a_generator_taken(scheduler: str) -> None
     assert delayed(list)(counter.count(3)).compute() == [0, 1, 2]
 
 
+def test_a_call_has_a_workers_state_as_a_task_has(scheduler: str) -> None:
+    counter = Counter()
+    for k in (1, 2):  # it is reset after each
+        assert counter.in_state(STATE, k).result() == k
+    assert counter.fail_in_state(STATE).exception() is not None
+    assert counter.in_state(STATE, 3).result() == 3
+
+
+STATE = lazyflow.worker_state(dict, reset=dict.clear)
+
+
 def test_callbacks_and_waiting(scheduled: str) -> None:
     gate, seen = Gate(), threading.Event()
     counter = Counter()
@@ -662,16 +673,15 @@ def test_shutdown_ends_actors_and_their_calls(scheduled: str) -> None:
     blocked = counter.wait_at(gate, begun)
     queued = counter.add(1)
     assert begun.wait()
-    if scheduled == "threads":
-        threading.Timer(0.1, gate.open).start()
+    if scheduled == "threads":  # what runs has to end by itself
+        queued.add_done_callback(lambda f: gate.open())
     lazyflow.shutdown()
     for future in (queued, counter.add(1)):
         with pytest.raises(Cancelled, match="shut"):
             future.result(timeout=PATIENCE)
-    if pid is not None:
-        assert not is_alive(pid)
-        with pytest.raises(Cancelled):
-            blocked.result(timeout=PATIENCE)
+    with pytest.raises(Cancelled):
+        blocked.result(timeout=PATIENCE)
+    assert pid is None or not is_alive(pid)
     gate.open()
     assert Counter().add(1).result() == 1
 

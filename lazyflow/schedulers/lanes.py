@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from lazyflow.schedulers.future import Future, wait_for
+from lazyflow.schedulers.uses import as_worker
 
 
 class Job(Protocol):
@@ -39,9 +40,10 @@ class Job(Protocol):
 def run_here(job: Job) -> None:
     """Run a job in this thread, to its end."""
     try:
-        box = [job.begin()]
-        if inspect.iscoroutine(box[0]):
-            box[0] = _to_the_end(box[0])
+        with as_worker():  # what a call has in use of this worker it gives back, as a task does
+            box = [job.begin()]
+            if inspect.iscoroutine(box[0]):
+                box[0] = _to_the_end(box[0])
         job.done(box)
     except BaseException as error:
         job.failed(error)

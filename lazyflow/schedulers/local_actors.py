@@ -32,6 +32,7 @@ class _Object:
         self.scheduler = scheduler
         self.instance: Any = None
         self.error: BaseException | None = None
+        self.queued: dict[_Job, None] = {}
         self.running: dict[_Job, None] = {}
         self.stopped: BaseException | None = None  # not None: begin nothing more
 
@@ -50,6 +51,7 @@ class _Job:
 
     def begin(self) -> Any:
         actor, call = self.actor, self.call
+        actor.queued.pop(self, None)
         if call.future.done():  # it was cancelled
             return None
         if actor.stopped is not None:
@@ -145,7 +147,9 @@ class ThreadActor:
 
     def call(self, call: Call) -> None:
         """Put it in the queue."""
-        self._lane.submit(_Job(call, self._object))
+        job = _Job(call, self._object)
+        self._object.queued[job] = None
+        self._lane.submit(job)
         if self._object.stopped is not None:  # then nobody may take it any more
             call.future.set_error(self._object.stopped)
 
@@ -163,6 +167,8 @@ class ThreadActor:
         self._object.stopped = Cancelled(
             f"the actor {self._object.label} was ended by lazyflow.shutdown(), or with Python"
         )
+        for job in (*self._object.queued, *self._object.running):  # what runs may take its time
+            job.call.future.set_error(self._object.stopped)
         self._lane.close()
 
     def leave(self) -> None:

@@ -14,105 +14,28 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.graph.task import Task, place_text
+from lazyflow.errors import WorkerDied
+from lazyflow.graph.task import Task
 from lazyflow.schedulers.actor_calls import Call, Spec
-from lazyflow.schedulers.failures import told
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.processes import surroundings
+from lazyflow.schedulers.processes.actor_items import ActorMember, Item, Words, shut_down
 from lazyflow.schedulers.processes.calls import is_short, packed_call
-from lazyflow.schedulers.processes.nodes import Literal, Node, Worker
-from lazyflow.schedulers.processes.pool import Member
+from lazyflow.schedulers.processes.nodes import Literal, Node
 from lazyflow.schedulers.processes.putting import held_node
 from lazyflow.schedulers.processes.remote import Remote
-from lazyflow.schedulers.threads import default_workers
 from lazyflow.store.serialize import Encoded, Unpicklable, encode
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.driver import Driver
 
 AHEAD = 64  # calls that are sent before the first of them is answered
-_MISSING: Any = object()
-
-
-class ActorMember(Member):
-    """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
-
-    def __init__(self, host: ActorHost, worker: Worker, settings: dict[str, Any]) -> None:
-        super().__init__(worker, settings | {"actor": True}, default_workers())
-        self.host = host
-        self.has_answered = True  # so that its end does not count as one of a pool that can't start
-
-    def running(self) -> None:
-        """Return None: it runs no node."""
-
-    def info(self) -> dict[str, Any]:
-        """Return figures."""
-        assert self.host is not None
-        running, flying = self.process.words[0], self.host.flying
-        item = flying.get(running)
-        return super().info() | {
-            "actor": self.host.spec.label,
-            "running": None if item is None else item.name,
-            "queued": len(flying) + len(self.host.waiting),
-        }
-
-    def doing(self) -> str | None:
-        """Say which call it runs, for people."""
-        try:
-            number = self.process.words[0]
-        except ValueError:  # it ended, and another thread asks
-            return None
-        assert self.host is not None
-        item = self.host.flying.get(number)
-        if item is None:
-            return None
-        return f"{item.name}, made at {place_text(item.task)} (actor, process {self.process.pid})"
-
-
-class _Item:
-    """A call as it is packed.
-
-    values
-        What is sent for each of `sources`: an `Encoded` that is counted in, or ``[value]``.
-    missing
-        How many of them are not there yet.
-    """
-
-    __slots__ = (
-        "arguments", "binding", "call", "error", "flags", "futures", "is_over", "missing",
-        "sources", "values",
-    )
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.arguments: Any = None
-        self.flags = 0
-        self.binding: Any = None
-        self.error: BaseException | None = None
-        self.is_over = False
-        self.futures: list[Future] = call.inputs
-        self.sources: tuple[int, ...] | None = None
-        if len({id(f) for f in call.inputs}) < len(call.inputs):
-            self.futures = list({id(f): f for f in call.inputs}.values())
-            places = {id(f): k for k, f in enumerate(self.futures)}
-            self.sources = tuple([places[id(f)] for f in call.inputs])
-        self.values: list[Any] = [_MISSING] * len(self.futures)
-        self.missing = len(self.futures)
-
-    @property
-    def task(self) -> Task:
-        return self.call.task
-
-    @property
-    def name(self) -> str:
-        return self.call.future.name
 
 
 class _Arrival:
     """In the place of a `Fetch`: a call waits for a value that a worker has."""
 
-    def __init__(self, host: ActorHost, item: _Item, k: int) -> None:
+    def __init__(self, host: ActorHost, item: Item, k: int) -> None:
         self._to = host, item, k
 
     def done(self, value: Any, error: BaseException | None = None) -> None:
@@ -134,8 +57,8 @@ class ActorHost:
     def __init__(self, spec: Spec, scheduler: Any, driver: Driver) -> None:
         self.spec = spec
         self.driver = driver
-        self.waiting: deque[_Item] = deque()
-        self.flying: dict[int, _Item] = {}
+        self.waiting: deque[Item] = deque()
+        self.flying: dict[int, Item] = {}
         self.error: Any = None
         self._scheduler = scheduler
         self._numbers = count(1)
@@ -148,7 +71,7 @@ class ActorHost:
         self._is_closing = False
         self._state: Encoded | None = None
         self._context = surroundings.packed()
-        self._init = _Item(spec.init)
+        self._init = Item(spec.init)
         self._made_of: Any = self._encoded(spec.init.task, "class", (spec.factory, spec.checkpoint))
         self._pack(self._init)
         driver.post("do", self._begin)
@@ -160,14 +83,14 @@ class ActorHost:
         if self._is_gone(call):  # also in the child of a fork: its memory is the parent's
             return
         call.host = self
-        item = _Item(call)
+        item = Item(call)
         self._pack(item)
         self.driver.post("do", self._accept, item)
         self._is_gone(call)  # if it is now, nobody may look at what was posted
 
     def _is_gone(self, call: Call) -> bool:
         if self.driver.closing:
-            call.future.set_error(_shut_down(self.spec.label))
+            call.future.set_error(shut_down(self.spec.label))
         return self.driver.closing
 
     @property
@@ -185,7 +108,7 @@ class ActorHost:
         if not self.driver.closing:
             self.driver.post("do", self._no_more)
 
-    def _pack(self, item: _Item) -> None:
+    def _pack(self, item: Item) -> None:
         memory = self.driver.memory
         write, free = memory.arenas.write, memory.arenas.free
         try:
@@ -259,7 +182,7 @@ class ActorHost:
         self._finish(member, item, outcome)
         self.driver.pumps.add(self)
 
-    def _finish(self, member: ActorMember, item: _Item, outcome: tuple[Any, ...]) -> None:
+    def _finish(self, member: ActorMember, item: Item, outcome: tuple[Any, ...]) -> None:
         kind, *details = outcome
         future = item.call.future
         if kind == 2:
@@ -285,7 +208,7 @@ class ActorHost:
             node: Node = call.node
             return node
 
-    def _kept(self, item: _Item, value: Any) -> Any:
+    def _kept(self, item: Item, value: Any) -> Any:
         """Return what a future holds of a result, and give it to tasks that wait for it."""
         driver, node = self.driver, item.call.node
         is_encoded = type(value) is Encoded
@@ -316,7 +239,7 @@ class ActorHost:
         blamed = {id(item) for item in ran}
         while_it_ran = ran[0].name if ran else ""
         is_last = self._restarts == self.spec.restarts
-        words = _Words(self.spec.label, how, pid, while_it_ran, self.spec.restarts)
+        words = Words(self.spec.label, how, pid, while_it_ran, self.spec.restarts)
         back = [i for i in sent.values() if id(i) not in blamed and i is not self._init]
         self.waiting.extendleft(reversed(back))
         if is_last:
@@ -378,14 +301,14 @@ class ActorHost:
 
     def _end_with_shutdown(self) -> None:
         if self.error is None:
-            self.error = lambda _: _shut_down(self.spec.label)
+            self.error = lambda _: shut_down(self.spec.label)
             for item in self.waiting:
                 self._fail(item, self.error(item))
             self.waiting.clear()
 
     # -- calls ------------------------------------------------------------------------------
 
-    def _accept(self, item: _Item) -> None:
+    def _accept(self, item: Item) -> None:
         if type(item.arguments) is Encoded:
             self.driver.memory.written(item.arguments)
         if self.error is not None:
@@ -395,21 +318,21 @@ class ActorHost:
         self.waiting.append(item)
         self.driver.pumps.add(self)
 
-    def _bring_inputs(self, item: _Item) -> None:
+    def _bring_inputs(self, item: Item) -> None:
         for k, future in enumerate(item.futures):
             if future.done():
                 self._input_done(item, k, future)
             else:
                 future.add_callback(partial(self._post_input, item, k))
 
-    def _post_input(self, item: _Item, k: int, future: Future) -> None:
+    def _post_input(self, item: Item, k: int, future: Future) -> None:
         self.driver.post("do", self._input_came, item, k, future)
 
-    def _input_came(self, item: _Item, k: int, future: Future) -> None:
+    def _input_came(self, item: Item, k: int, future: Future) -> None:
         self._input_done(item, k, future)
         self.pump()
 
-    def _input_done(self, item: _Item, k: int, future: Future) -> None:
+    def _input_done(self, item: Item, k: int, future: Future) -> None:
         value, error = future.local_outcome()
         driver = self.driver
         if error is None and type(value) is Remote:
@@ -425,19 +348,19 @@ class ActorHost:
             value = value.value
         self._put(item, k, value, error)
 
-    def _bring(self, item: _Item, k: int, remote: Remote) -> None:
+    def _bring(self, item: Item, k: int, remote: Remote) -> None:
         try:
             value, error = remote.get(), None
         except BaseException as broken:
             value, error = None, broken
         self.driver.post("do", self.have, item, k, value, error)
 
-    def have(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
+    def have(self, item: Item, k: int, value: Any, error: BaseException | None) -> None:
         """Take a value that a call waited for."""
         self._put(item, k, value, error)
         self.pump()
 
-    def _put(self, item: _Item, k: int, value: Any, error: BaseException | None) -> None:
+    def _put(self, item: Item, k: int, value: Any, error: BaseException | None) -> None:
         item.missing -= 1
         if item.is_over:  # it was cancelled, or its actor has ended
             return
@@ -492,7 +415,7 @@ class ActorHost:
         if self._is_closing and not waiting and not flying:
             self._end()
 
-    def _arguments(self, member: ActorMember, item: _Item) -> tuple[Any, ...]:
+    def _arguments(self, member: ActorMember, item: Item) -> tuple[Any, ...]:
         arguments: Any = item.arguments
         if type(arguments) is Encoded:
             arguments = self._lent(member, arguments)
@@ -505,13 +428,13 @@ class ActorHost:
         self.driver.memory.lend(member, value.segments())
         return value.payload, value.buffers, value.size
 
-    def _fail(self, item: _Item, error: BaseException) -> None:
+    def _fail(self, item: Item, error: BaseException) -> None:
         if self._init.call.future.done():
             self._init.call.future.local_outcome()  # its error was seen: here
         item.call.future.set_error(error)
         self._release(item)
 
-    def _release(self, item: _Item) -> None:
+    def _release(self, item: Item) -> None:
         """Count out the memory of a call that is over."""
         memory = self.driver.memory
         memory.remove(item.arguments)
@@ -525,48 +448,3 @@ class ActorHost:
             self.driver.memory.remove(self._made_of)
             self._made_of = None
             self._release(self._init)
-
-
-class _Words:
-    """What is said of the death of an actor."""
-
-    def __init__(self, label: str, how: str, pid: int, ran: str, restarts: int) -> None:
-        self._restarts = restarts
-        self._what = f"the actor {label} (process {pid}) ended by {how}"
-        self._ran = f" while it ran {ran}" if ran else ", no call of it ran"
-
-    def running(self, item: _Item, is_last: bool, has_state: bool) -> BaseException:
-        """Return the error of the call that ran."""
-        if is_last:
-            then = f"All later calls fail: {self._advice()}"
-        else:
-            then = "It was started again from " + (
-                "its last checkpoint." if has_state else
-                "its constructor: checkpoint= of lazyflow.actor keeps its state."
-            )
-        return told(
-            WorkerDied(
-                f"{self._what} while it ran {item.name}. The call is not run again, since nobody "
-                f"knows what it had done. {then}"
-            ),
-            item.task, None,
-        )
-
-    def later(self, item: _Item) -> BaseException:
-        """Return the error of a call that could not run."""
-        return told(
-            WorkerDied(f"{item.name} can't be run: {self._what}{self._ran}; {self._advice()}"),
-            item.task, None,
-        )
-
-    def _advice(self) -> str:
-        if self._restarts:
-            return f"its {self._restarts} restarts are used up."
-        return (
-            "it has no restarts. lazyflow.actor(..., restarts=1, checkpoint=...) starts an actor "
-            "again, with the state it had."
-        )
-
-
-def _shut_down(label: str) -> BaseException:
-    return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")
