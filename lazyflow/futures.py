@@ -94,9 +94,7 @@ class Future(concurrent.futures.Future[Any], Collection):
                 raise error
             finally:
                 del error, self
-        if self._inner.is_elsewhere():
-            return value
-        return Releaser([value])(value)
+        return Releaser([] if self._inner.is_elsewhere() else [value])(value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the task raised, waiting for its end; None when it has a value."""

@@ -92,6 +92,15 @@ def test_futures_and_lazy_values_mix_at_any_depth(scheduler: str) -> None:
     assert delayed([one, two]).compute() == [1, 2]
 
 
+def counted(n: int) -> Any:
+    yield from range(n)
+
+
+def test_the_result_of_a_generator_function(scheduler: str) -> None:
+    future = submit(counted, 3)
+    assert [list(future.result()) for _ in range(2)] == [[0, 1, 2]] * 2
+
+
 def test_options_of_a_delayed_function_hold(scheduler: str) -> None:
     a, b = submit(delayed(divmod, nout=2), 17, 5)
     assert (a.result(), b.result()) == (3, 2)

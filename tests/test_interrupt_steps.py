@@ -44,6 +44,13 @@ def before(code: CodeType, offset: int) -> str:
     return known.get(offset, "")
 
 
+def in_finalizer(frame: FrameType | None) -> bool:
+    """Tell whether Python would drop the exception, and leave the finalizer half done."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 class InterruptAt:
     """Raises KeyboardInterrupt at the n-th place."""
 
@@ -52,7 +59,7 @@ class InterruptAt:
         self.place: tuple[str, int] | None = None
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(HERE):
+        if not frame.f_code.co_filename.startswith(HERE) or in_finalizer(frame):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and before(frame.f_code, frame.f_lasti) in LOOKS:

@@ -15,7 +15,7 @@ import signal
 import threading
 from time import monotonic
 
-_SHORT = 0.02  # seconds that a wait may take before it is worth hearing of signals, 10 µs
+_SHORT = 0.02  # seconds that a wait may take before it is worth hearing of signals, 15 µs
 
 
 class Gate:
@@ -53,7 +53,7 @@ class Gate:
 
     def _wait_for_signals_too(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else monotonic() + timeout
-        bell = _spare.pop() if _spare else _Bell()  # on the main thread only
+        bell = _Bell()
         before: list[int] = []
         self._bells += (bell,)
         try:
@@ -76,16 +76,13 @@ class Gate:
                     signal.set_wakeup_fd(-1)
                 bell.hand_on(before[0])
             self._bells = tuple(b for b in self._bells if b is not bell)
-            if not _spare:
-                _spare.append(bell)
 
 
 class _Bell:
     """A pipe that ends a sleep when something is written to it.
 
     It is closed with its last reference: who rings holds one, so that no byte goes to a
-    descriptor that has become another's. A ring that comes late ends a later sleep too soon, and
-    that wait sleeps again.
+    descriptor that has become another's.
     """
 
     __slots__ = ("_poll", "_read", "_signals", "_write")
@@ -132,9 +129,3 @@ class _Bell:
             fd = getattr(self, name, None)
             if fd is not None:
                 os.close(fd)
-
-
-_spare: list[_Bell] = []  # one, for the next wait
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_spare.clear)  # the pipe is the parent's too
