@@ -990,6 +990,15 @@ def test_unpicklable_travels():
     assert (found.path, found.culprit, found.error.args) == (".x", "lock", ("y",))
 
 
+def test_the_path_in_an_exception_where_a_library_pickles_all_of_them(monkeypatch):
+    """As importing distributed has it."""
+    for kind in (BaseException, ValueError):
+        monkeypatch.setitem(copyreg.dispatch_table, kind, lambda e: (object, (vars(e), e.args)))
+    with pytest.raises(Unpicklable) as caught:
+        encode(ValueError(1, threading.Lock()), None)
+    assert caught.value.path == ".args[1]"
+
+
 # -- lightness ------------------------------------------------------------------------------
 
 

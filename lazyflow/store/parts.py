@@ -126,6 +126,8 @@ def _of_reduced(value: Any) -> Iterator[Group]:
     how = Pickler(nowhere(), 1).reducer_override(value)
     if how is NotImplemented:
         reduce = copyreg.dispatch_table.get(type(value))
+        if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, of distributed: its
+            reduce = None  # names for the parts are nobody's
         how = reduce(value) if reduce else value.__reduce_ex__(PROTOCOL)
     if type(how) is not tuple:
         return  # by its name
