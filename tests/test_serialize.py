@@ -3,6 +3,7 @@
 import array
 import collections
 import contextvars
+import copyreg
 import dataclasses
 import datetime
 import decimal

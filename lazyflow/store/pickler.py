@@ -11,6 +11,7 @@ object comes that needs it: that takes 20 ms, which a new worker may not have to
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 import sys
 from collections.abc import Callable
@@ -190,7 +191,7 @@ def _reducer_for(cls: type) -> Reduce | None:
         import cloudpickle
 
         reduce = cloudpickle.Pickler.dispatch_table.get(cls)
-        if reduce is not None:
+        if reduce is not None and reduce is not copyreg.dispatch_table.get(cls):  # pickle's own
             return lambda pickler, obj: reduce(obj)
     return None
 
