@@ -993,8 +993,11 @@ def test_unpicklable_travels():
 
 def test_the_path_in_an_exception_where_a_library_pickles_all_of_them(monkeypatch):
     """As importing distributed has it."""
+    def reduce(error):
+        return object, (vars(error), error.args)
+
     for kind in (BaseException, ValueError):
-        monkeypatch.setitem(copyreg.dispatch_table, kind, lambda e: (object, (vars(e), e.args)))
+        monkeypatch.setitem(copyreg.dispatch_table, kind, reduce)
     with pytest.raises(Unpicklable) as caught:
         encode(ValueError(1, threading.Lock()), None)
     assert caught.value.path == ".args[1]"
