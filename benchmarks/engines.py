@@ -178,7 +178,7 @@ main = Suite(
     packages=("lazyflow", "dask", "distributed", "ray"),
     make=Bench,
     alike=f"one cluster of each engine, {WORKERS} workers with a thread each",
-    durations="tiny takes half a minute, small one, full five; goals are for full",
+    durations="tiny takes half a minute, small one, full a quarter of an hour; goals are for full",
 ).main
 
 if __name__ == "__main__":
