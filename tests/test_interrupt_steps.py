@@ -133,8 +133,8 @@ def test_the_start_of_a_pool_interrupted_at_every_step(scheduler: str, step: int
     assert sweep(scheduler, range(1, 10**6, step), is_fresh=True) > 10
     lazyflow.shutdown()
     gc.collect()
-    # What `os.pipe` and `os.eventfd` return is lost when the interrupt comes before it is kept: once
-    # at each of these places in a sweep, however many interrupts there are elsewhere.
+    # What `os.pipe` and `os.eventfd` return is lost when the interrupt comes before it is kept:
+    # once at each of these places in a sweep, however many interrupts there are elsewhere.
     assert len(os.listdir("/proc/self/fd")) <= at_first + 4
 
 
