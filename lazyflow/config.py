@@ -29,7 +29,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-__all__ = ["cpu_count", "get", "names", "nearest", "set"]
+__all__ = ["cpu_count", "get", "nearest", "set", "values"]
 
 
 def _whole(name: str, low: int) -> Any:
@@ -103,9 +103,13 @@ def nearest(name: str, known: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else "."
 
 
-def names() -> list[str]:
-    """Return all keys."""
-    return list(_CHECKS)
+def values() -> dict[str, Any]:
+    """Return all keys with the values that they have where the code runs."""
+    found = dict(_defaults)
+    for layer in tuple(_layers):
+        found.update(layer)
+    found.update(_context.get())
+    return found
 
 
 def _check_name(name: str) -> None:

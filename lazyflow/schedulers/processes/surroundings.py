@@ -50,12 +50,8 @@ def packed() -> bytes:
 
 
 def _settings() -> dict[str, Any]:
-    found = {}
-    for name in config.names():
-        value = config.get(name)
-        if value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in config.values().items() if type(value) in plain}
 
 
 def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
