@@ -34,6 +34,7 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.lifecycle import doing
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import SeatedWorker, Seats, here
@@ -51,8 +52,7 @@ class _Thread(SeatedWorker):
         self.pool = pool
         self.wake = threading.Lock()
         self.wake.acquire()
-        self.ended = threading.Lock()  # released at the end
-        self.ended.acquire()
+        self.ended = Gate()
         self.abandoned = False  # its run was given up; it ends after the task
         self.thread: threading.Thread
 
@@ -210,7 +210,7 @@ class ThreadsScheduler:
         except RuntimeError:
             with self._lock:
                 self._threads.discard(me)
-            me.ended.release()
+            me.ended.open()
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
@@ -225,7 +225,7 @@ class ThreadsScheduler:
         while True:
             run = self._next_run(me)
             if run is None:
-                me.ended.release()
+                me.ended.open()
                 return
             me.sit(run)
             del run  # hold no values while asleep
@@ -304,7 +304,7 @@ class ThreadsScheduler:
         left = []
         for thread in threads:
             if thread is not here.worker and thread.thread.ident is not None:
-                if thread.ended.acquire(timeout=max(0.0, deadline - monotonic())):
+                if thread.ended.wait(max(0.0, deadline - monotonic())):
                     thread.thread.join()  # it has nothing more to do
                 elif thread.run is not None:
                     left.append(doing(thread))

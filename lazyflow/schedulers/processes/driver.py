@@ -18,6 +18,7 @@ from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.failures import told
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.processes.calls import is_short
 from lazyflow.schedulers.processes.crew import Crew
 from lazyflow.schedulers.processes.functions import FunctionTable
@@ -69,6 +70,7 @@ class Driver:
         self._pid = os.getpid()
         self._busy_since = monotonic()
         self._trimmed = True
+        self._ended = Gate()
         self._unstarted = [None]  # whoever pops it starts the thread
         self.thread = threading.Thread(target=self._serve, name="lazyflow-processes", daemon=True)
 
@@ -175,7 +177,8 @@ class Driver:
         left: list[str] = []
         self.post("_close", grace, left)
         if self.has_begun:
-            self.thread.join()  # it may have ended before, by a bug
+            self._ended.wait()  # which Ctrl-C ends for certain
+            self.thread.join()
         return left
 
     def leave(self) -> None:
@@ -201,6 +204,8 @@ class Driver:
                     self._send_forgotten()
         except BaseException as bug:
             self._break(bug)
+        finally:
+            self._ended.open()
 
     def _has_work(self) -> bool:
         return bool(self.inbox)
