@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -25,8 +26,11 @@ from lazyflow.schedulers.base import Observer
 
 __all__ = ["main"]
 
-#: Other programs to run: module in lazyflow.learn.examples by name on the command line.
-EXAMPLES = ("parameter-averaging", "gradient-averaging", "batched-lbfgs")
+#: Other programs to run, of lazyflow.learn.examples, by name on the command line.
+EXAMPLES = (
+    "parameter-averaging", "parameter-averaging-actors",
+    "gradient-averaging", "gradient-averaging-actors", "batched-lbfgs",
+)
 
 C = 1.0
 LINES = 10
@@ -308,7 +312,9 @@ def run_example(name: str, scheduler: str) -> int:
     from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
 
     mains: tuple[Callable[[str], Any], ...] = (
-        parameter_averaging.main, gradient_averaging.main, batched_lbfgs.main
+        parameter_averaging.main, partial(parameter_averaging.main, with_actors=True),
+        gradient_averaging.main, partial(gradient_averaging.main, with_actors=True),
+        batched_lbfgs.main,
     )
     outcome = dict(zip(EXAMPLES, mains, strict=True))[name](scheduler)
     return 0 if outcome.reached else 1

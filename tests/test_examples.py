@@ -50,6 +50,13 @@ def test_averaging_is_the_plain_loop_to_the_bit(module, scheduler, capsys):
     assert len(re.findall(r"^ +\d+ +0\.\d+ +0\.\d+$", text, re.MULTILINE)) == 6
 
 
+@pytest.mark.parametrize("on", ["sync", "threads", "processes"])
+@pytest.mark.parametrize("module", AVERAGING, ids=lambda m: m.__name__.rpartition(".")[2])
+def test_averaging_by_actors_is_the_plain_loop_to_the_bit(module, on, capsys):
+    assert list(module.main(on, with_actors=True)) == plain_loop(module)
+    assert f"scheduler {on}, actors" in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Keras' own, of NumPy 2
 @pytest.mark.parametrize("framework", ["torch", "keras"])
 def test_parameter_averaging_with_a_framework(scheduler, framework, capsys):

@@ -83,11 +83,14 @@ def train_with_actors(framework: str) -> list[Any]:
     return history
 
 
-def main(scheduler: str = "threads", framework: str = "numpy") -> Outcome:
+def main(
+    scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
+) -> Outcome:
     """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"`` or ``"torch"``."""
+    train = train_with_actors if with_actors else train_with_state
     print(
         f"Gradient averaging: {WORKERS} gradients a step, {STEPS} steps, {framework}, "
-        f"scheduler {scheduler}"
+        f"scheduler {scheduler}{', actors' if with_actors else ''}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        return told(train_with_state(framework), "step", every=40)
+        return told(train(framework), "step", every=40)

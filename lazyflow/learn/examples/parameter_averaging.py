@@ -68,11 +68,14 @@ def train_with_actors(framework: str) -> list[Any]:
     return history
 
 
-def main(scheduler: str = "threads", framework: str = "numpy") -> Outcome:
+def main(
+    scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
+) -> Outcome:
     """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"``, ``"torch"`` or ``"keras"``."""
+    train = train_with_actors if with_actors else train_with_state
     print(
         f"Parameter averaging: {WORKERS} copies, {STEPS} steps a round, {framework}, "
-        f"scheduler {scheduler}"
+        f"scheduler {scheduler}{', actors' if with_actors else ''}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        return told(train_with_state(framework), "round", every=4)
+        return told(train(framework), "round", every=4)
