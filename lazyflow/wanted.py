@@ -59,6 +59,7 @@ def _optimized(items: Sequence[Any]) -> Sequence[Any]:
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
+    """Return the value of a collection whose parts have these, or the error of one."""
     for value in values:  # on_error="collect": a failed part fails the whole
         if isinstance(value, Failed):
             return value.error

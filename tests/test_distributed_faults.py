@@ -113,7 +113,7 @@ def test_d3_a_literal_whose_holder_died_is_sent_again(client):
 def test_d3_a_put_value_whose_holder_died_is_sent_again(client):
     scheduler = scheduler_named("distributed")
     inner = Future("put", scheduler)
-    inner.set_value(scheduler.put(numpy.ones(500_000), None))
+    inner.set_value(scheduler.put(numpy.ones(500_000), delayed(0)))
     x = new_leaf(Delayed, HELD, inner)
     f = delayed(lambda array: float(array.sum()))
     assert compute(f(x), **ON) == (500_000.0,)

@@ -331,9 +331,10 @@ def test_put_without_a_copy(on: str) -> None:
         submit(fill, put(array, copy=False, scheduler=on)).result()
 
 
-def test_put_of_what_cant_be_pickled() -> None:
+@pytest.mark.parametrize("on", ["processes", "distributed"])
+def test_put_of_what_cant_be_pickled(on: str) -> None:
     with pytest.raises(SerializationError, match=r"value.lock of task put\(Locked\), at "):
-        put(Locked(), scheduler="processes")
+        put(Locked(), scheduler=on)
 
 
 class Locked:

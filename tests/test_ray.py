@@ -68,7 +68,7 @@ def test_persisted_values_stay_in_ray():
 
 
 def test_a_put_value_and_a_large_literal():
-    held = scheduler_named("ray").put(numpy.arange(300_000), None)
+    held = scheduler_named("ray").put(numpy.arange(300_000), delayed(0))
     assert held.get().sum() == numpy.arange(300_000).sum()
     data = numpy.ones(300_000)
     f = delayed(lambda a, i: float(a.sum()) + i)

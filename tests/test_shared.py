@@ -379,6 +379,18 @@ def test_recycled_memory_is_written_whole(make, monkeypatch, size, can_map):
         mappings.take_released()
 
 
+def test_recycled_memory_is_written_where_no_thread_can_be_had(make, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    arenas = make(0, 1)
+    arenas.free(arenas.write(np.zeros(33 << 20, np.uint8)))
+    values = np.random.default_rng(1).integers(0, 256, 33 << 20, np.uint8)
+    again = arenas.write(values)
+    assert np.array_equal(np.frombuffer(mapped(arenas).view(again), np.uint8), values)
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_what_is_made_from_a_view_keeps_the_segment(make, private):
     arenas = make(0, 1)

@@ -124,7 +124,11 @@ class _Arena:
         source = numpy.frombuffer(data, numpy.uint8)
         half = size // 2
         other = threading.Thread(target=numpy.copyto, args=(to[:half], source[:half]))
-        other.start()
+        try:
+            other.start()
+        except RuntimeError:  # the system gives no more threads
+            numpy.copyto(to, source)
+            return
         try:
             numpy.copyto(to[half:], source[half:])
         finally:

@@ -62,6 +62,8 @@ class Put:
     ----------
     copy
         Keep a snapshot, not the caller's memory, which he may write to.
+    owner
+        What the error calls the task of a value that can't be pickled.
     """
 
     __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
@@ -69,14 +71,16 @@ class Put:
     _lazyflow_remote = True
     number = 0
 
-    def __init__(self, engine: Engine, value: Any, copy: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, value: Any, copy: bool = False, owner: str = "that uses it"
+    ) -> None:
         self.engine = engine
         self._packed = packed(value)
         if self._packed.stream is None:
             try:
                 self._packed.opened()
             except Unpicklable as failed:
-                error = serialization_error("that uses it", "the value", failed)
+                error = serialization_error(owner, "the value", failed)
                 raise error from failed.error
         if copy:
             self._packed = self._packed.copied()

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.base import Request
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
@@ -183,14 +184,15 @@ class EngineScheduler(ABC):
         """Give a running task up, after its future was cancelled: as when nobody needs it."""
         run.engine.post(run.culled)
 
-    def put(self, value: Any, task: Any) -> Put:
-        """Hand a snapshot of a value to the engine; tasks that use what is returned get it there.
+    def put(self, value: Any, task: Task) -> Put:
+        """Hand a snapshot of a value to the engine; `task` has its name and place.
 
         Raises
         ------
         SerializationError
             It can't be pickled.
         """
-        held = Put(self.engine(), value, copy=True)
+        owner = f"{task_name(task)}, at {place_text(task)},"
+        held = Put(self.engine(), value, copy=True, owner=owner)
         held.send()
         return held

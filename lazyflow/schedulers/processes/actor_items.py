@@ -135,4 +135,5 @@ class Words:
 
 
 def shut_down(label: str) -> BaseException:
+    """Return what calls of an actor fail with once lazyflow was shut down."""
     return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")
