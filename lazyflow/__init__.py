@@ -15,6 +15,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #      tracing, snapshots, callbacks,
 #      futures, reduction, actors,         objects with a state of their own
 #      actor_pool, worker_states, turns    worker_state
+#   5  array/                              chunked arrays
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
 #   8  demo, testing/, __main__            what is run

@@ -33,6 +33,7 @@ LAYERS = [
     ("lazyflow.reduction", 4),
     ("lazyflow.turns", 4),
     ("lazyflow.worker_states", 4),
+    ("lazyflow.array", 5),
     ("lazyflow.weights", 6),
     ("lazyflow.actors", 4),
     ("lazyflow.actor_pool", 4),

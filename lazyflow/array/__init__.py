@@ -1,0 +1,1 @@
+"""Chunked arrays with NumPy's semantics: whole expressions become one kernel per chunk."""
