@@ -43,15 +43,19 @@ class Collection(ABC):
         """Return an object like this one, made of other tasks (held results, after persist)."""
 
     @classmethod
-    def __lazyflow_optimize__(cls, wanted: Sequence[Self]) -> Sequence[Self]:
-        """Return cheaper equals of these; all of the class that one compute wants, at once."""
+    def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
+        """Return cheaper equals of these; all of the class that one compute wants, at once.
+
+        With ``keep=False`` only the values of the wholes are wanted, so that they may be made of
+        other parts than before.
+        """
         return wanted
 
     def __lazyflow_value__(self) -> Task:
         """Return one task whose result is the value of the whole: what a call gets as input."""
         from lazyflow.lazy import Delayed  # which needs this module when it is imported
 
-        (self,) = type(self).__lazyflow_optimize__([self])
+        (self,) = type(self).__lazyflow_optimize__([self], keep=False)
         task: Task = new_task(
             Delayed, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())),
             depth=users_depth(),

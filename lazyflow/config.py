@@ -12,6 +12,8 @@ crash_retries    2           runs of a task after deaths of the workers that ran
 share_from       65536       bytes from which a part of a value goes through shared memory
 store_limit      None        bytes of shared memory for values, in each worker; None: what the
                              machine has
+chunk_bytes      8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
+array_fusion     True        whether neighbouring operations on arrays become one task per block
 ===============  ==========  =====================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
@@ -43,27 +45,32 @@ def _whole(name: str, low: int) -> Any:
     return check
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"check_mutation must be True or False; got {value!r}")
-    return value
+def _flag(name: str) -> Any:
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False; got {value!r}")
+        return value
+
+    return check
 
 
 _CHECKS: dict[str, Any] = {
     "scheduler": lambda value: value,  # checked where it is resolved: entry points may name more
     "num_workers": _whole("num_workers", 1),
-    "check_mutation": _flag,
+    "check_mutation": _flag("check_mutation"),
     "max_runs_ahead": _whole("max_runs_ahead", 1),
     "crash_retries": _whole("crash_retries", 0),
     "share_from": _whole("share_from", 1),
     "store_limit": _whole("store_limit", 0),
+    "chunk_bytes": _whole("chunk_bytes", 1),
+    "array_fusion": _flag("array_fusion"),
 }
 
 
 def _from_text(name: str, text: str) -> Any:
     if name == "scheduler":
         return text
-    if name == "check_mutation":
+    if name in ("check_mutation", "array_fusion"):
         words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
         if text.lower() in words:
             return words[text.lower()]
@@ -85,6 +92,8 @@ _defaults: dict[str, Any] = {
     "crash_retries": 2,
     "share_from": 1 << 16,
     "store_limit": None,
+    "chunk_bytes": 8 << 20,
+    "array_fusion": True,
 } | _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
 _lock = threading.Lock()  # for changes of the layers

@@ -15,9 +15,10 @@ class Wanted:
     """The tasks inside some arguments, and how their values go back in.
 
     ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
+    With ``keep=False`` collections may be made of other parts than they say.
     """
 
-    def __init__(self, args: tuple[Any, ...], traverse: bool) -> None:
+    def __init__(self, args: tuple[Any, ...], traverse: bool, keep: bool = True) -> None:
         if all(kinds[type(x)] == LAZY for x in args):
             self.tasks: list[Task] = list(args)
             self._items: Sequence[Any] | None = None
@@ -26,7 +27,7 @@ class Wanted:
         self._binder = binder
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
-        for item in _optimized(self._items):
+        for item in _optimized(self._items, keep):
             tasks = [item] if kinds[type(item)] == LAZY else list(item.__lazyflow_tasks__())
             self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
             self.tasks.extend(tasks)
@@ -42,7 +43,7 @@ class Wanted:
         return tuple(self._binder.fill(found)[0])
 
 
-def _optimized(items: Sequence[Any]) -> Sequence[Any]:
+def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
     """Let each class of collections see all of its kind that this call wants."""
     groups: dict[type[Collection], list[int]] = {}
     for at, item in enumerate(items):
@@ -52,7 +53,7 @@ def _optimized(items: Sequence[Any]) -> Sequence[Any]:
         return items
     found = list(items)
     for cls, places in groups.items():
-        better = cls.__lazyflow_optimize__([items[at] for at in places])
+        better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
         for at, item in zip(places, better, strict=True):
             found[at] = item
     return found

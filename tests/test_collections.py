@@ -43,7 +43,7 @@ class Grouped(Pieces):
     seen = []
 
     @classmethod
-    def __lazyflow_optimize__(cls, wanted):
+    def __lazyflow_optimize__(cls, wanted, keep=True):
         cls.seen.append(list(wanted))
         return [cls(x.tasks[:-1]) for x in wanted]
 

@@ -1,0 +1,468 @@
+"""`Array`: a chunked, lazy array that acts as NumPy's."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from lazyflow import config, evaluate
+from lazyflow.array import elementwise, index
+from lazyflow.array.align import SizesNeeded
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.dispatch import functions, method, of_numpy
+from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.lowering import Lowering
+from lazyflow.array.optimize import optimize
+from lazyflow.array.rechunk import rechunk
+from lazyflow.array.resolve import resolved
+from lazyflow.array.sources import Const, Memory, Tasks
+from lazyflow.array.views import Spec, view
+from lazyflow.collection import Collection
+from lazyflow.graph.task import Task
+from lazyflow.services import service
+
+__all__ = ["Array"]
+
+
+class Array(Collection, NDArrayOperatorsMixin):
+    """A chunked, lazy array. Made by `from_array`, `ones`, ... and by operations on arrays.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size, nbytes
+        As NumPy's; a length that is known only when something was computed is None in `shape`.
+    chunks, numblocks, chunksize, npartitions
+        The lengths of the chunks of each axis; how many there are; the largest; how many in all.
+    expr
+        The expression that it is.
+    """
+
+    __slots__ = ("_expr",)
+    __array_priority__ = 11
+
+    def __init__(self, expr: Expr) -> None:
+        if expr.place is None:
+            expr.place = _users_place()
+        self._expr = expr
+
+    # -- what it is -------------------------------------------------------------------------
+
+    @property
+    def expr(self) -> Expr:
+        """The expression."""
+        return self._expr
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Lengths of the axes; None: not known yet."""
+        return self._expr.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._expr.dtype
+
+    @property
+    def chunks(self) -> Chunks:
+        """Lengths of the chunks of each axis."""
+        return self._expr.chunks
+
+    @property
+    def numblocks(self) -> Index:
+        """Number of chunks of each axis."""
+        return self._expr.numblocks
+
+    @property
+    def npartitions(self) -> int:
+        """Number of chunks."""
+        return prod(self._expr.numblocks)
+
+    @property
+    def chunksize(self) -> tuple[Any, ...]:
+        """Lengths of the largest chunk."""
+        return tuple([None if None in sizes else max(sizes) for sizes in self.chunks])
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._expr.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.with_known_sizes()._expr.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Array:
+        """The axes in the opposite order."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Array:
+        """The last two axes exchanged."""
+        if self.ndim < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
+        return self.transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    @property
+    def real(self) -> Array:
+        """The real parts."""
+        return functions["real"](self)
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary parts."""
+        return functions["imag"](self)
+
+    @property
+    def flat(self) -> Any:
+        """The elements one after the other, computed."""
+        return self.compute().flat
+
+    @property
+    def blocks(self) -> Any:
+        """Blocks by number: ``x.blocks[0, 1:]``."""
+        return functions["blocks_of"](self)
+
+    @property
+    def vindex(self) -> Any:
+        """Points by coordinates: ``x.vindex[[1, 2], [3, 4]]``."""
+        return functions["vindex_of"](self)
+
+    # -- sizes --------------------------------------------------------------------------------
+
+    def with_known_sizes(self) -> Self:
+        """Find out the lengths that are not known; computes what they depend on, once."""
+        if None in self._expr.shape:
+            (self._expr,) = resolved([self._expr])
+        return self
+
+    compute_chunk_sizes = with_known_sizes
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        n: int = self.with_known_sizes().shape[0]
+        return n
+
+    # -- views --------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Array:
+        if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
+            return functions["field"](self, key)
+        entries = index.parse(key, self.shape)
+        if not index.is_basic(entries):
+            return functions["fancy_item"](self, entries)
+        try:
+            return Array(index.basic(self._expr, entries))
+        except SizesNeeded:
+            return Array(index.basic(self.with_known_sizes()._expr, entries))
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return the array with its axes in another order; all turned around if none is given."""
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], Sequence)):
+            axes = tuple(axes[0]) if axes[0] is not None else ()
+        order = tuple(map(operator.index, axes)) or tuple(range(self.ndim))[::-1]
+        if len(order) != self.ndim:
+            raise ValueError("axes don't match array")
+        order = tuple([np.lib.array_utils.normalize_axis_index(a, self.ndim) for a in order])
+        if len(set(order)) != self.ndim:
+            raise ValueError("repeated axis in transpose")
+        return Array(view(self._expr, Spec((None,) * self.ndim, order)))
+
+    def rechunk(self, chunks: Any = "auto", limit: Any = None) -> Array:
+        """Return the same array in other chunks.
+
+        Parameters
+        ----------
+        chunks, limit
+            As of `normalize_chunks`; axes that a dict does not name keep theirs.
+        """
+        self.with_known_sizes()
+        if isinstance(chunks, dict):
+            chunks = {
+                **dict(enumerate(self.chunks)),
+                **{axis % self.ndim if -self.ndim <= axis < 0 else axis: each
+                   for axis, each in chunks.items()},
+            }
+        elif isinstance(chunks, tuple | list) and len(chunks) == self.ndim:
+            chunks = [self.chunks[k] if c is None else c for k, c in enumerate(chunks)]
+        wanted = normalize_chunks(chunks, self.shape, limit, self.dtype, self.chunks)
+        return Array(rechunk(self._expr, wanted))
+
+    # -- arithmetic -----------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
+        return functions["apply_ufunc"](ufunc, how, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        found = of_numpy.get(func)
+        if found is not None:
+            return found(*args, **kwargs)
+        name = getattr(func, "__name__", str(func))
+        module = getattr(func, "__module__", "numpy")
+        raise TypeError(
+            f"{module}.{name} does not work on chunked arrays{config.nearest(name, functions)}. "
+            f"Compute them first, {module}.{name}(x.compute()), or apply it to each block by "
+            "x.map_blocks(...)."
+        )
+
+    def __pow__(self, other: Any) -> Any:
+        return functions["power_by"](self, other)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def compute(self, **options: Any) -> Any:
+        """Return the array as NumPy's; `options` are those of `lazyflow.compute`."""
+        return evaluate.compute(self, **options)[0]
+
+    def persist(self, **options: Any) -> Array:
+        """Start computing it; return an equal array whose blocks are, or will be, there."""
+        found: Array = evaluate.persist(self, **options)[0]
+        return found
+
+    def visualize(self, *args: Any, **kwargs: Any) -> Any:
+        """Draw the graph of its blocks; parameters are those of `lazyflow.visualize`."""
+        return service("visualize")(self, *args, **kwargs)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError(
+                "an array that has to be computed can't be given without a copy (copy=False)"
+            )
+        found = np.asarray(self.compute())
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def _scalar(self, convert: Any) -> Any:
+        if self.size != 1:
+            raise TypeError(
+                "only arrays of one element can be converted to a Python number; this one has "
+                f"shape {self.shape}"
+            )
+        return convert(self.compute().reshape(()).item())
+
+    def item(self, *args: Any) -> Any:
+        """Return one element as a Python number."""
+        return self.compute().item(*args)
+
+    def tolist(self) -> Any:
+        """Return the elements in nested lists."""
+        return self.compute().tolist()
+
+    def __bool__(self) -> bool:
+        if self.size > 1:
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use "
+                "x.any() or x.all()"
+            )
+        return bool(self.compute())
+
+    def __float__(self) -> float:
+        return float(self._scalar(float))
+
+    def __int__(self) -> int:
+        return int(self._scalar(int))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar(complex))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(self._scalar(int))
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # -- as a collection ------------------------------------------------------------------------
+
+    def __lazyflow_tasks__(self) -> Sequence[Task]:
+        if isinstance(self._expr, Tasks):
+            return self._expr.tasks
+        (self,) = type(self).__lazyflow_optimize__([self])
+        return self.__lazyflow_tasks__()
+
+    def __lazyflow_finalize__(self, values: list[Any]) -> Any:
+        return Joined(self._expr).finalize(values)
+
+    def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
+        return type(self)(Tasks(tasks, self.dtype, self.chunks))
+
+    def _finalizer(self) -> Any:
+        return Joined(self._expr)
+
+    @classmethod
+    def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
+        nodes = optimize([x._expr for x in wanted], keep, config.get("array_fusion"))
+        low = Lowering()
+        found = []
+        for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
+            made = Tasks(tasks, node.dtype, node.chunks)
+            made.place = x._expr.place
+            found.append(cls(made))
+        return found
+
+    # -- what it shows --------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        shape = ", ".join("?" if n is None else str(n) for n in self.shape)
+        chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
+        comma = "," if self.ndim == 1 else ""
+        return (
+            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), dtype={self.dtype}, "
+            f"chunksize=({chunk}{comma})>"
+        )
+
+    def _repr_html_(self) -> str:
+        html: str = service("array_html")(self)
+        return html
+
+    def __hash__(self) -> NoReturn:
+        raise TypeError("unhashable type: 'Array'")
+
+    def __reduce__(self) -> Any:
+        (self,) = type(self).__lazyflow_optimize__([self])
+        return _from_tasks, (list(self.__lazyflow_tasks__()), self.dtype, self.chunks)
+
+    # -- methods that are functions too -----------------------------------------------------------
+
+    all = method("all")
+    any = method("any")
+    argmax = method("argmax")
+    argmin = method("argmin")
+    astype = method("astype")
+    choose = method("choose")
+    clip = method("clip")
+    conj = method("conj")
+    conjugate = method("conj")
+    copy = method("copy")
+    cumprod = method("cumprod")
+    cumsum = method("cumsum")
+    diagonal = method("diagonal")
+    dot = method("dot")
+    flatten = method("ravel")
+    map_blocks = method("map_blocks_of")
+    map_overlap = method("map_overlap_of")
+    max = method("max")
+    mean = method("mean")
+    min = method("min")
+    nonzero = method("nonzero")
+    prod = method("prod")
+    ravel = method("ravel")
+    repeat = method("repeat")
+    reshape = method("reshape_method")
+    round = method("round")
+    squeeze = method("squeeze")
+    std = method("std")
+    store = method("store")
+    sum = method("sum")
+    swapaxes = method("swapaxes")
+    take = method("take")
+    to_delayed = method("to_delayed")
+    trace = method("trace")
+    var = method("var")
+    view = method("view_as")
+    __setitem__ = method("set_item")
+    __matmul__ = method("matmul")
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return functions["matmul"](other, self)
+
+
+def _from_tasks(tasks: list[Task], dtype: np.dtype[Any], chunks: Chunks) -> Array:
+    return Array(Tasks(tasks, dtype, chunks))
+
+
+class Joined:
+    """Puts a whole together of its blocks; holds nothing of the graph."""
+
+    def __init__(self, node: Expr) -> None:
+        self.chunks = node.chunks
+        self.dtype = node.dtype
+
+    def finalize(self, values: list[Any]) -> Any:
+        """Return the whole: an array, or a scalar where there are no axes."""
+        if len(values) == 1:
+            (found,) = values
+            if not self.chunks and isinstance(found, np.ndarray):
+                return found[()]
+            return found
+        chunks = self._known(values)
+        out = np.empty(tuple(map(sum, chunks)), self.dtype)
+        bounds = [[0, *np.cumsum(sizes).tolist()] for sizes in chunks]
+        spans = [
+            [slice(a, b) for a, b in zip(edge, edge[1:], strict=False)] for edge in bounds
+        ]
+        for at, value in zip(product(*spans), values, strict=True):
+            out[at] = value
+        return out
+
+    def _known(self, values: list[Any]) -> list[list[int]]:
+        """Return the chunks, with lengths that were not known taken from the blocks."""
+        shape = tuple(map(len, self.chunks))
+        found = []
+        for axis, sizes in enumerate(self.chunks):
+            if None in sizes:
+                step = prod(shape[axis + 1:])
+                found.append([values[i * step].shape[axis] for i in range(len(sizes))])
+            else:
+                found.append(list(sizes))
+        return found
+
+
+def as_node(x: Any) -> Expr:
+    """Return the expression of an array or of anything that NumPy makes one of."""
+    if isinstance(x, Array):
+        return x._expr
+    if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
+        raise TypeError(
+            f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
+            "la.from_delayed(x, shape, dtype)"
+        )
+    array = np.asanyarray(x)
+    if array.ndim == 0:
+        return Const(array)
+    return Memory(array, tuple([(n,) for n in array.shape]))
+
+
+def known(*arrays: Any) -> None:
+    """Find out the lengths of arrays that are not known, in one compute."""
+    unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
+    for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
+        x._expr = expr
+
+
+def _users_place() -> tuple[Any, int] | None:
+    """Return the line that is not ours, nor NumPy's, and asked for this."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("lazyflow.", "numpy.")) or name.startswith("lazyflow.testing"):
+            break
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+__all__ += ["Joined", "as_node", "elementwise", "known"]

@@ -1,0 +1,196 @@
+"""Chunk sizes: what users may say of them, and what is chosen when they don't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.array.expr import Chunks
+
+def normalize_chunks(
+    chunks: Any = "auto",
+    shape: tuple[int, ...] | None = None,
+    limit: int | str | None = None,
+    dtype: Any = None,
+    previous_chunks: Any = None,
+) -> tuple[tuple[int, ...], ...]:
+    """Return explicit chunk lengths for what may be said of them in many ways.
+
+    Parameters
+    ----------
+    chunks
+        ``"auto"``; a length for all axes; or for each axis a length, the lengths of its chunks,
+        -1 or None (one chunk), ``"auto"``; or a dict of these by axis; or bytes of a chunk
+        as text, ``"16 MiB"``.
+    shape
+        Of the array; needed unless all lengths are given.
+    limit
+        Bytes of an automatic chunk, as a number or text; ``config.chunk_bytes``, 8 MiB, if left
+        out: a few such chunks fit in the caches of all cores together, and a task for each costs
+        nothing beside the work on it.
+    dtype
+        Of the array; needed for automatic chunks.
+    previous_chunks
+        Chunks of what is read: automatic ones are multiples of these where that fits.
+
+    Raises
+    ------
+    ValueError
+        The lengths don't add up to the shape, or their number is not that of the axes.
+    TypeError
+        An entry is none of the above.
+
+    Examples
+    --------
+    >>> normalize_chunks((3, -1), (7, 2))
+    ((3, 3, 1), (2,))
+    >>> normalize_chunks("auto", (4000, 1000), limit="8 MB", dtype="f8")
+    ((1000, 1000, 1000, 1000), (1000,))
+    """
+    if isinstance(chunks, str) and chunks != "auto":
+        limit, chunks = chunks, "auto"
+    given = _by_axis(chunks, shape)
+    if shape is None:
+        if any(isinstance(each, int | str) or each is None for each in given):
+            raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
+        shape = tuple([sum(each) for each in given])
+    found: list[Any] = []
+    for axis, (each, n) in enumerate(zip(given, shape, strict=True)):
+        found.append(each if isinstance(each, str) else _axis(each, n, axis, shape))
+    if any(isinstance(each, str) for each in found):
+        found = _automatic(found, shape, _bytes(limit), dtype, previous_chunks)
+    return tuple(found)
+
+
+def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
+    if isinstance(chunks, Mapping):
+        if shape is None:
+            raise ValueError("chunks as a dict need the shape of the array; pass shape= as well")
+        ndim = len(shape)
+        wrong = [axis for axis in chunks if not -ndim <= axis < ndim]
+        if wrong:
+            raise ValueError(f"chunks name axis {wrong[0]}, but the array has {ndim} axes")
+        placed = {axis % ndim: each for axis, each in chunks.items()}
+        return tuple([placed.get(axis, -1) for axis in range(ndim)])
+    if isinstance(chunks, str) or chunks is None or isinstance(chunks, int | np.integer | float):
+        if shape is None:
+            raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
+        return tuple([chunks] * len(shape))
+    if not isinstance(chunks, Sequence):
+        raise TypeError(
+            f"chunks must be 'auto', a length, or for each axis a length, lengths or -1; got "
+            f"{chunks!r:.100}"
+        )
+    given = tuple(chunks)
+    if shape is not None and len(given) != len(shape):
+        if len(shape) == 1 and all(isinstance(each, int | np.integer) for each in given):
+            return (given,)
+        raise ValueError(
+            f"chunks={chunks!r:.100} are for {len(given)} axes, but the array has {len(shape)}: "
+            f"its shape is {shape}"
+        )
+    return given
+
+
+def _axis(each: Any, n: int, axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if each is None or (isinstance(each, int | np.integer) and each == -1):
+        return (n,)
+    if isinstance(each, int | np.integer):
+        if each < 1:
+            if each == 0 and n == 0:
+                return (0,)
+            raise ValueError(
+                f"chunks of axis {axis} have length {each}; it must be 1 or more, or -1 for one "
+                "chunk"
+            )
+        size = int(each)
+        whole, rest = divmod(n, size)
+        return (size,) * whole + ((rest,) if rest or not n else ())
+    try:
+        sizes = tuple([int(size) for size in each])
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"chunks of axis {axis} must be a length, lengths, -1 or 'auto'; got {each!r:.100}"
+        ) from None
+    if any(size < 0 for size in sizes) or sum(sizes) != n:
+        raise ValueError(
+            f"chunks of axis {axis}, {_shown(sizes)}, add up to {sum(sizes)}, but the axis has "
+            f"length {n}: the shape is {shape}"
+        )
+    return sizes or (0,)
+
+
+def _shown(sizes: tuple[int, ...]) -> str:
+    return str(sizes) if len(sizes) < 8 else f"({', '.join(map(str, sizes[:6]))}, ...)"
+
+
+def _bytes(limit: int | str | None) -> int:
+    if limit is None:
+        limit = config.get("chunk_bytes")
+    if isinstance(limit, str):
+        return parse_bytes(limit)
+    return max(int(limit), 1)
+
+
+def parse_bytes(text: str) -> int:
+    """Return how many bytes a text says.
+
+    >>> parse_bytes("16 MiB"), parse_bytes("1.5GB"), parse_bytes("100")
+    (16777216, 1500000000, 100)
+    """
+    number = text.strip().rstrip("kKmMgGtTpPiIbB").strip()
+    unit = text.strip()[len(number):].strip().lower()
+    powers = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+    short = unit.removesuffix("b") if unit != "b" else ""
+    base = 1024 if short.endswith("i") else 1000
+    try:
+        return int(float(number) * base ** powers[short.removesuffix("i")])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{text!r} does not say how many bytes; write for example '16 MiB' or '100 MB'"
+        ) from None
+
+
+def _automatic(
+    found: list[Any], shape: tuple[int, ...], limit: int, dtype: Any, previous: Any
+) -> list[tuple[int, ...]]:
+    """Fill in "auto" axes: as even in length as can be, whole rows first."""
+    if dtype is None:
+        raise ValueError("automatic chunks need the dtype of the array; pass dtype= as well")
+    itemsize = np.dtype(dtype).itemsize or 1
+    fixed = prod([max(each, default=1) or 1 for each in found if not isinstance(each, str)])
+    room = max(limit // (itemsize * fixed), 1)
+    axes = [axis for axis, each in enumerate(found) if isinstance(each, str)]
+    for axis in axes:
+        if found[axis] != "auto":
+            raise TypeError(
+                f"chunks of axis {axis} must be a length, lengths, -1 or 'auto'; got "
+                f"{found[axis]!r}"
+            )
+    for axis in reversed(axes):  # the last axis is the one that is contiguous
+        left = [a for a in axes if a < axis]
+        n = shape[axis]
+        share = room if not left else max(round(room ** (1 / (len(left) + 1))), 1)
+        if left and n <= room and prod([shape[a] for a in left]) * n > room and n * itemsize <= 1 << 16:
+            share = n  # rows are short: whole ones
+        size = max(min(n, share), 1)
+        before = previous[axis] if previous is not None else None
+        if before and size < n:
+            unit = max(before)
+            size = min(max(size // unit, 1) * unit, n)
+        found[axis] = _axis(_even(n, size) if not before else size, n, axis, shape)
+        room = max(room // max(found[axis][0], 1), 1)
+    return found
+
+
+def _even(n: int, size: int) -> int:
+    """Return a length of chunks, at most `size`, that leaves no small rest."""
+    count = -(-n // size) if n else 1
+    return max(-(-n // count), 1)
+
+
+__all__ = ["Chunks", "normalize_chunks", "parse_bytes"]

@@ -1,0 +1,296 @@
+"""From nodes to tasks: one for each block that is wanted, made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, product
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.expr import Expr, Index, below
+from lazyflow.array.kernels.program import Program
+from lazyflow.array.kernels.run import run_program
+from lazyflow.array.sources import Made, Memory, Stored
+from lazyflow.array.views import Spec, View, cut, of_base
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import VALUE, Task, new_leaf, new_task
+from lazyflow.lazy import Delayed
+
+_DEEP = 64  # levels of nodes that are lowered by calls inside calls
+
+
+class Lowering:
+    """Makes the tasks of one compute; a block is made once."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[Expr, Index], Task] = {}
+        self._bounds: dict[Expr, list[list[int]]] = {}
+        self._shared: dict[Any, Any] = {}
+
+    def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
+        """Return the tasks of all blocks of some nodes, in C order."""
+        depth: dict[Expr, int] = {}
+        for node in below(wanted):
+            depth[node] = 1 + max([depth[x] for x in node.inputs], default=0)
+            if depth[node] > _DEEP:
+                self.blocks(node)
+                depth[node] = 0
+        return [self.blocks(node) for node in wanted]
+
+    def blocks(self, node: Expr) -> list[Task]:
+        """Return the tasks of all blocks of a node, in C order."""
+        return [self.block(node, index) for index in product(*map(range, node.numblocks))]
+
+    def block(self, node: Expr, index: Index) -> Task:
+        """Return the task of one block."""
+        found = self._blocks.get((node, index))
+        if found is None:
+            found = self._blocks[node, index] = node.make_block(self, index)
+        return found
+
+    def bounds(self, node: Expr) -> list[list[int]]:
+        """Return where the chunks of each axis begin."""
+        found = self._bounds.get(node)
+        if found is None:
+            found = self._bounds[node] = [
+                [0, *accumulate(sizes)] for sizes in node.chunks  # type: ignore[arg-type]
+            ]
+        return found
+
+    def shared(self, node: Expr, key: Any, make: Any, *details: Any) -> Any:
+        """Return what all blocks of a node have in common, made once."""
+        found = self._shared.get((node, key))
+        if found is None:
+            found = self._shared[node, key] = make(*details)
+        return found
+
+    def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
+        """Return a task, made where the user made the node."""
+        task: Task = new_task(Task, func, tuple(args))
+        if node.place is not None:
+            task._code, task._lasti = node.place
+        task.__class__ = Delayed
+        return task
+
+    def value(self, value: Any) -> Task:
+        """Return a task that is a value."""
+        leaf: Task = new_leaf(Delayed, VALUE, value)
+        return leaf
+
+    def fused_block(self, node: Expr, index: Index) -> Task:
+        """Return the task of a block of a program's result, or of what is read by slices."""
+        reads, func = self._shared.get((node, "fused")) or self._prepare(node)
+        regions, args = [], []
+        for read in reads:
+            region, arg = read.at(self, index)
+            regions.append(region)
+            if arg is not None:
+                args.append(arg)
+        return self.task(func, (Where(index, tuple(regions)), *args), node)
+
+    def _prepare(self, node: Expr) -> tuple[list[_Read], BlockTask]:
+        program = getattr(node, "program", None)
+        inputs = node.inputs if program is not None else (node,)
+        reads = [_Read(self, x, node.ndim) for x in inputs]
+        loads = tuple([read.load for read in reads])
+        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads)
+        self._shared[node, "fused"] = reads, func
+        return reads, func
+
+
+class Where:
+    """Which block a task makes, and what of its inputs: an argument that is not searched."""
+
+    __slots__ = ("index", "regions")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
+        self.index = index
+        self.regions = regions
+
+    def __reduce__(self) -> Any:
+        return Where, (self.index, self.regions)
+
+    def __repr__(self) -> str:
+        return f"block {self.index}"
+
+
+class _Read:
+    """How blocks of one input of a group are found: what is the same for all, and what is not."""
+
+    def __init__(self, low: Lowering, node: Expr, ndim: int) -> None:
+        self.node = node
+        self.skipped = ndim - node.ndim
+        self.single = [len(sizes) == 1 for sizes in node.chunks]
+        base, spec = node, None
+        if isinstance(node, View):
+            (base,), spec = node.inputs, node.spec
+        self.base = base
+        self.spec = spec
+        self.anywhere = isinstance(base, Memory | Made | Stored)
+        if self.anywhere:
+            self.bounds = low.bounds(node)
+            if spec is None:
+                picks = (None,) * base.ndim
+                self.spec = spec = Spec(picks, tuple(range(base.ndim)))
+        elif spec is not None:
+            self.cuts = [
+                None if isinstance(pick, int) else [
+                    (i, slice(None), n) for i, n in enumerate(base.chunks[axis])
+                ] if pick is None else cut(base.chunks[axis], pick)
+                for axis, pick in enumerate(spec.picks)
+            ]
+        self.load = Load(base, spec)
+
+    def at(self, low: Lowering, index: Index) -> tuple[Any, Any]:
+        """Return what of the argument is needed for a block, and the argument."""
+        own = tuple([
+            0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
+        ])
+        spec = self.spec
+        if self.anywhere:
+            assert spec is not None
+            region = of_base(spec, self.node.chunks, own, self.bounds)
+            base = self.base
+            if isinstance(base, Memory):
+                return region, base.array
+            return region, base.store if isinstance(base, Stored) else None
+        if spec is None:
+            return None, low.block(self.node, own)
+        at = {axis: k for k, axis in enumerate(spec.axes) if axis >= 0}
+        numbers, region = [], []
+        for axis, cuts in enumerate(self.cuts):
+            if cuts is None:
+                number, inner = _single(self.base.chunks[axis], spec.picks[axis])
+            else:
+                number, inner, _ = cuts[own[at[axis]]]
+            numbers.append(number)
+            region.append(inner)
+        return tuple(region), low.block(self.base, tuple(numbers))
+
+
+def _single(chunks: tuple[Any, ...], at: Any) -> tuple[int, int]:
+    for number, n in enumerate(chunks):
+        if at < n:
+            return number, at
+        at -= n
+    raise IndexError(at)
+
+
+class Load:
+    """Gets a block of one input inside a task, and lays its axes out."""
+
+    def __init__(self, base: Expr, spec: Spec | None) -> None:
+        self.formula = base.formula if isinstance(base, Made) else None
+        self.reader = base.reader if isinstance(base, Stored) else None
+        self.order: tuple[int, ...] | None = None
+        self.new: tuple[Any, ...] | None = None
+        self.lengths: tuple[int, ...] | None = None
+        if spec is not None:
+            kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
+            order = tuple([kept.index(axis) for axis in spec.axes if axis >= 0])
+            if order != tuple(range(len(order))):
+                self.order = order
+            if any(axis < 0 for axis in spec.axes):
+                self.new = tuple([None if axis < 0 else slice(None) for axis in spec.axes])
+                if any(~axis != 1 for axis in spec.axes if axis < 0):
+                    self.lengths = tuple([~axis if axis < 0 else -1 for axis in spec.axes])
+
+    def __call__(self, region: Any, given: Any) -> Any:
+        """Return the block; `given` gives the arguments of the task."""
+        if self.formula is not None:
+            found = self._make(region)
+        elif self.reader is not None:
+            found = self._read(region, next(given))
+        else:
+            found = next(given)
+            if region is not None:
+                found = found[region]
+        if self.order is not None:
+            found = found.transpose(self.order)
+        if self.new is not None:
+            found = found[self.new]
+        return found
+
+    def _make(self, region: Any) -> Any:
+        """Formulas make regions of steps 1; what is left of them is a view."""
+        plain, rest = _plain(region)
+        found = self.formula(plain)  # type: ignore[misc]
+        return found if rest is None else found[rest]
+
+    def _read(self, region: Any, store: Any) -> Any:
+        plain, rest = _plain(region)
+        try:
+            found = self.reader(store, plain)  # type: ignore[misc]
+        except BaseException as error:
+            error.add_note(f"lazyflow: while reading {_shown(plain)} of {_described(store)}")
+            raise
+        return found if rest is None else found[rest]
+
+
+def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:
+    """Split a region into slices with step 1 and what is taken of these, None: all of it."""
+    plain, rest = [], []
+    changed = False
+    for one in region:
+        if isinstance(one, int):
+            plain.append(slice(one, one + 1))
+            rest.append(0)
+            changed = True
+            continue
+        start, stop, step = one.start, one.stop, one.step or 1
+        if step == 1:
+            plain.append(slice(start, stop))
+            rest.append(slice(None))
+            continue
+        changed = True
+        count = len(range(start, -1 if stop is None else stop, step))
+        last = start + (count - 1) * step
+        plain.append(slice(min(start, last), max(start, last) + 1))
+        rest.append(slice(None, None, step))
+    return tuple(plain), tuple(rest) if changed else None
+
+
+def _shown(region: tuple[slice, ...]) -> str:
+    return "[" + ", ".join(f"{s.start}:{s.stop}" for s in region) + "]"
+
+
+def _described(store: Any) -> str:
+    for attribute in ("filename", "store_path", "path", "name"):
+        found = getattr(store, attribute, None)
+        if isinstance(found, str) and found:
+            return f"{type(store).__name__} {found!r}"
+    text = repr(store)
+    return text if len(text) < 200 else f"a {type(store).__name__}"
+
+
+class BlockTask:
+    """The function of the tasks of one node: reads its inputs, and runs a program over them."""
+
+    def __init__(
+        self,
+        name: str,
+        program: Program | None,
+        consts: tuple[np.ndarray[Any, Any], ...],
+        loads: tuple[Load, ...],
+    ) -> None:
+        self.__name__ = name
+        self.program = program
+        self.consts = consts
+        self.loads = loads
+
+    def __call__(self, where: Where, *given: Any) -> Any:
+        args = iter(given)
+        blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
+        if self.program is None:
+            (load,) = self.loads
+            found = blocks[0]
+            if load.lengths is not None:
+                shape = tuple([
+                    n if n >= 0 else found.shape[k] for k, n in enumerate(load.lengths)
+                ])
+                found = np.broadcast_to(found, shape)
+            return found
+        found = run_program(self.program, (*self.consts, *blocks))
+        return found[0] if len(found) == 1 else tuple(found)

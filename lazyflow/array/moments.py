@@ -1,0 +1,128 @@
+"""Reductions of nodes over axes, and what makes means and variances of merged moments."""
+
+from __future__ import annotations
+
+import warnings
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from lazyflow.array import elementwise
+from lazyflow.array.expr import Expr
+from lazyflow.array.kernels.program import Reduction
+from lazyflow.array.rechunk import rechunk
+from lazyflow.array.reduce import Reduce
+from lazyflow.array.views import Spec, view
+
+# -- what makes results of merged partial results -----------------------------------------------
+
+
+class MeanOf(NamedTuple):
+    """Divides a sum by how many there were."""
+
+    count: int
+    dtype: np.dtype[Any]
+    __name__ = "mean"
+
+    def __call__(self, total: Any) -> Any:
+        if self.count == 0:
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        found = np.true_divide(total, self.count)
+        return np.asarray(found).astype(self.dtype, copy=False)
+
+
+class MeanOfMoments(NamedTuple):
+    """Takes the mean of moments."""
+
+    dtype: np.dtype[Any]
+    __name__ = "mean"
+
+    def __call__(self, moments: Any) -> Any:
+        count, mean, _ = moments
+        if (count == 0).any():
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+            mean = np.where(count == 0, np.nan, mean)
+        return np.asarray(mean).astype(self.dtype, copy=False)
+
+
+class VarOf(NamedTuple):
+    """Makes a variance, or its root, of moments."""
+
+    ddof: float
+    root: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def __name__(self) -> str:
+        return "std" if self.root else "var"
+
+    def __call__(self, moments: Any) -> Any:
+        count, _, squares = moments
+        count = np.real(count)
+        freedom = count - self.ddof
+        if (freedom <= 0).any():
+            warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.real(squares) / np.maximum(freedom, 0)
+        if self.root:
+            found = np.sqrt(found)
+        return np.asarray(found).astype(self.dtype, copy=False)
+
+
+# -- the common part ----------------------------------------------------------------------------
+
+
+def reduced(
+    node: Expr,
+    kind: str,
+    axis: Any,
+    keepdims: Any,
+    dtype: Any,
+    result: Any = None,
+    finish: Any = None,
+    mask: Expr | None = None,
+) -> Expr:
+    """Return a reduction of a node over axes.
+
+    dtype, result
+        In which it is done, and of the result if `finish` makes another.
+    """
+    axes = axes_of(axis, node.ndim)
+    dtype = np.dtype(dtype)
+    whole = _without_empty(node, axes)
+    inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
+    if axes or kind == "moments":
+        made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
+    else:
+        made = elementwise.cast(node, dtype)
+        if finish is not None:
+            made = elementwise.function(finish, (made,), result or dtype)
+    if keepdims is True:
+        return made
+    kept = tuple([k for k in range(node.ndim) if k not in axes])
+    picks = tuple([0 if k in axes else None for k in range(node.ndim)])
+    return view(made, Spec(picks, kept))
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(sorted(normalize_axis_tuple(axis, ndim)))
+
+
+def _without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
+    """Return a node without chunks of length 0 along axes that have others."""
+    if not any(0 in node.chunks[axis] for axis in axes):
+        return node
+    return rechunk(node, tuple([
+        tuple([n for n in sizes if n != 0]) or (0,) if axis in axes else sizes
+        for axis, sizes in enumerate(node.chunks)
+    ]))
+
+
+def count_over(node: Expr, axes: tuple[int, ...]) -> int | None:
+    """Return how many elements there are along axes; None: not known yet."""
+    lengths = [node.shape[axis] for axis in axes]
+    return None if None in lengths else prod(lengths)  # type: ignore[arg-type]
