@@ -38,6 +38,12 @@ class Sink(NamedTuple):
     reduction: Reduction | None
     mask: int | None
 
+    @property
+    def reports(self) -> str:
+        """What NumPy calls it in its reports: in var it is the distances that go wrong."""
+        moments = self.reduction is not None and self.reduction.kind == "moments"
+        return "subtract" if moments else "reduce"
+
 
 class Lowered(NamedTuple):
     """What is run, for blocks of any shape.

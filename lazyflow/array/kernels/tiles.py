@@ -62,8 +62,11 @@ def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = [x if x.flags.c_contiguous else contiguous(x) for x in blocks]
     _run_calls(plan.lowered.calls, plan.lowered.last, values, reports)
-    reports.now = "reduce"
-    return [_whole_result(plan, n, values) for n in range(len(plan.lowered.sinks))]
+    found = []
+    for at, sink in enumerate(plan.lowered.sinks):
+        reports.now = sink.reports
+        found.append(_whole_result(plan, at, values))
+    return found
 
 
 def _run_calls(
@@ -155,14 +158,21 @@ def run_pass(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) 
             found = perform(call, [tiles[number] for number in call.operands], outs)
             for number, value in zip(call.results, found, strict=True):
                 tiles[number] = value
-        reports.now = "reduce"
-        _take(plan, sinks, tiles, low, direct)
+        _take(plan, sinks, tiles, low, direct, reports)
     return [sink.finish() for sink in sinks]
 
 
-def _take(plan: Plan, sinks: list[Sinking], tiles: list[Any], low: int, direct: Any) -> None:
+def _take(
+    plan: Plan,
+    sinks: list[Sinking],
+    tiles: list[Any],
+    low: int,
+    direct: Any,
+    reports: Collected,
+) -> None:
     for sink in sinks:
         value, _, mask = plan.lowered.sinks[sink.at]
+        reports.now = plan.lowered.sinks[sink.at].reports
         if value not in direct or sink.flat is not direct[value]:
             sink.take(low, tiles[value], None if mask is None else tiles[mask])
 
