@@ -46,7 +46,7 @@ def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
     found = np.asarray(op.func(*operands, **dict(op.keywords)))
     if found.shape != shape:
         raise ValueError(
-            f"{op.__name__} gave an array of shape {found.shape} for tiles of shape {shape}. A "
+            f"{op.name} gave an array of shape {found.shape} for tiles of shape {shape}. A "
             f"function in a fused expression has to keep the shape; use map_blocks for others."
         )
     return found
@@ -54,7 +54,9 @@ def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
 
 def name_of(op: Any) -> str:
     """Return what NumPy calls an operation in its reports."""
-    return "cast" if op is CAST else str(op.__name__)
+    if op is CAST:
+        return "cast"
+    return op.name if isinstance(op, Elementwise) else str(op.__name__)
 
 
 def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
