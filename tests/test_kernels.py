@@ -327,8 +327,8 @@ def test_ufuncs_with_two_results_run_once():
     both = Elementwise(lambda x: ran.append(len(x)) or x)
     steps = (
         Step(both, (0,), (F8, F8)),
-        Step(np.divmod, (1, 2), (F8, F8, F8, F8)),
-        Step(np.divmod, (1, 2), (F8, F8, F8, F8), 1),
+        Step(np.divmod, (2, 1), (F8, F8, F8, F8)),
+        Step(np.divmod, (2, 1), (F8, F8, F8, F8), 1),
         Step(both, (0,), (F8, F8)),
     )
     program = Program((F8, F8), steps, ((3, None), (4, None), (5, None)))
