@@ -45,8 +45,9 @@ class Elementwise(NamedTuple):
     keywords: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def __name__(self) -> str:
-        return str(self.func.__name__)
+    def name(self) -> str:
+        """Of the function (not ``__name__``: a NamedTuple drops a property of that name)."""
+        return str(getattr(self.func, "__name__", self.func))
 
 
 class Step(NamedTuple):

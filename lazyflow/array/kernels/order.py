@@ -1,0 +1,194 @@
+"""The one order in which values are reduced: a function of the block's shape only.
+
+A reduction is brought to rounds of the form (kept, reduced, kept): `Form`. Within one, for each
+of the outer kept indices, the elements in C order lie in lanes, and 16 rows of lanes are a block::
+
+    kind      lanes                           block        then
+    columns   the inner kept elements         16 rows      a tree: 16 results of a level, one by
+                                                           one, are one of the next
+    rows      16, 256 or 4,096 of the reduced 16 x lanes   the lanes of each block by NumPy's own
+              elements: what 16 rows cover                 reduction (pairwise), then the blocks
+
+The first part (`partial_blocks`) is what reads the values: each lane of each block is reduced one
+by one, so generated kernels do it with vector registers and get the same bits. `finish` does the
+rest. The error is like that of a pairwise sum: a handful of roundings in sequence a level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.kernels.lowering import KINDS
+from lazyflow.array.kernels.program import Reduction
+
+GROUP = 16  # rows of lanes in a block
+
+
+class Form(NamedTuple):
+    """One round of a reduction: (outer, length, inner) to (outer, inner)."""
+
+    outer: int
+    length: int
+    inner: int
+
+    @property
+    def lanes(self) -> int:
+        if self.inner > 1:
+            return self.inner
+        wide = 16 if self.length <= 256 else 256 if self.length <= 4096 else 4096
+        return min(wide, self.length)
+
+    @property
+    def elements(self) -> int:
+        """How many elements an outer index has."""
+        return self.length * self.inner
+
+    @property
+    def block(self) -> int:
+        """How many elements a block has, but perhaps the last one of an outer index."""
+        return GROUP * self.lanes
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks an outer index has."""
+        return -(-self.elements // self.block)
+
+
+@lru_cache(1024)
+def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
+    """Return what has to be done one after the other, innermost axes first; at least one.
+
+    >>> rounds((5, 6), (0, 1))
+    (Form(outer=1, length=30, inner=1),)
+    >>> rounds((5, 6, 1, 7), (0, 3))
+    (Form(outer=30, length=7, inner=1), Form(outer=1, length=5, inner=6))
+    """
+    runs: list[list[Any]] = []  # [is it reduced, length]: neighbours alike are one
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        if runs and runs[-1][0] == (axis in axes):
+            runs[-1][1] *= length
+        else:
+            runs.append([axis in axes, length])
+    found = []
+    inner = 1
+    while runs:
+        reduced, length = runs.pop()
+        if reduced:
+            outer = 1
+            for _, other in runs:
+                outer *= other
+            found.append(Form(outer, length, inner))
+        else:
+            inner *= length
+    return tuple(found) or (Form(inner, 1, 1),)
+
+
+def identity(kind: str, dtype: np.dtype[Any]) -> Any:
+    """Return what changes no value of a dtype, or None."""
+    if dtype.kind not in "biufc" or (kind in ("min", "max") and dtype.kind == "c"):
+        return None
+    if kind in ("sum", "any"):
+        return dtype.type(0)
+    if kind in ("prod", "all"):
+        return dtype.type(1)
+    if dtype.kind == "b":
+        return dtype.type(kind == "min")
+    if dtype.kind == "f":
+        return dtype.type(np.inf if kind == "min" else -np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if kind == "min" else limits.min)
+
+
+def reduce_blocks(ufunc: np.ufunc, lanes: int, values: Any, into: Any) -> None:
+    """Reduce the lanes of blocks, the last of them perhaps short: (k, n) to (k, blocks, lanes)."""
+    k, count = values.shape
+    full, rest = divmod(count, GROUP * lanes)
+    if full:
+        stack = values[:, : count - rest].reshape(k, full, GROUP, lanes)
+        ufunc.reduce(stack, axis=2, out=into[:, :full])
+    if not rest:
+        return
+    tail, last = values[:, count - rest :], into[:, full]
+    rows, over = divmod(rest, lanes)
+    if rows:
+        stack = tail[:, : rows * lanes].reshape(k, rows, lanes)
+        ufunc.reduce(stack, axis=1, out=last)
+    if over and rows:
+        ufunc(last[:, :over], tail[:, -over:], out=last[:, :over])
+    elif over:
+        last[:, :over] = tail
+
+
+def partial_blocks(ufunc: np.ufunc, form: Form, values: Any) -> Any:
+    """Reduce the lanes of all blocks of contiguous values: to (outer, blocks, lanes)."""
+    into = np.empty((form.outer, form.blocks, form.lanes), values.dtype)
+    reduce_blocks(ufunc, form.lanes, values.reshape(form.outer, form.elements), into)
+    return into
+
+
+def columns(ufunc: np.ufunc, stack: Any) -> Any:
+    """Reduce (k, n, c) to (k, c): sixteen of a level, one by one, are one of the next."""
+    k, n, c = stack.shape
+    while n > 1:
+        full, rest = divmod(n, GROUP)
+        up = np.empty((k, full + (rest > 0), c), stack.dtype)
+        if full:
+            ufunc.reduce(
+                stack[:, : full * GROUP].reshape(k, full, GROUP, c), axis=2, out=up[:, :full]
+            )
+        if rest:
+            ufunc.reduce(stack[:, full * GROUP :], axis=1, out=up[:, full])
+        stack, n = up, up.shape[1]
+    return stack[:, 0]
+
+
+def finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
+    """Bring reduced lanes of blocks, (outer, blocks, lanes), to (outer, inner)."""
+    if form.inner > 1:
+        return columns(ufunc, partial)
+    over = form.elements - (form.blocks - 1) * form.block
+    if form.blocks == 1:
+        return ufunc.reduce(partial[:, 0], axis=1)[:, None]
+    sums = np.empty(partial.shape[:2], partial.dtype)
+    ufunc.reduce(partial[:, :-1], axis=2, out=sums[:, :-1])
+    ufunc.reduce(partial[:, -1, : min(over, form.lanes)], axis=1, out=sums[:, -1])
+    return ufunc.reduce(sums, axis=1)[:, None]
+
+
+def contiguous(array: Any) -> Any:
+    """Return the array, or a copy, in C order; 0-d ones stay 0-d."""
+    return np.asarray(array, order="C")
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape with reduced axes of length 1."""
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+
+
+def rest_of_rounds(ufunc: np.ufunc, forms: Sequence[Form], result: Any) -> Any:
+    """Go through the rounds after the first."""
+    for form in forms:
+        result = finish(ufunc, form, partial_blocks(ufunc, form, contiguous(result)))
+    return result
+
+
+def reduce_whole(reduction: Reduction, values: Any) -> Any:
+    """Reduce a contiguous array of the reduction's dtype; the reduced axes stay with length 1."""
+    ufunc = KINDS[reduction.kind]
+    forms = rounds(values.shape, reduction.axes)
+    if not values.size:
+        return ufunc.reduce(values, axis=reduction.axes, keepdims=True, dtype=reduction.dtype)
+    result = rest_of_rounds(ufunc, forms, values)
+    return result.reshape(kept_shape(values.shape, reduction.axes))
+
+
+def merge_reduced(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Reduce partial results, all of one shape, elementwise in the order of `columns`."""
+    stack = np.stack(parts).reshape(1, len(parts), -1)
+    return contiguous(columns(KINDS[reduction.kind], stack).reshape(parts[0].shape))

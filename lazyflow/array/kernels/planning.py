@@ -1,0 +1,243 @@
+"""What is done for blocks of given shapes: whole or by tiles, in which passes, in which buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.kernels import moments
+from lazyflow.array.kernels.lowering import Call, Lowered
+from lazyflow.array.kernels.order import Form, rounds
+from lazyflow.array.kernels.program import CAST, Elementwise
+
+TILE = 1 << 16  # elements
+
+Shape = tuple[int, ...]
+
+
+class Panels(NamedTuple):
+    """Slices of an axis, for moments over so many inner elements that pieces would be long."""
+
+    axis: int
+    step: int
+
+
+class Pass(NamedTuple):
+    """One way over the inputs: what reduces in one form, and what is not reduced.
+
+    sources
+        Values that are read and that no call of the pass gives.
+    spread
+        Those of them that an output has for itself, so that they are needed in full.
+    calls
+        With the buffer of each result; -1: a new array.
+    direct
+        Pairs of a value and the output (its position in `outputs`) that it is written into.
+    """
+
+    form: Form | None
+    outputs: tuple[int, ...]
+    sources: tuple[int, ...]
+    spread: frozenset[int]
+    calls: tuple[tuple[Call, tuple[int, ...]], ...]
+    slots: tuple[np.dtype[Any], ...]
+    direct: tuple[tuple[int, int], ...]
+    panels: Panels | None
+
+    @property
+    def tile(self) -> int:
+        """How many elements a tile has at most."""
+        return TILE
+
+    def grid(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the tiles: whole outer indices, whole pieces and blocks, or parts of rows."""
+        form = self.form
+        if form is None or form.elements <= TILE:
+            step = TILE if form is None else TILE // form.elements * form.elements
+            for low in range(0, size, step):
+                yield low, min(low + step, size)
+            return
+        piece = moments.piece_rows(form) * form.inner
+        step = TILE // piece * piece if piece <= TILE else TILE
+        ends = form.elements if piece <= TILE else form.block
+        for start in range(0, size, form.elements):
+            for inner in range(start, start + form.elements, ends):
+                end = min(inner + ends, start + form.elements)
+                for low in range(inner, end, step):
+                    yield low, min(low + step, end)
+
+
+class Plan(NamedTuple):
+    """All that depends on shapes, not on values.
+
+    natural
+        The shapes of values when each is as small as its operands allow.
+    shared
+        For each output that isn't reduced, whether its value could be another's memory.
+    before
+        Calls whose values are smaller than the program's shape: computed once, whole.
+    """
+
+    lowered: Lowered
+    shape: Shape
+    size: int
+    natural: tuple[Shape | None, ...]
+    whole: bool
+    shared: tuple[bool, ...]
+    before: tuple[Call, ...]
+    passes: tuple[Pass, ...]
+
+
+def _natural(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
+    found: list[Any] = [None] * len(lowered.dtypes)
+    found[: len(shapes)] = shapes
+    for call in lowered.calls:
+        shape = np.broadcast_shapes(*(found[n] for n in call.operands))
+        for number in call.results:
+            found[number] = shape
+    return tuple(found)
+
+
+def _volume(shape: Shape) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def _shared(lowered: Lowered) -> tuple[bool, ...]:
+    seen: set[int] = set()
+    borrowed = set(range(lowered.inputs))
+    for call in lowered.calls:
+        if isinstance(call.op, Elementwise):  # may give back what it got
+            borrowed.update(call.results)
+    found = []
+    for value, reduction, _ in lowered.sinks:
+        found.append(reduction is None and (value in borrowed or value in seen))
+        seen.add(value)
+    return tuple(found)
+
+
+def form_of(shape: Shape, reduction: Any) -> Form | None:
+    """Return the form of the first round; None: the value as it is."""
+    if reduction is None:
+        return None
+    return rounds(shape, reduction.axes)[0]
+
+
+def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> Plan:
+    """Return how a program is run over blocks of these shapes."""
+    shape = np.broadcast_shapes(*shapes)
+    size = _volume(shape)
+    natural = _natural(lowered, shapes)
+    shared = _shared(lowered)
+    if size <= TILE:
+        return Plan(lowered, shape, size, natural, True, shared, (), ())
+    before = tuple(c for c in lowered.calls if _volume(natural[c.results[0]] or ()) < size)
+    groups: dict[Form | None, list[int]] = {}
+    for at, sink in enumerate(lowered.sinks):
+        groups.setdefault(form_of(shape, sink.reduction), []).append(at)
+    plain = groups.pop(None, [])
+    if groups:
+        next(iter(groups.values())).extend(plain)
+    else:
+        groups[None] = plain
+    inside = tuple(c for c in lowered.calls if c not in set(before))
+    passes = tuple(
+        _pass(lowered, form, outputs, inside, _panels(lowered, shape, form, outputs))
+        for form, outputs in groups.items()
+    )
+    return Plan(lowered, shape, size, natural, False, shared, before, passes)
+
+
+def _panels(
+    lowered: Lowered, shape: Shape, form: Form | None, outputs: Sequence[int]
+) -> Panels | None:
+    if form is None or form.inner <= moments.WIDEST:
+        return None
+    for at in outputs:
+        reduction = lowered.sinks[at].reduction
+        if reduction is not None and reduction.kind == "moments":
+            inside = range(max(reduction.axes) + 1, len(shape))
+            axis = next(axis for axis in inside if shape[axis] > 1)
+            return Panels(axis, max(1, moments.WIDEST // _volume(shape[axis + 1 :])))
+    return None
+
+
+def _pass(
+    lowered: Lowered,
+    form: Form | None,
+    outputs: list[int],
+    inside: Sequence[Call],
+    panels: Panels | None,
+) -> Pass:
+    sinks = [lowered.sinks[at] for at in outputs]
+    ends = {n for sink in sinks for n in (sink.value, sink.mask) if n is not None}
+    wanted = set(ends)
+    calls: list[Call] = []
+    for call in reversed(inside):
+        if not wanted.isdisjoint(call.results):
+            wanted.update(call.operands)
+            calls.append(call)
+    calls.reverse()
+    given = {n for call in calls for n in call.results}
+    into = {n for call in calls if _has_out(call) for n in call.results}
+    direct: dict[int, int] = {}
+    for at, sink in enumerate(sinks):
+        if sink.reduction is None and sink.value in into:
+            direct.setdefault(sink.value, at)
+    slotted, slots = _buffers(lowered, calls, ends, direct)
+    return Pass(
+        form,
+        tuple(outputs),
+        tuple(sorted(wanted - given)),
+        frozenset(ends - given),
+        slotted,
+        slots,
+        tuple(direct.items()),
+        panels,
+    )
+
+
+def _has_out(call: Call) -> bool:
+    return call.op is CAST or isinstance(call.op, np.ufunc)
+
+
+def _buffers(
+    lowered: Lowered, calls: Sequence[Call], ends: set[int], direct: dict[int, int]
+) -> tuple[tuple[tuple[Call, tuple[int, ...]], ...], tuple[np.dtype[Any], ...]]:
+    """Give each result a buffer of its dtype that holds nothing that is still needed."""
+    last = {n: at for at, call in enumerate(calls) for n in call.operands}
+    last.update(dict.fromkeys(ends, len(calls)))
+    slots: list[np.dtype[Any]] = []
+    free: list[int] = []
+    held: dict[int, int] = {}
+    found = []
+    for at, call in enumerate(calls):
+        done = [held.pop(n) for n in set(call.operands) if n in held and last[n] == at]
+        in_place = len(call.results) == 1 and call.op is not CAST
+        if in_place:
+            free += done
+        given = []
+        for number in call.results:
+            dtype = lowered.dtypes[number]
+            if number in direct or not _has_out(call):
+                given.append(-1)
+                continue
+            slot = next((s for s in reversed(free) if slots[s] == dtype), -1)
+            if slot < 0:
+                slot = len(slots)
+                slots.append(dtype)
+            else:
+                free.remove(slot)
+            given.append(slot)
+            if number in last:
+                held[number] = slot
+            else:
+                free.append(slot)
+        if not in_place:
+            free += done
+        found.append((call, tuple(given)))
+    return tuple(found), tuple(slots)
