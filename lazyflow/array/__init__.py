@@ -16,13 +16,19 @@
 #   array           Array
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
 
+from importlib import import_module
 from typing import Any
 
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array import creation, reductions, routines, ufuncs
 from lazyflow.array.dispatch import functions
 from lazyflow.array.ufuncs import UFUNCS
+
+__all__ = ["Array", "normalize_chunks"]
+
+# Modules whose functions register themselves by name.
+for _module in ("creation", "reductions", "routines"):
+    import_module(f"lazyflow.array.{_module}")
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def common_chunks(nodes: Sequence[Expr]) -> Chunks:
                 if len(set(map(len, given))) > 1:
                     raise SizesNeeded
             else:
-                given = {union(given)}  # type: ignore[arg-type]
+                given = {union(given)}
         found.append(given.pop())
     return tuple(found)
 

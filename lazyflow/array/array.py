@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NoReturn, Self
 
@@ -413,7 +413,7 @@ class Joined:
         out = np.empty(tuple(map(sum, chunks)), self.dtype)
         bounds = [[0, *np.cumsum(sizes).tolist()] for sizes in chunks]
         spans = [
-            [slice(a, b) for a, b in zip(edge, edge[1:], strict=False)] for edge in bounds
+            [slice(a, b) for a, b in pairwise(edge)] for edge in bounds
         ]
         for at, value in zip(product(*spans), values, strict=True):
             out[at] = value

@@ -11,6 +11,10 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.expr import Chunks
 
+#: Bytes of a row below which automatic chunks have whole rows.
+_SHORT_ROW = 1 << 16
+
+
 def normalize_chunks(
     chunks: Any = "auto",
     shape: tuple[int, ...] | None = None,
@@ -175,8 +179,8 @@ def _automatic(
         left = [a for a in axes if a < axis]
         n = shape[axis]
         share = room if not left else max(round(room ** (1 / (len(left) + 1))), 1)
-        if left and n <= room and prod([shape[a] for a in left]) * n > room and n * itemsize <= 1 << 16:
-            share = n  # rows are short: whole ones
+        if left and n <= room and n * itemsize <= _SHORT_ROW:
+            share = n
         size = max(min(n, share), 1)
         before = previous[axis] if previous is not None else None
         if before and size < n:

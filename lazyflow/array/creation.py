@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from lazyflow.array.dispatch import implements
 from lazyflow.array.sources import Const, Made, Memory, Region, Stored, Tasks
 from lazyflow.collection import Collection
 from lazyflow.graph.task import Task
-
 
 # -- of what is there ---------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ def from_array(
         `x` has no shape or dtype.
     """
     if isinstance(x, Array):
-        raise TypeError("from_array() got a chunked array already; x.rechunk(chunks) changes chunks")
+        raise TypeError("from_array() got a chunked array; x.rechunk(chunks) changes its chunks")
     if isinstance(x, list | tuple | int | float | complex | memoryview | np.generic):
         x = np.asarray(x)
     for attribute in ("shape", "dtype", "__getitem__"):
@@ -167,7 +167,9 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, like: Any = None
 
 
 @implements(np.array)
-def array(a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True, like: Any = None) -> Array:
+def array(
+    a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True, like: Any = None
+) -> Array:
     """Return a chunked array of a copy of `a`."""
     if not isinstance(a, Array):
         a = np.array(a, dtype=dtype, ndmin=ndmin)
@@ -198,7 +200,8 @@ def _holds_arrays(a: Any) -> bool:
 # -- of formulas --------------------------------------------------------------------------------
 
 
-class Filled(NamedTuple):
+@dataclass(frozen=True)
+class Filled:
     """One value everywhere, as the bytes of an element."""
 
     value: bytes
@@ -210,7 +213,8 @@ class Filled(NamedTuple):
         return np.broadcast_to(value, [s.stop - s.start for s in region])
 
 
-class FilledObject(NamedTuple):
+@dataclass(frozen=True)
+class FilledObject:
     """One object everywhere."""
 
     value: Any
@@ -222,7 +226,8 @@ class FilledObject(NamedTuple):
         return out
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """``start + step * i``, rounded as NumPy does."""
 
     start: Any
@@ -241,7 +246,8 @@ class Range(NamedTuple):
         return (first + at * delta).astype(self.dtype)
 
 
-class Linear(NamedTuple):
+@dataclass(frozen=True)
+class Linear:
     """``num`` numbers evenly from `start` to `stop`."""
 
     start: Any
@@ -270,7 +276,8 @@ class Linear(NamedTuple):
         return found.astype(self.dtype, copy=False)
 
 
-class Diagonal(NamedTuple):
+@dataclass(frozen=True)
+class Diagonal:
     """Ones on a diagonal."""
 
     k: int
@@ -283,7 +290,8 @@ class Diagonal(NamedTuple):
         return np.eye(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
 
 
-class Tri(NamedTuple):
+@dataclass(frozen=True)
+class Tri:
     """Ones on and below a diagonal."""
 
     k: int
@@ -435,7 +443,8 @@ def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
 ) -> Array:
     """Return a matrix with ones on a diagonal."""
-    return made(Diagonal(int(k), np.dtype(dtype)), _shape((N, N if M is None else M)), dtype, chunks)
+    shape = _shape((N, N if M is None else M))
+    return made(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
 
 
 @implements()

@@ -12,7 +12,7 @@ from lazyflow.array.expr import Expr, Index
 from lazyflow.array.kernels.program import CAST, WHERE, Step
 from lazyflow.array.kernels.program import Elementwise as Function
 from lazyflow.array.sources import Const
-from lazyflow.array.views import Pick, Spec
+from lazyflow.array.views import Spec
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def ufunc(
     TypeError
         The ufunc has no loop for these types.
     """
-    given = [x.dtype if isinstance(x, Expr) else _WEAK[type(x)] for x in operands]
-    wanted: Any = [None] * func.nout
+    given: list[Any] = [x.dtype if isinstance(x, Expr) else _WEAK[type(x)] for x in operands]
+    wanted = [None] * func.nout
     options: dict[str, Any] = {"casting": casting}
     if dtype is not None:
         options["signature"] = (*[None] * func.nin, *[np.dtype(dtype)] * func.nout)

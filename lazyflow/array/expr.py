@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lazyflow.graph.task import Task
 
 #: Lengths of the chunks of each axis; None: not known before something ran.
-Chunks = tuple[tuple[int | None, ...], ...]
+Chunks = tuple[tuple[Any, ...], ...]
 
 Index = tuple[int, ...]
 
@@ -100,13 +100,13 @@ class Expr:
         return f"<{self.name} {self.dtype} {shown}>"
 
 
-def length(chunks: tuple[int | None, ...]) -> int | None:
+def length(chunks: tuple[Any, ...]) -> int | None:
     """Return the length of an axis.
 
     >>> length((2, 3)), length((2, None))
     (5, None)
     """
-    return None if None in chunks else sum(chunks)  # type: ignore[arg-type]
+    return None if None in chunks else sum(chunks)
 
 
 def in_order(roots: Iterable[Expr], inputs_of: Callable[[Expr], Sequence[Expr]]) -> list[Expr]:

@@ -15,7 +15,7 @@ import numpy as np
 from lazyflow.array.align import share
 from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Chunks, Expr, Index, below, same
-from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.rechunk import rechunk
 from lazyflow.array.reduce import Partials, Reduce, Reduced
@@ -205,10 +205,10 @@ class _Fusion:
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]
         steps = _Steps(self, self._bundle_key(bundle[0]), inner.chunks, inner.shape)
-        outputs: list[tuple[int, Reduction]] = []
+        outputs: list[tuple[Any, Any]] = []
         for node in bundle:
             value = steps.of(node.inputs[0])
-            mask = steps.of(node.inputs[1]) if len(node.inputs) > 1 else None
+            mask: Any = steps.of(node.inputs[1]) if len(node.inputs) > 1 else None
             outputs.append((value, node.reduction._replace(mask=mask)))
         axes = bundle[0].reduction.axes
         chunks = steps.better_chunks() if self.enabled else inner.chunks
@@ -239,7 +239,7 @@ class _Steps:
         self.steps: list[Any] = []
         self._values: dict[Expr, tuple[str, int]] = {}
 
-    def of(self, root: Expr) -> tuple[str, int]:  # type: ignore[override]
+    def of(self, root: Expr) -> tuple[str, int]:
         """Have a node's value computed; return where it will be."""
         stack = [(root, False)]
         while stack:
@@ -270,7 +270,7 @@ class _Steps:
     def better_chunks(self) -> Chunks:
         """Return chunks put together where blocks are small and cost nothing to cut otherwise."""
         if not all(
-            x.free or prod(x.numblocks) == 1 and x.shape != self.shape for x in self.inputs
+            x.free or (prod(x.numblocks) == 1 and x.shape != self.shape) for x in self.inputs
         ):
             return self.chunks
         return coalesced(self.chunks)
@@ -308,9 +308,9 @@ def coalesced(chunks: Chunks) -> Chunks:
     """
     if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
         return chunks
-    if prod([max(sizes) for sizes in chunks]) >= _SMALL:  # type: ignore[type-var]
+    if prod([max(sizes) for sizes in chunks]) >= _SMALL:
         return chunks
-    found: list[tuple[int, ...]] = list(chunks)  # type: ignore[arg-type]
+    found: list[tuple[int, ...]] = list(chunks)
     others = prod([max(sizes) for sizes in found])
     for axis in reversed(range(len(found))):
         sizes = found[axis]

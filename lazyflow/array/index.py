@@ -45,7 +45,7 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
 
 def _width(each: Any) -> int:
     """Count the axes that an entry is for."""
-    if getattr(each, "dtype", None) == bool or isinstance(each, bool):
+    if getattr(each, "dtype", None) == np.bool_ or isinstance(each, bool):
         return int(np.ndim(each)) if not hasattr(each, "ndim") else int(each.ndim)
     if isinstance(each, list) and np.asarray(each).dtype == bool:
         return np.asarray(each).ndim

@@ -54,7 +54,7 @@ class Lowering:
         found = self._bounds.get(node)
         if found is None:
             found = self._bounds[node] = [
-                [0, *accumulate(sizes)] for sizes in node.chunks  # type: ignore[arg-type]
+                [0, *accumulate(sizes)] for sizes in node.chunks
             ]
         return found
 
@@ -159,18 +159,19 @@ class _Read:
         if spec is None:
             return None, low.block(self.node, own)
         at = {axis: k for k, axis in enumerate(spec.axes) if axis >= 0}
-        numbers, region = [], []
+        numbers: list[int] = []
+        taken: list[Any] = []
         for axis, cuts in enumerate(self.cuts):
             if cuts is None:
                 number, inner = _single(self.base.chunks[axis], spec.picks[axis])
             else:
                 number, inner, _ = cuts[own[at[axis]]]
             numbers.append(number)
-            region.append(inner)
-        return tuple(region), low.block(self.base, tuple(numbers))
+            taken.append(inner)
+        return tuple(taken), low.block(self.base, tuple(numbers))
 
 
-def _single(chunks: tuple[Any, ...], at: Any) -> tuple[int, int]:
+def _single(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
     for number, n in enumerate(chunks):
         if at < n:
             return number, at
@@ -231,7 +232,8 @@ class Load:
 
 def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:
     """Split a region into slices with step 1 and what is taken of these, None: all of it."""
-    plain, rest = [], []
+    plain: list[slice] = []
+    rest: list[Any] = []
     changed = False
     for one in region:
         if isinstance(one, int):

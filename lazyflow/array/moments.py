@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -19,7 +20,8 @@ from lazyflow.array.views import Spec, view
 # -- what makes results of merged partial results -----------------------------------------------
 
 
-class MeanOf(NamedTuple):
+@dataclass(frozen=True)
+class MeanOf:
     """Divides a sum by how many there were."""
 
     count: int
@@ -33,7 +35,8 @@ class MeanOf(NamedTuple):
         return np.asarray(found).astype(self.dtype, copy=False)
 
 
-class MeanOfMoments(NamedTuple):
+@dataclass(frozen=True)
+class MeanOfMoments:
     """Takes the mean of moments."""
 
     dtype: np.dtype[Any]
@@ -47,7 +50,8 @@ class MeanOfMoments(NamedTuple):
         return np.asarray(mean).astype(self.dtype, copy=False)
 
 
-class VarOf(NamedTuple):
+@dataclass(frozen=True)
+class VarOf:
     """Makes a variance, or its root, of moments."""
 
     ddof: float
@@ -124,5 +128,5 @@ def _without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
 
 def count_over(node: Expr, axes: tuple[int, ...]) -> int | None:
     """Return how many elements there are along axes; None: not known yet."""
-    lengths = [node.shape[axis] for axis in axes]
-    return None if None in lengths else prod(lengths)  # type: ignore[arg-type]
+    lengths: list[Any] = [node.shape[axis] for axis in axes]
+    return None if None in lengths else prod(lengths)

@@ -82,7 +82,7 @@ class Assemble:
         if len(blocks) == 1:
             return blocks[0][tuple([piece for ((_, piece, _),) in self.pieces])]
         out = np.empty(self.shape, self.dtype)
-        spans = []
+        spans: list[list[tuple[slice, slice]]] = []
         for axis in self.pieces:
             at = 0
             spans.append([])

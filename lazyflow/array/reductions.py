@@ -16,7 +16,7 @@ from lazyflow.array.moments import MeanOf, MeanOfMoments, VarOf, axes_of, count_
 from lazyflow.array.ufuncs import into, stretched
 from lazyflow.array.views import Spec, view
 
-_MISSING: Any = np._NoValue  # type: ignore[attr-defined]
+_MISSING: Any = np._NoValue
 
 
 def _given(a: Any, where: Any) -> tuple[Expr, Expr | None]:
@@ -314,7 +314,7 @@ def _nan_extreme(
 ) -> Array:
     node, mask = _numbers_only(a, where)
     if node.dtype.kind != "f":
-        return extreme(Array(node), axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
+        return extreme(Array(node), axis, out, keepdims, initial, where)
     assert mask is not None
     filled = elementwise.where(mask, node, constant(least, node.dtype))
     found = extreme(Array(filled), axis, None, keepdims, initial)
@@ -361,7 +361,9 @@ def average(
             raise TypeError("Axis must be specified when shapes of a and weights differ.")
         axes = axes_of(axis, x.ndim)
         if w.shape != tuple([x.shape[k] for k in axes]):
-            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+            raise ValueError(
+                "Shape of weights must be consistent with shape of a along specified axis."
+            )
         spread = tuple([axes.index(k) if k in axes else ~1 for k in range(x.ndim)])
         w = Array(stretched(view(w.expr, Spec((None,) * w.ndim, spread)), x.shape))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))

@@ -33,7 +33,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
 
 
-@implements(np.astype)
+@implements(*filter(None, [getattr(np, "astype", None)]))  # NumPy 2.1
 def astype(
     x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
     copy: bool = True, device: Any = None,

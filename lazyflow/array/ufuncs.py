@@ -16,7 +16,7 @@ from lazyflow.array.views import Spec, view
 _NUMBERS = (bool, int, float, complex)
 
 #: What the reduce method of a ufunc is called when it has a name of its own.
-_REDUCTIONS = {
+_REDUCTIONS: dict[Any, str] = {
     np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
     np.logical_and: "all", np.logical_or: "any",
 }

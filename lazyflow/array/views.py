@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Pick(NamedTuple):
-    """What is taken of an axis: `count` places from `start`, `step` apart."""
+    """What is taken of an axis: `length` places from `start`, `step` apart."""
 
     start: int
     step: int
-    count: int
+    length: int
 
     def of(self, inner: Pick) -> Pick:
         """Return this pick of what another one took."""
-        return Pick(inner.start + self.start * inner.step, self.step * inner.step, self.count)
+        return Pick(inner.start + self.start * inner.step, self.step * inner.step, self.length)
 
-    def is_all(self, length: int | None) -> bool:
+    def is_all(self, n: int | None) -> bool:
         """Tell whether it takes the whole axis as it is."""
-        return self.start == 0 and self.step == 1 and self.count == length
+        return self.start == 0 and self.step == 1 and self.length == n
 
 
 class Spec(NamedTuple):
@@ -77,7 +77,7 @@ class Spec(NamedTuple):
                     made[axis] = inner_axis
                 else:
                     assert isinstance(pick, Pick)
-                    made[axis] = ~pick.count
+                    made[axis] = ~pick.length
                 axes.append(made[axis])
             else:
                 axes.append(inner_axis)
@@ -139,7 +139,7 @@ def view(base: Expr, spec: Spec) -> Expr:
 
 
 def _chunks(base: Expr, spec: Spec) -> Chunks:
-    found = []
+    found: list[tuple[Any, ...]] = []
     for axis in spec.axes:
         if axis < 0:
             found.append((~axis,))
@@ -153,7 +153,7 @@ def _chunks(base: Expr, spec: Spec) -> Chunks:
     return tuple(found)
 
 
-def cut(chunks: tuple[int | None, ...], pick: Pick) -> list[tuple[int, slice, int]]:
+def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
     """Return what a pick takes of each chunk: number of the chunk, a slice of it, how many.
 
     >>> cut((3, 3, 4), Pick(1, 2, 4))
@@ -164,13 +164,13 @@ def cut(chunks: tuple[int | None, ...], pick: Pick) -> list[tuple[int, slice, in
     start, step, count = pick
     if count == 0:
         return [(0, slice(0, 0, 1), 0)]
-    ends = list(accumulate(chunks))  # type: ignore[arg-type]
+    ends = list(accumulate(chunks))
     found = []
     left = count
     at = start
     while left:
         number = bisect_right(ends, at)
-        first = ends[number] - chunks[number]  # type: ignore[operator]
+        first = ends[number] - chunks[number]
         here = (ends[number] - 1 - at) // step if step > 0 else (at - first) // -step
         here = min(here + 1, left)
         last = at + (here - 1) * step - first
