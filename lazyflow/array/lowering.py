@@ -13,7 +13,9 @@ from lazyflow.array.kernels.program import Program
 from lazyflow.array.kernels.run import run_program
 from lazyflow.array.sources import Made, Memory, Stored
 from lazyflow.array.views import Spec, View, cut, of_base
+from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.options import OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task, new_leaf, new_task
 from lazyflow.lazy import Delayed
 
@@ -72,6 +74,20 @@ class Lowering:
             task._code, task._lasti = node.place
         task.__class__ = Delayed
         return task
+
+    def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
+        """Return tasks of the parts of a tuple that a task gives; the tuple itself is not kept."""
+        whole: Task = new_task(Task, func, tuple(args), None, Options(nout=count))
+        if node.place is not None:
+            whole._code, whole._lasti = node.place
+        whole.__class__ = Delayed
+        made = []
+        for i in range(count):
+            item = new_task(Task, Item(i, count, func.__name__), (whole,), None, OPERATOR)
+            item._code, item._lasti = whole._code, whole._lasti
+            item.__class__ = Delayed
+            made.append(item)
+        return made
 
     def value(self, value: Any) -> Task:
         """Return a task that is a value."""
