@@ -76,6 +76,8 @@ class Plan(NamedTuple):
         The shapes of values when each is as small as its operands allow.
     shared
         For each output that isn't reduced, whether its value could be another's memory.
+    kernels
+        What native.py knows of kernels for these passes.
     before
         Calls whose values are smaller than the program's shape: computed once, whole.
     """
@@ -88,6 +90,7 @@ class Plan(NamedTuple):
     shared: tuple[bool, ...]
     before: tuple[Call, ...]
     passes: tuple[Pass, ...]
+    kernels: dict[Any, Any]
 
 
 def _natural(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
@@ -127,14 +130,14 @@ def form_of(shape: Shape, reduction: Any) -> Form | None:
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> Plan:
-    """Return how a program is run over blocks of these shapes."""
+def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = TILE) -> Plan:
+    """Return how a program is run over blocks of these shapes; whole up to `small` elements."""
     shape = np.broadcast_shapes(*shapes)
     size = _volume(shape)
     natural = _natural(lowered, shapes)
     shared = _shared(lowered)
-    if size <= TILE:
-        return Plan(lowered, shape, size, natural, True, shared, (), ())
+    if size <= small:
+        return Plan(lowered, shape, size, natural, True, shared, (), (), {})
     before = tuple(c for c in lowered.calls if _volume(natural[c.results[0]] or ()) < size)
     groups: dict[Form | None, list[int]] = {}
     for at, sink in enumerate(lowered.sinks):
@@ -149,7 +152,7 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> Plan:
         _pass(lowered, form, outputs, inside, _panels(lowered, shape, form, outputs))
         for form, outputs in groups.items()
     )
-    return Plan(lowered, shape, size, natural, False, shared, before, passes)
+    return Plan(lowered, shape, size, natural, False, shared, before, passes, {})
 
 
 def _panels(

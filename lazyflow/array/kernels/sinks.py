@@ -26,9 +26,12 @@ class Sinking:
 
     flat
         The result in one dimension, where tiles may be written, or None.
+    array
+        What kernels write into.
     """
 
     flat: Any = None
+    array: Any = None
 
     def __init__(self, plan: Plan, at: int) -> None:
         self.plan = plan
@@ -47,7 +50,7 @@ class _Plain(Sinking):
     def __init__(self, plan: Plan, at: int) -> None:
         super().__init__(plan, at)
         self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.sinks[at].value])
-        self.flat = self.result.reshape(-1)
+        self.array = self.flat = self.result.reshape(-1)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
         self.flat[low : low + len(tile)] = tile
@@ -63,7 +66,7 @@ class _Reduced(Sinking):
         self.reduction = plan.lowered.sinks[at].reduction
         assert self.reduction is not None
         self.ufunc = KINDS[self.reduction.kind]
-        self.partial = new_partial(plan, at, form)
+        self.array = self.partial = new_partial(plan, at, form)
         self.filled = identity(self.reduction.kind, self.reduction.dtype) is not None
 
     def take(self, low: int, tile: Any, mask: Any) -> None:

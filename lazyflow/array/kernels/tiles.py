@@ -10,7 +10,7 @@ their own shape. Blocks of up to one tile are computed whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,20 +209,20 @@ def gather(view: Any, low: int, high: int, into: Any) -> None:
         gather(view[last], 0, over, into[at:])
 
 
-def run_tiles(plan: Plan, blocks: Sequence[Any]) -> list[np.ndarray]:
-    """Run a program over blocks."""
-    with Collected() as reports:
-        return _run(plan, blocks, reports)
+RunPass = Callable[[Plan, Pass, Sequence[Any], Collected], list[np.ndarray]]
 
 
-def _run(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
+def run_passes(
+    plan: Plan, blocks: Sequence[Any], reports: Collected, one_pass: RunPass = run_pass
+) -> list[np.ndarray]:
+    """Run a program over blocks, its passes by tiles or by what is given."""
     if plan.whole:
         return run_whole(plan, blocks, reports)
     values = compute_small(plan, blocks, reports)
     results: list[Any] = [None] * len(plan.lowered.sinks)
     for some in plan.passes:
         if some.panels is None:
-            found = run_pass(plan, some, values, reports)
+            found = one_pass(plan, some, values, reports)
         else:
             found = _run_panels(plan, some, some.panels, blocks, reports)
         for at, result in zip(some.outputs, found, strict=True):
@@ -238,7 +238,7 @@ def _run_panels(
     found = []
     for low in range(0, plan.shape[panels.axis], panels.step):
         cut = [_slice(x, panels.axis - len(plan.shape), low, low + panels.step) for x in blocks]
-        found.append(_run(make_plan(lowered, [x.shape for x in cut]), cut, reports))
+        found.append(run_passes(make_plan(lowered, [x.shape for x in cut]), cut, reports))
     return [
         np.concatenate(parts, axis=parts[0].ndim - len(plan.shape) + panels.axis)
         for parts in zip(*found, strict=True)
