@@ -12,15 +12,12 @@ crash_retries    2           runs of a task after deaths of the workers that ran
 share_from       65536       bytes from which a part of a value goes through shared memory
 store_limit      None        bytes of shared memory for values, in each worker; None: what the
                              machine has
-<<<<<<< HEAD
 chunk_bytes      8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
 array_fusion     True        whether neighbouring operations on arrays become one task per block
-=======
 kernels          "auto"      how fused array expressions run: "auto", "tiles" (nothing compiled) or
                              "native" (a kernel at once, an error where there is none: for tests)
 kernel_cache     None        folder of compiled kernels; None: lazyflow/kernels in the user's cache
                              folder; False: none
->>>>>>> b50ed5dd404a11466478d133279fd376acf99585
 ===============  ==========  =====================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
@@ -83,28 +80,21 @@ _CHECKS: dict[str, Any] = {
     "crash_retries": _whole("crash_retries", 0),
     "share_from": _whole("share_from", 1),
     "store_limit": _whole("store_limit", 0),
-<<<<<<< HEAD
     "chunk_bytes": _whole("chunk_bytes", 1),
     "array_fusion": _flag("array_fusion"),
-=======
     "kernels": _kernels,
     "kernel_cache": _folder,
->>>>>>> b50ed5dd404a11466478d133279fd376acf99585
 }
 
 
 def _from_text(name: str, text: str) -> Any:
     if name == "scheduler":
         return text
-<<<<<<< HEAD
-    if name in ("check_mutation", "array_fusion"):
-=======
     if name == "kernels" and text in ("auto", "tiles", "native"):
         return text
     if name == "kernel_cache":
         return False if text.lower() in ("0", "false", "no") else text
-    if name == "check_mutation":
->>>>>>> b50ed5dd404a11466478d133279fd376acf99585
+    if name in ("check_mutation", "array_fusion"):
         words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
         if text.lower() in words:
             return words[text.lower()]
@@ -126,13 +116,10 @@ _defaults: dict[str, Any] = {
     "crash_retries": 2,
     "share_from": 1 << 16,
     "store_limit": None,
-<<<<<<< HEAD
     "chunk_bytes": 8 << 20,
     "array_fusion": True,
-=======
     "kernels": "auto",
     "kernel_cache": None,
->>>>>>> b50ed5dd404a11466478d133279fd376acf99585
 } | _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
 _lock = threading.Lock()  # for changes of the layers
