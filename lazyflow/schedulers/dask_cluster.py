@@ -28,6 +28,7 @@ from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.groups import Group
+from lazyflow.schedulers.engine.hands import run_in_thread
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
@@ -47,7 +48,7 @@ _active: dict[tuple[str, int], tuple[Work, Any]] = {}
 
 
 async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
-    """Have a group run by a thread of its own; return when it is done or given up."""
+    """Have a group run by a thread of ours; return when it is done or given up."""
     worker = distributed.get_worker()
     loop = asyncio.get_running_loop()
     work = Work(payload, deps, "distributed")
@@ -55,15 +56,13 @@ async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
     key = (f"{topic}/{work.run_name}", work.number)
     _active[key] = work, done
 
-    def run() -> None:
-        found: Any = work()
+    def tell(found: Any) -> None:
         try:
             loop.call_soon_threadsafe(_settle, done, found)
         except RuntimeError:  # the worker has closed
             pass
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name="lazyflow-group", daemon=True).start()
+    run_in_thread(work, contextvars.copy_context(), tell)
     del deps, payload
     try:
         found = await done

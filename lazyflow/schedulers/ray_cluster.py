@@ -11,18 +11,22 @@ import atexit
 import contextvars
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future as TheirFuture
+from queue import SimpleQueue
 from typing import Any
 
 import ray
+from ray.job_config import JobConfig
 
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.groups import Group
+from lazyflow.schedulers.engine.hands import run_in_thread
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
@@ -38,14 +42,10 @@ _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 def _group(payload: bytes, *deps: Outcome) -> tuple[Outcome, bytes]:
     """Run a group in a thread: on the main one a task's KeyboardInterrupt would be Ctrl-C."""
-    found: list[tuple[Outcome, bytes]] = []
-    work = Work(payload, deps, "ray")
+    done: SimpleQueue[tuple[Outcome, bytes]] = SimpleQueue()
+    run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
     del payload, deps
-    context = contextvars.Context()
-    thread = threading.Thread(target=lambda: found.append(context.run(work)), name="lazyflow-group")
-    thread.start()
-    thread.join()
-    return found[0]
+    return done.get()
 
 
 class _Handle:
@@ -183,6 +183,16 @@ def _wants(resources: Any) -> dict[str, Any]:
     return found
 
 
+def _own_path() -> list[str]:
+    """Return where this process finds modules and another interpreter would not.
+
+    Each goes before those that come earlier in the list. Ray itself gives its workers only the
+    folder of the script and the working directory.
+    """
+    given = sys.prefix, sys.base_prefix
+    return [p for p in reversed(sys.path) if os.path.isdir(p) and not p.startswith(given)]
+
+
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
     error = SchedulerLost(
         "Ray was shut down, or its connection is gone, and with it what was running and kept "
@@ -219,6 +229,7 @@ class RayScheduler(EngineScheduler):
             num_cpus=config.get("num_workers") or default_workers(),
             include_dashboard=False,
             configure_logging=False,
+            job_config=JobConfig(_py_driver_sys_path=_own_path()),
             _temp_dir=self._folder,
         )
 
