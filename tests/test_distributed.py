@@ -135,6 +135,54 @@ def test_resources_that_nobody_offers_are_refused_in_words():
         compute(f(1), **ON)
 
 
+def where_it_runs():
+    return distributed.get_worker().name
+
+
+def test_named_workers_alone_run_a_task(client):
+    by_address = {a: w["name"] for a, w in client.scheduler_info()["workers"].items()}
+    for address, name in by_address.items():
+        for workers in (name, address, [name, address]):
+            f = delayed(where_it_runs, workers=workers)
+            found = compute([f() for _ in range(20)], [inc_there(1, workers)], **ON)
+            assert set(found[0]) == {name}
+    with lazyflow.annotate(workers="127.0.0.1"):
+        f = delayed(where_it_runs)
+        assert set(compute(*[f() for _ in range(20)], **ON)) <= set(by_address.values())
+
+
+def inc_there(x, workers):
+    return delayed(inc, workers=workers)(delayed(inc)(x))
+
+
+def test_groups_do_not_reach_across_workers(client):
+    first, second = (w["name"] for w in client.scheduler_info()["workers"].values())
+    compute(delayed(where_it_runs)(), **ON)  # so that its cost is known
+    there = delayed(where_it_runs, workers=first)
+    here = delayed(lambda before: (before, where_it_runs()), workers=second)
+    assert compute(here(there()), **ON) == ((first, second),)
+
+
+def test_workers_that_are_not_there_are_refused_in_words(client):
+    good = delayed(inc)(1)
+    f = delayed(inc, workers="nobody")
+    with pytest.raises(ValueError, match="the cluster has no worker 'nobody'; it has 0 .tcp://"):
+        compute(f(1), **ON)
+    found = compute(good, f(1), delayed(inc, workers=[0, 9])(1), on_error="collect", **ON)
+    assert found[0] == 2
+    assert [type(x) for x in found[1:]] == [ValueError] * 2
+    assert "no worker 9;" in str(found[2])
+    f = delayed(inc, workers=0, resources={"GPU": 1})
+    with pytest.raises(ValueError, match=r"no worker of \[0\] offers \{'GPU': 1\}"):
+        compute(f(1), **ON)
+
+
+def test_a_task_inside_a_task_can_not_choose():
+    outer = delayed(lambda: compute(delayed(inc, workers=0)(1)))
+    with pytest.raises(ValueError, match="which run in its own worker, can't choose"):
+        compute(outer(), **ON)
+
+
 def test_an_unknown_address_says_so():
     import dask
 

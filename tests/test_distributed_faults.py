@@ -86,6 +86,22 @@ def test_a_worker_is_killed_while_it_computes():
     assert len(killed) == 2
 
 
+def test_a_task_for_one_worker_goes_to_the_one_that_takes_its_place(client):
+    started, killed = Gate(), Tally()
+
+    def once():
+        started.open()
+        if killed.add(os.getpid()) == 1:
+            end(os.getpid())
+        return distributed.get_worker().name
+
+    name = next(iter(client.scheduler_info()["workers"].values()))["name"]
+    f = delayed(once, workers=name)
+    after = delayed(lambda x: (x, distributed.get_worker().name), workers=name)
+    assert compute(after(f()), after(1), **ON) == ((name, name), (1, name))
+    assert len(killed) == 2
+
+
 def holders(client, size):
     """Return the pids of workers that hold a value of at least this many bytes."""
     by_worker = client.run(

@@ -8,9 +8,9 @@ run it again when they have learnt what the functions cost. Two kinds of groups 
 * what is still small is packed with others on the same level, in the order of the plan.
 
 A task whose cost is not known is packed with nothing and joins nothing but a chain: it may take
-an hour, or wait for another task. No group reaches across different priorities or resources. No
-group needs itself through another: a subtree is left by its last task only, and packed ones
-are on one level.
+an hour, or wait for another task. No group reaches across different priorities, resources or
+workers. No group needs itself through another: a subtree is left by its last task only, and
+packed ones are on one level.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lazyflow.graph.options import Options
     from lazyflow.graph.plan import Plan
 
 _FEW = 8  # results of others that a subtree may need; all of them are held until it starts
@@ -58,6 +59,13 @@ def clusters(
     [[0, 1], [2], [4], [5], [3], [6], [7]]
     """
     return _Grouping(plan, todo, cost, budget, apart).groups()
+
+
+def said(options: Options) -> Any:
+    """Return what all tasks of a group have in common: what the engine is told of it."""
+    if not options.priority and not options.resources and options.workers is None:
+        return None
+    return options.priority, tuple(sorted((options.resources or {}).items())), options.workers
 
 
 class _Grouping:
@@ -133,13 +141,7 @@ class _Grouping:
                 return False
         elif users != i:
             return False
-        return j not in self.wanted and self._said(j) == self._said(i)
-
-    def _said(self, i: int) -> Any:
-        options = self.plan.tasks[i]._options
-        if not options.priority and not options.resources:
-            return None
-        return options.priority, tuple(sorted((options.resources or {}).items()))
+        return j not in self.wanted and said(plan.tasks[j]._options) == said(plan.tasks[i]._options)
 
     def _packed(self, root: dict[int, int], members: dict[int, list[int]]) -> list[list[int]]:
         levels: dict[int, int] = {}
@@ -153,7 +155,7 @@ class _Grouping:
             if weight is None or not self._may_be_packed(last):
                 found.append((level, group))
                 continue
-            key = (level, self._said(last))
+            key = (level, said(self.plan.tasks[last]._options))
             pack, so_far = opened.get(key, ([], 0.0))
             if not pack or so_far + weight > self.budget:
                 pack, so_far = [], 0.0

@@ -24,6 +24,7 @@ from ray.job_config import JobConfig
 
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.hands import run_in_thread
@@ -82,11 +83,11 @@ class RayEngine(Engine):
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
         if not self.is_usable():
             raise _lost()
-        for run, group, payload, deps, _, resources in calls:
+        for run, group, payload, deps, options in calls:
             refs = [(dep.send() if type(dep) is Put else dep.handle).ref for dep in deps]
             remote = self._remote.options(
                 num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
-                name=task_name(group.last), **_wants(resources),
+                name=task_name(group.last), **_wants(options.resources),
             )
             self.register(run, group)
             group.handle.ref, report = remote.remote(payload, *refs)
@@ -122,7 +123,8 @@ class RayEngine(Engine):
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         return []  # Ray knows of groups only: the run names their tasks
 
-    def refusal_of(self, resources: Any) -> str:
+    def refusal_of(self, options: Options) -> str:
+        resources = options.resources or {}
         offered = ray.cluster_resources()
         if all(offered.get(name, 0) >= count for name, count in resources.items()):
             return ""

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
-from lazyflow.graph.cluster import clusters
+from lazyflow.graph.cluster import clusters, said
 from lazyflow.graph.items import Item
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers import careful
@@ -163,18 +163,24 @@ class Feeding(Lifecycle):
                     return False
             else:
                 self.functions[i] = found
-        self._check_resources()
+        self._check_needs()
         return not self.over
 
-    def _check_resources(self) -> None:
+    def _check_needs(self) -> None:
+        """Let tasks fail that no worker may run."""
         if not self.plan.unusual:
             return
-        for i in self.todo:
+        known: dict[Any, str] = {}
+        for i in sorted(self.todo):
             options = self.plan.tasks[i]._options
-            if options.resources:
-                refusal = self.engine.refusal_of(options.resources)
-                if refusal:
-                    self._fail_task(i, dressed(ValueError(refusal), self.plan.tasks[i], None))
+            if not options.resources and options.workers is None:
+                continue
+            needs = said(options)
+            if needs not in known:
+                known[needs] = self.engine.refusal_of(options)
+            if known[needs]:
+                self._fail_task(i, dressed(ValueError(known[needs]), self.plan.tasks[i], None))
+                if self.over:
                     return
 
     # -- groups -----------------------------------------------------------------------------
@@ -281,7 +287,7 @@ class Feeding(Lifecycle):
             if not other.waits:
                 self._is_next(other)
         options = self.plan.tasks[group.members[0]]._options
-        return [(self, group, payload, packer.deps, options.priority, options.resources)]
+        return [(self, group, payload, packer.deps, options)]
 
     # -- for the subclass -------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.base import Request
@@ -113,7 +114,7 @@ class Engine(ABC):
 
     @abstractmethod
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
-        """Hand groups over: (run, group, payload, deps, priority, resources) each."""
+        """Hand groups over: (run, group, payload, deps, options) each."""
 
     @abstractmethod
     def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
@@ -136,8 +137,8 @@ class Engine(ABC):
         """Return worker and number of the task for what runs now of a run."""
 
     @abstractmethod
-    def refusal_of(self, resources: Any) -> str:
-        """Return why tasks that need these can't be run; empty: they can."""
+    def refusal_of(self, options: Options) -> str:
+        """Return why tasks with these resources and workers can't be run; empty: they can."""
 
     @abstractmethod
     def translated(self, error: BaseException) -> BaseException:
