@@ -20,7 +20,10 @@ numpy = pytest.importorskip("numpy")
 ray = pytest.importorskip("ray", reason="ray is not installed")
 
 ON = {"scheduler": "ray", "timeout": 100}
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
