@@ -11,6 +11,7 @@ import atexit
 import contextvars
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -66,13 +67,39 @@ class RayEngine(Engine):
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
         self._job = ray.get_runtime_context().get_job_id()
+        self._is_gone = False
         super().__init__()
+        threading.Thread(target=self._watch, name="lazyflow-ray-watch", daemon=True).start()
 
     def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        return self.is_current() and not self._is_gone
+
+    def is_current(self) -> bool:
         """Tell whether Ray is still the one that this was made for."""
         return bool(
             ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job
         )
+
+    def _watch(self) -> None:
+        """Sleep until Ray's process on this machine ends: Ray would wait for it for ever."""
+        node = getattr(ray._private.worker, "_global_node", None)
+        if node is None:  # a client of a Ray elsewhere: it notices by itself
+            return
+        with socket.socket(socket.AF_UNIX) as raylet:
+            try:
+                raylet.connect(node.raylet_socket_name)
+                raylet.recv(1)  # nothing comes but the end
+            except OSError:
+                pass
+        self._is_gone = True
+        self.post(self._end_runs)
+
+    def _end_runs(self) -> None:
+        for run, group in tuple(self._groups.values()):
+            if group.number in run.under_way:
+                run.cancel(_lost())
+        self._groups.clear()
 
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
@@ -197,8 +224,8 @@ def _own_path() -> list[str]:
 
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
     error = SchedulerLost(
-        "Ray was shut down, or its connection is gone, and with it what was running and kept "
-        "there. Start it again by ray.init() and compute again."
+        "Ray was shut down, or its process on this machine ended, and with it what was running "
+        "and kept there. Start it again, by ray.shutdown() and ray.init(), and compute again."
     )
     error.__cause__ = cause
     return error
@@ -217,10 +244,15 @@ class RayScheduler(EngineScheduler):
     def engine(self) -> RayEngine:
         """Return the connection."""
         with self._lock:
-            if self._engine is None or not self._engine.is_usable():
-                if not ray.is_initialized():
-                    self._start()
-                self._engine = RayEngine()
+            if self._engine is not None and self._engine.is_usable():
+                return self._engine
+            if self._engine is not None and self._engine.is_current():  # but dead
+                if self._folder is None:
+                    raise _lost()
+                ray.shutdown()
+            if not ray.is_initialized():
+                self._start()
+            self._engine = RayEngine()
             return self._engine
 
     def _start(self) -> None:
@@ -245,7 +277,7 @@ class RayScheduler(EngineScheduler):
         with self._lock:
             engine, self._engine = self._engine, None
             if self._folder is not None:
-                if engine is None or engine.is_usable():
+                if engine is None or engine.is_current():
                     ray.shutdown()
                 self._remove_folder()
         if engine is not None:
