@@ -10,10 +10,10 @@ import time
 import pytest
 
 import lazyflow
-from lazyflow import WorkerDied, compute, delayed, persist
+from lazyflow import SchedulerLost, WorkerDied, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
-from lazyflow.testing.signals import Tally
+from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc
 
 numpy = pytest.importorskip("numpy")
@@ -61,6 +61,35 @@ def test_a_worker_that_is_killed_once_changes_nothing():
 
     assert compute(delayed(sum)([delayed(once)(i) for i in range(4)]), **ON) == (6,)
     assert len(tries) == 2
+
+
+def test_a_short_task_that_nobody_needs_is_left_to_end_for_to_cancel_costs_a_worker():
+    def tell(started, go, ended):
+        started.open()
+        go.wait()
+        ended.open()
+
+    go = Gate()
+    go.open()
+    compute([delayed(tell)(Gate(), go, Gate()) for i in range(20)], **ON)  # it is known to be short
+    started, go, ended = Gate(), Gate(), Gate()
+    dropped = persist(delayed(tell)(started, go, ended), scheduler="ray")
+    assert started.wait()
+    del dropped
+    compute(delayed(inc)(1), **ON)  # what was dropped before has been looked at
+    go.open()
+    assert ended.wait(20)
+
+
+def test_a_shutdown_meanwhile_ends_waiting():
+    started, go = Gate(), Gate()
+    waits = persist(delayed(lambda: started.open() or go.wait())(), scheduler="ray")
+    assert started.wait()
+    lazyflow.shutdown()
+    with pytest.raises(SchedulerLost, match="Ray was shut down"):
+        compute(waits, timeout=60)
+    with lazyflow.config.set(num_workers=2):
+        assert compute(delayed(inc)(1), **ON) == (2,)
 
 
 def test_persisted_values_stay_in_ray():

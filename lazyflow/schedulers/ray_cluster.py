@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future as TheirFuture
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
@@ -73,7 +74,7 @@ class RayEngine(Engine):
 
     def is_usable(self) -> bool:
         """Tell whether something can still be handed over."""
-        return self.is_current() and not self._is_gone
+        return not self._is_gone and self.is_current()
 
     def is_current(self) -> bool:
         """Tell whether Ray is still the one that this was made for."""
@@ -92,7 +93,11 @@ class RayEngine(Engine):
                 raylet.recv(1)  # nothing comes but the end
             except OSError:
                 pass
-        self._is_gone = True
+        self.part()
+
+    def part(self) -> None:
+        """Have nothing to do with Ray any more, and end what waits for it."""
+        self._is_gone = True  # from now on nobody calls Ray, which would end this process
         self.post(self._end_runs)
 
     def _end_runs(self) -> None:
@@ -129,10 +134,17 @@ class RayEngine(Engine):
         return handle is None or handle.ref is None
 
     def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+        if not groups or not self.is_usable():
+            return
+        may_run = frozenset(islice(self._groups, 2 * self.width()))
         for group in groups:
-            self._groups.pop(group.number, None)
-            if group.handle is not None and group.handle.ref is not None and self.is_usable():
+            known = self._groups.pop(group.number, None)
+            if group.handle is None or group.handle.ref is None:
+                continue
+            if known is None or group.number not in may_run or not run.is_short(group):
                 ray.cancel(group.handle.ref, force=True)
+            # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
+            # process ("Tried to complete task that was not pending") if it ends just then.
 
     def bring(self, remotes: Sequence[Remote]) -> None:
         remotes = [r for r in remotes if r.short is None]
@@ -276,12 +288,14 @@ class RayScheduler(EngineScheduler):
         """End the Ray that was started here: never one of the user's."""
         with self._lock:
             engine, self._engine = self._engine, None
+            is_current = engine is None or engine.is_current()
+            if engine is not None:
+                engine.part()
+                engine.end_thread()
             if self._folder is not None:
-                if engine is None or engine.is_current():
+                if is_current:
                     ray.shutdown()
                 self._remove_folder()
-        if engine is not None:
-            engine.end_thread()
 
     def _in_fork(self) -> None:
         """In the child of a fork: the connection is the parent's."""

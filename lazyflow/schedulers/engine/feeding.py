@@ -191,6 +191,11 @@ class Feeding(Lifecycle):
         known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
+    def is_short(self, group: Group) -> bool:
+        """Tell whether a group is known to end soon."""
+        costs = [self._cost(i) for i in group.members]
+        return None not in costs and sum(costs) <= MOST  # type: ignore[arg-type]
+
     def _width(self) -> int:
         width = self.engine.width()
         return min(width, self._asked) if self._asked else width
