@@ -13,6 +13,7 @@ import lazyflow
 from lazyflow import SchedulerLost, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
+from lazyflow.testing.signals import Gate
 from lazyflow.testing.tasks import add, inc
 
 numpy = pytest.importorskip("numpy")
@@ -79,7 +80,7 @@ def test_random_graphs_as_on_sync(seed):
     assert plain(compute(*kept, **ON)) == plain(compute(*wanted, scheduler="sync"))
 
 
-def test_many_tasks_are_few_tasks_of_the_engine(client, monkeypatch):
+def test_many_tasks_are_few_tasks_of_the_engine(handed):
     def tree():
         row = [delayed(inc)(i) for i in range(1000)]
         while len(row) > 1:
@@ -88,13 +89,72 @@ def test_many_tasks_are_few_tasks_of_the_engine(client, monkeypatch):
         return row[0]
 
     compute(tree(), **ON)  # so that costs are known
-    handed = []
-    get = type(client).get
-    monkeypatch.setattr(
-        type(client), "get", lambda self, graph, *a, **k: handed.extend(graph) or get(
-            self, graph, *a, **k))
+    del handed[:]
     assert compute(tree(), **ON) == (500_500,)
     assert 1 <= len(handed) <= 40
+
+
+def small(i):
+    return [i, i * i]
+
+
+def large(i):
+    return numpy.full(1_000, float(i))
+
+
+def fails_at_7(i):
+    return i if i % 100 != 7 else 1 // 0
+
+
+@pytest.fixture
+def handed(client, monkeypatch):
+    """What the cluster was given since."""
+    names = []
+    get = type(client).get
+    monkeypatch.setattr(
+        type(client), "get", lambda self, graph, *a, **k: names.extend(graph) or get(
+            self, graph, *a, **k))
+    return names
+
+
+def test_many_small_persisted_results_are_few_tasks_of_the_engine(handed):
+    lazyflow.wait(list(persist(*[delayed(small)(i) for i in range(20)], scheduler="distributed")))
+    del handed[:]
+    kept = persist(*[delayed(small)(i) for i in range(1000)], scheduler="distributed")
+    last = delayed(sum)(kept[-1])
+    kept = list(kept[::2])
+    assert compute(kept, last, **ON) == ([[i, i * i] for i in range(0, 1000, 2)], 999 + 999**2)
+    assert len(handed) <= 60
+
+
+def test_large_persisted_results_are_kept_and_freed_one_by_one(client, handed):
+    lazyflow.wait(list(persist(*[delayed(large)(i) for i in range(5)], scheduler="distributed")))
+    del handed[:]
+    kept = persist(*[delayed(large)(i) for i in range(20)], scheduler="distributed")
+    lazyflow.wait(list(kept))
+    assert len(handed) == 20
+
+
+def test_of_persisted_results_that_are_made_together_each_has_its_own_failure():
+    kept = persist(*[delayed(fails_at_7)(i) for i in range(50)], scheduler="distributed")
+    kept = persist(*[delayed(fails_at_7)(i) for i in range(500)], scheduler="distributed")
+    found = compute(list(kept), on_error="collect", **ON)[0]
+    for i, value in enumerate(found):
+        if i % 100 == 7:
+            assert type(value) is ZeroDivisionError
+            assert f"fails_at_7({i})" in "".join(value.__notes__)
+        else:
+            assert value == i
+
+
+def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
+    go = Gate()
+    lazyflow.wait(list(persist(*[delayed(inc)(i) for i in range(9)], scheduler="distributed")))
+    x = delayed(inc)(1)
+    x, y = persist(x, delayed(lambda x: go.wait() and x)(x), scheduler="distributed")
+    assert compute(x, **ON) == (2,)
+    go.open()
+    assert compute(y, **ON) == (2,)
 
 
 def test_a_large_literal_is_handed_over_once(client, monkeypatch):

@@ -191,6 +191,16 @@ class Feeding(Lifecycle):
         known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
+    def _apart(self) -> list[int]:
+        """Return the tasks whose results are futures' and not known to be short."""
+        if self.futures is None:
+            return []
+        return [i for i in self.wanted & self.todo if not self._is_short_result(i)]
+
+    def _is_short_result(self, i: int) -> bool | None:
+        """Tell whether a function gives what comes with the report; None: not known."""
+        return self.engine.gives_short.get(self.functions[i][0])
+
     def is_short(self, group: Group) -> bool:
         """Tell whether a group is known to end soon."""
         costs = [self._cost(i) for i in group.members]
@@ -205,22 +215,23 @@ class Feeding(Lifecycle):
         self._has_learnt = False
         self._done_before = self._done
         todo = sorted(self.todo)
+        apart = self._apart()
         costs = {i: self._cost(i) for i in todo}
         total = 0.0
-        self._knows_all = True
+        self._knows_all = all(self._is_short_result(i) is not None for i in apart)
         for cost in costs.values():
             if cost is None:
                 self._knows_all = False
             else:
                 total += cost
-        if self._knows_all and total <= LEAST and self.futures is None and not self.plan.unusual:
+        if self._knows_all and total <= LEAST and not apart and not self.plan.unusual:
             found = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
             budget = min(max(total / shares, LEAST), MOST)
-            apart = self.futures is not None
-            found = clusters(self.plan, todo, costs.__getitem__, budget, apart)
+            shown = () if self.futures is None else self.wanted
+            found = clusters(self.plan, todo, costs.__getitem__, budget, shown, apart)
         self._next = []
         self._after = {}
         groups = [Group(self, members) for members in found]

@@ -51,6 +51,8 @@ class EngineRun(Feeding):
         for i in group.outputs:
             if i in failed:
                 self._inherit(i, failed[i])
+            elif i in self.wanted and self.engine.learn_size(self.functions[i][0], i in short):
+                self._has_learnt = True
         self._settle(group, short)
 
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:

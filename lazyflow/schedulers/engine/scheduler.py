@@ -32,6 +32,8 @@ class Engine(ABC):
 
     costs
         Seconds that a call takes, by digest of the function.
+    gives_short
+        Whether all its results were short so far, as those are that come with reports.
     has_priorities
         Of what was handed over, higher priorities go first; else it is kept back for that.
     """
@@ -41,6 +43,7 @@ class Engine(ABC):
     def __init__(self) -> None:
         self.digests = Digests()
         self.costs: OrderedDict[bytes, float] = OrderedDict()
+        self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self._steps: SimpleQueue[Any] = SimpleQueue()
         self._groups: dict[int, tuple[EngineRun, Group]] = {}
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
@@ -83,6 +86,14 @@ class Engine(ABC):
         self.costs[digest] = mean if known is None else (known + mean) / 2
         if len(self.costs) > _MOST_COSTS:
             self.costs.popitem(last=False)
+
+    def learn_size(self, digest: bytes, is_short: bool) -> bool:
+        """Note whether a result of a function was short; tell whether that is new."""
+        known = self.gives_short.pop(digest, None)
+        self.gives_short[digest] = is_short and known is not False
+        if len(self.gives_short) > _MOST_COSTS:
+            self.gives_short.popitem(last=False)
+        return known is None
 
     def register(self, run: EngineRun, group: Group) -> None:
         """Remember whose group a number is."""
