@@ -32,7 +32,7 @@ from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.choice import chosen, refusal
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.hands import run_in_thread
-from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.held import Put, Remote, gone
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.scheduler import Engine, EngineScheduler
@@ -238,6 +238,9 @@ class DaskEngine(Engine):
         try:
             found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
         except (CancelledError, asyncio.CancelledError) as error:
+            lost = [r for r in remotes if self.is_lost(r.handle)]
+            if lost and self.is_usable():
+                raise gone(lost[0], error) from None
             raise self.translated(error) from None
         for remote in remotes:
             remote.outcome = found[remote.handle.key]
