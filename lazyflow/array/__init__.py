@@ -16,19 +16,19 @@
 #   array           Array
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
 
-from importlib import import_module
 from typing import Any
 
+from lazyflow.array import creation, reductions, routines, storing
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions
+from lazyflow.array.kernels.run import wait_compiled
 from lazyflow.array.ufuncs import UFUNCS
 
-__all__ = ["Array", "normalize_chunks"]
+__all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
-# Modules whose functions register themselves by name.
-for _module in ("creation", "reductions", "routines", "storing"):
-    import_module(f"lazyflow.array.{_module}")
+#: What they define is found by name: see dispatch.py.
+_MODULES = (creation, reductions, routines, storing)
 
 
 def __getattr__(name: str) -> Any:
