@@ -324,8 +324,11 @@ def call_size(call: Call) -> int:
 def _declare(line: str, found: dict[str, str]) -> None:
     kind, _, rest = line.partition("call ")[2].partition(" @")
     name, _, given = rest.partition("(")
-    arity = given.count(kind)
-    found[name] = f"declare {kind} @{name}({', '.join([kind] * arity)})"
+    if ".fcmp." in name:
+        operand = given.partition(" %")[0] if given[0] != "<" else given.partition(">")[0] + ">"
+        found[name] = f"declare {kind} @{name}({operand}, {operand}, metadata, metadata)"
+    else:
+        found[name] = f"declare {kind} @{name}({', '.join([kind] * given.count(kind))})"
 
 
 def write_kernel(spec: Spec, stages: Stages, name: str) -> str:

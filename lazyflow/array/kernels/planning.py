@@ -59,9 +59,8 @@ class Pass(NamedTuple):
             for low in range(0, size, step):
                 yield low, min(low + step, size)
             return
-        piece = moments.piece_rows(form) * form.inner
-        step = TILE // piece * piece if piece <= TILE else TILE
-        ends = form.elements if piece <= TILE else form.block
+        step = TILE // form.block * form.block if form.block <= TILE else TILE
+        ends = form.elements if form.block <= TILE else form.block
         for start in range(0, size, form.elements):
             for inner in range(start, start + form.elements, ends):
                 end = min(inner + ends, start + form.elements)
