@@ -35,7 +35,7 @@ def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = TILE) ->
             _known.clear()
         entry = _known[id(program)] = (program, lower(program), {})
     plans = entry[2]
-    named = shapes if small else (shapes, small)
+    named = shapes if small == TILE else (shapes, small)
     plan = plans.get(named)
     if plan is None:
         if len(plans) >= _MOST:
@@ -58,7 +58,7 @@ def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> 
         kernel = prepared.kernel
         if kernel is not None and not prepared.gain and not native.short_runs(some, laid):
             if kernel.state == NEW:
-                kernel.elements += plan.size * len(some.calls)
+                kernel.elements += plan.size * max(1, len(some.calls))
                 if kernel.elements >= _PAYS:
                     request(kernel, _folder())
             if kernel.state == READY:
@@ -134,7 +134,7 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
         if plan.whole:
             if config.get("kernels") != "native":
                 return run_whole(plan, arrays, reports)
-            plan = _plan_for(program, shapes, 0)
+            plan = _plan_for(program, shapes, 1)
         return run_passes(plan, arrays, reports, _WAYS[config.get("kernels")])
 
 
