@@ -7,8 +7,7 @@ numbers     first and end element, elements of an outer index, lanes, elements o
             rows, and within one
 
 Everything comes as an argument, so the object has nothing to be linked to and can be kept on disk.
-Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does. With
-moments each block is gone over twice: for the means of its lanes, then for the squares.
+Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
 """
 
 from __future__ import annotations
@@ -23,14 +22,21 @@ from lazyflow.array.kernels.operations import Body, emit, memory, register
 from lazyflow.array.kernels.order import GROUP
 from lazyflow.array.kernels.staging import ANY, CONSTANT, FLAT, SAME, UNIT, Group, Spec, Stages
 
-F8 = np.dtype("f8")
 Inside = Callable[[Body, str], None]
 
 WIDTH = 16  # elements that a loop takes at once
 RUN = 2048  # elements of a value in scratch memory
 
 
-class _Writer:
+class Writer:
+    """Writes kernels without moments.
+
+    states
+        More variables of a kernel, with their first values.
+    """
+
+    states: tuple[tuple[str, str], ...] = ()
+
     def __init__(self, spec: Spec, stages: Stages) -> None:
         self.spec = spec
         self.stages = stages
@@ -41,11 +47,6 @@ class _Writer:
         self.constants: dict[tuple[int, int], str] = {}
         self.cursors: dict[int, str] = {}  # where a source in rows is: a variable
         self.here: dict[int, str] = {}  # the first element of the run: of sources and sinks
-        self.moments = [
-            (at, value, mask)
-            for at, (value, kind, mask) in enumerate(spec.sinks)
-            if kind == "moments"
-        ]
 
     def at(self, width: int) -> Body:
         return Body(width, self.lines, self.names)
@@ -61,8 +62,7 @@ class _Writer:
         self._run_starts()
         for number in range(len(self.stages.groups)):
             self._group(number)
-        if self.moments:
-            self._squares()
+        self._second_ways()
         self._run_ends()
         intrinsics: dict[str, str] = {}
         for line in self.lines:
@@ -96,7 +96,7 @@ class _Writer:
         for name, start in (
             *(("pos", "%first"), ("in_outer", "%outer"), ("in_lanes", "%lanes")),
             *(("in_row", "%row"), ("rows", str(GROUP)), ("acc", "0"), ("base", "0")),
-            *(("second", "0"), ("old_pos", "0"), ("old_in_outer", "0"), ("old_in_row", "0")),
+            *self.states,
         ):
             b.do(f"%{name} = alloca i64")
             b.do(f"store i64 {start}, ptr %{name}")
@@ -106,7 +106,8 @@ class _Writer:
             elif way != FLAT:
                 self.cursors[at] = f"%cursor{at}"
                 b.do(f"%cursor{at} = alloca ptr")
-                b.do(f"%old_cursor{at} = alloca ptr")
+                if self.states:
+                    b.do(f"%old_cursor{at} = alloca ptr")
                 b.do(f"store ptr %source{at}, ptr %cursor{at}")
         for at, value in enumerate(self.stages.scratch):
             b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
@@ -136,8 +137,7 @@ class _Writer:
         some = b.let(f"icmp slt i64 {self.pos}, %end")
         b.do(f"br i1 {some}, label %run, label %finish")
         self.label("run")
-        if self.moments:
-            self._remember()
+        self._block_may_start()
         run = b.let(f"sub i64 %end, {self.pos}")
         for limit in (*map(self._get, ("in_outer", "in_lanes", "in_row")), "%most"):
             less = b.let(f"icmp slt i64 {run}, {limit}")
@@ -157,11 +157,7 @@ class _Writer:
             self._offset(f"%sink{at}", acc if kind else self.pos, self.spec.dtypes[value])
             for at, (value, kind, _) in enumerate(self.spec.sinks)
         ]
-        if not self.moments:
-            b.do("br label %g0.start")
-            return
-        second = b.let(f"icmp ne i64 {self._get('second')}, 0")
-        b.do(f"br i1 {second}, label %again.start, label %g0.start")
+        self._choose_way()
 
     def _offset(self, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
         return self.body.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
@@ -188,8 +184,7 @@ class _Writer:
         further = b.let(f"add i64 {base}, %lanes")
         base = b.let(f"select i1 {full}, i64 {further}, i64 {base}")
         b.do(f"store i64 {b.let(f'select i1 {full}, i64 {GROUP}, i64 {rows}')}, ptr %rows")
-        if self.moments:
-            base = self._block_over(full, base)
+        base = self._block_over(full, base)
         b.do(f"store i64 {base}, ptr %base")
         b.do(f"store i64 {base}, ptr %acc")
         b.do("store i64 %lanes, ptr %in_lanes")
@@ -219,6 +214,22 @@ class _Writer:
             now = b.let(f"load ptr, ptr {cursor}")
             b.do(f"store ptr {b.let(f'getelementptr i8, ptr {now}, i64 {step}')}, ptr {cursor}")
         b.do("br label %head")
+
+    # -- what moments change
+
+    def _block_may_start(self) -> None:
+        """Write what is done before each run."""
+
+    def _choose_way(self) -> None:
+        """Write the jump to what is done with a run."""
+        self.body.do("br label %g0.start")
+
+    def _second_ways(self) -> None:
+        """Write what else can be done with a run than the groups."""
+
+    def _block_over(self, full: str, base: str) -> str:
+        """Write what follows a row of lanes, the block's last one if `full`."""
+        return base
 
     # -- groups
 
@@ -271,10 +282,8 @@ class _Writer:
             if not last:
                 return
             for (n, kind, mask), pointer in zip(self.spec.sinks, self.results, strict=True):
-                if kind == "moments":
-                    self._count(b, value(n), None if mask is None else value(mask), pointer, index)
-                else:
-                    self._sink(b, value(n), kind, pointer, index, self.spec.dtypes[n])
+                counted = None if mask is None else value(mask)
+                self._sink(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
 
         return inside
 
@@ -341,6 +350,7 @@ class _Writer:
         b: Body,
         value: str,
         kind: str | None,
+        mask: str | None,
         pointer: str,
         index: str,
         dtype: np.dtype[Any],
@@ -349,123 +359,6 @@ class _Writer:
             before = self._load(b, self._element(b, pointer, index, dtype), dtype)
             value = emit(b, KINDS[kind], (dtype,) * 3, [before, value])
         self._store(b, value, pointer, index, dtype)
-
-    # -- moments: counts, means and squares are three arrays, one after the other
-
-    def _part(self, pointer: str, part: int) -> str:
-        """Return where a part of moments is, given the first."""
-        b = self.body
-        return self._offset(pointer, b.let(f"mul i64 %slots, {part}"), F8)
-
-    def _count(self, b: Body, value: str, mask: str | None, pointer: str, index: str) -> None:
-        if mask is not None:
-            kind = b.type(F8)
-            one = b.let(f"uitofp {b.wide('i1')} {mask} to {kind}")
-            self._sink(b, one, "sum", pointer, index, F8)
-            value = self._where(b, mask, value)
-        self._sink(b, value, "sum", self._part(pointer, 1), index, F8)
-
-    def _where(self, b: Body, mask: str, value: str) -> str:
-        value = b.intrinsic("arithmetic.fence", F8, value)
-        kind = b.type(F8)
-        return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
-
-    def _remember(self) -> None:
-        """Note where a block starts, to go over it again."""
-        b = self.body
-        first = b.let(f"icmp eq i64 {self._get('second')}, 0")
-        rows = b.let(f"icmp eq i64 {self._get('rows')}, {GROUP}")
-        lanes = b.let(f"icmp eq i64 {self._get('in_lanes')}, %lanes")
-        start = b.let(f"and i1 {first}, {b.let(f'and i1 {rows}, {lanes}')}")
-        b.do(f"br i1 {start}, label %remember, label %known")
-        self.label("remember")
-        self._copy("", "old_")
-        b.do("br label %known")
-        self.label("known")
-
-    def _copy(self, have: str, want: str) -> None:
-        b = self.body
-        for name in ("pos", "in_outer", "in_row"):
-            b.do(f"store i64 {self._get(have + name)}, ptr %{want}{name}")
-        for at in self.cursors:
-            here = b.let(f"load ptr, ptr %{have}cursor{at}")
-            b.do(f"store ptr {here}, ptr %{want}cursor{at}")
-
-    def _squares(self) -> None:
-        """Write the second way over a run."""
-        inline = self.stages.groups[0].inline
-
-        def inside(b: Body, index: str) -> None:
-            value = self._values(b, index, inline)
-            kind = b.type(F8)
-            for at, n, mask in self.moments:
-                pointer = self.results[at]
-                mean = self._load(b, self._element(b, self._part(pointer, 1), index, F8), F8)
-                here = value(n) if mask is None else self._where(b, value(mask), value(n))
-                far = b.let(f"fsub {kind} {here}, {mean}")
-                square = b.let(f"fmul {kind} {far}, {far}")
-                if mask is not None:
-                    square = self._where(b, value(mask), square)
-                self._sink(b, square, "sum", self._part(pointer, 2), index, F8)
-
-        self.label("again.start")
-        self.body.do("br label %again.loops")
-        after = f"g{len(self.stages.groups)}.start"
-        self._loops("again.loops", "0", "%n", after, inside)
-
-    def _block_over(self, full: str, base: str) -> str:
-        """Write what follows a block: means after the first way, the next one after the second."""
-        b = self.body
-        second = b.let(f"icmp ne i64 {self._get('second')}, 0")
-        rewind = b.let(f"and i1 {full}, {b.let(f'xor i1 {second}, true')}")
-        b.do(f"br i1 {rewind}, label %means, label %onward")
-        self.label("means")
-        count = b.let(f"sub i64 {self._get('pos')}, {self._get('old_pos')}")
-        rows = b.let(f"sdiv i64 {count}, %lanes")
-        over = b.let(f"srem i64 {count}, %lanes")
-        some = b.let(f"icmp sgt i64 {rows}, 0")
-        start = self._get("base")
-        filled = b.let(f"select i1 {some}, i64 %lanes, i64 {over}")
-        less, more = (
-            b.let(f"sitofp i64 {x} to double") for x in (rows, b.let(f"add i64 {rows}, 1"))
-        )
-        b.do("br label %more.loops")
-        self._divide("more", "0", over, more, start, "less.loops")
-        self._divide("less", over, filled, less, start, "rewind")
-        self.label("rewind")
-        self._copy("old_", "")
-        b.do(f"store i64 {start}, ptr %base")
-        b.do(f"store i64 {start}, ptr %acc")
-        b.do("store i64 %lanes, ptr %in_lanes")
-        b.do("store i64 1, ptr %second")
-        b.do("br label %head")
-        self.label("onward")
-        way = b.let(f"select i1 {full}, i64 0, i64 {self._get('second')}")
-        b.do(f"store i64 {way}, ptr %second")
-        return base
-
-    def _divide(self, name: str, low: str, high: str, count: str, start: str, after: str) -> None:
-        """Write the division of sums by how many there are, of the lanes from `low` to `high`."""
-
-        def inside(b: Body, index: str) -> None:
-            for at, _, mask in self.moments:
-                pointer = self._offset(f"%sink{at}", start, F8)
-                kind = b.type(F8)
-                sums = self._part(pointer, 1)
-                value = self._load(b, self._element(b, sums, index, F8), F8)
-                if mask is None:
-                    number = self._spread(b, count)
-                else:
-                    number = self._load(b, self._element(b, pointer, index, F8), F8)
-                    none = b.let(f"fcmp oeq {kind} {number}, {b.zero(F8)}")
-                    one = b.fixed("double", "1.0")
-                    number = b.let(f"select {b.wide('i1')} {none}, {kind} {one}, {kind} {number}")
-                self._store(b, b.let(f"fdiv {kind} {value}, {number}"), sums, index, F8)
-
-        self._loops(f"{name}.loops", low, high, after, inside)
-
-    def _spread(self, b: Body, value: str) -> str:
-        return value if b.width == 1 else self._splat(value, F8)
 
     def _call(self, call: Call) -> None:
         b, at = self.body, self.calls.index(call)
@@ -497,8 +390,3 @@ def _declare(line: str, found: dict[str, str]) -> None:
         found[name] = f"declare {kind} @{name}({operand}, {operand}, metadata, metadata)"
     else:
         found[name] = f"declare {kind} @{name}({', '.join([kind] * given.count(kind))})"
-
-
-def write_kernel(spec: Spec, stages: Stages, name: str) -> str:
-    """Return the text of a kernel."""
-    return _Writer(spec, stages).write(name)

@@ -16,7 +16,8 @@ import numpy as np
 
 from lazyflow.array.kernels import compiler
 from lazyflow.array.kernels.compiler import Kernel
-from lazyflow.array.kernels.llvm_ir import RUN, write_kernel
+from lazyflow.array.kernels.llvm_ir import RUN
+from lazyflow.array.kernels.llvm_moments import write_kernel
 from lazyflow.array.kernels.loops import loop_of
 from lazyflow.array.kernels.operations import SUPPORTED, is_inline
 from lazyflow.array.kernels.planning import Pass, Plan
