@@ -50,8 +50,8 @@ def difference(spec: Spec, loops: Sequence[int], scratch: int, function: Any) ->
     rng = np.random.default_rng(len(spec.dtypes))
     blocks = [_laid(rng, dtype, way) for dtype, way in spec.sources]
     sinks = tuple(
-        Sink(value, None if kind is None else Reduction(kind, (0,), spec.dtypes[value]), None)
-        for value, kind in spec.sinks
+        Sink(value, Reduction(kind, (0,), spec.dtypes[value], mask) if kind else None, mask)
+        for value, kind, mask in spec.sinks
     )
     last = (len(spec.calls),) * len(spec.dtypes)
     lowered = Lowered(len(spec.sources), spec.calls, sinks, spec.dtypes, last)

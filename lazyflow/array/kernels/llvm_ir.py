@@ -3,7 +3,8 @@
 pointers    feclearexcept, fetestexcept, loops (function and data of each call of one), sources,
             sinks, scratch
 numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
-            a run; then for each source that lies in rows: its step between rows, and within one
+            a run, lanes of all blocks; then for each source that lies in rows: its step between
+            rows, and within one
 
 Everything comes as an argument, so the object has nothing to be linked to and can be kept on disk.
 Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
@@ -11,6 +12,7 @@ Runs end where a row of lanes, an outer index, a row of a source or the scratch 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,23 @@ import numpy as np
 from lazyflow.array.kernels.lowering import KINDS, Call
 from lazyflow.array.kernels.operations import Body, emit, memory, register
 from lazyflow.array.kernels.order import GROUP
-from lazyflow.array.kernels.staging import ANY, CONSTANT, FLAT, SAME, UNIT, Spec, Stages
+from lazyflow.array.kernels.staging import ANY, CONSTANT, FLAT, SAME, UNIT, Group, Spec, Stages
+
+Inside = Callable[[Body, str], None]
 
 WIDTH = 16  # elements that a loop takes at once
 RUN = 2048  # elements of a value in scratch memory
-FIXED = 6  # numbers before the steps of sources
 
 
-class _Writer:
+class Writer:
+    """Writes kernels without moments.
+
+    states
+        More variables of a kernel, with their first values.
+    """
+
+    states: tuple[tuple[str, str], ...] = ()
+
     def __init__(self, spec: Spec, stages: Stages) -> None:
         self.spec = spec
         self.stages = stages
@@ -51,6 +62,7 @@ class _Writer:
         self._run_starts()
         for number in range(len(self.stages.groups)):
             self._group(number)
+        self._second_ways()
         self._run_ends()
         intrinsics: dict[str, str] = {}
         for line in self.lines:
@@ -70,7 +82,7 @@ class _Writer:
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
-        numbers = ["first", "end", "outer", "lanes", "row", "most"]
+        numbers = ["first", "end", "outer", "lanes", "row", "most", "slots"]
         for at, (_, way) in enumerate(spec.sources):
             if way in (UNIT, SAME, ANY):
                 numbers += [f"across{at}", f"along{at}"]
@@ -84,6 +96,7 @@ class _Writer:
         for name, start in (
             *(("pos", "%first"), ("in_outer", "%outer"), ("in_lanes", "%lanes")),
             *(("in_row", "%row"), ("rows", str(GROUP)), ("acc", "0"), ("base", "0")),
+            *self.states,
         ):
             b.do(f"%{name} = alloca i64")
             b.do(f"store i64 {start}, ptr %{name}")
@@ -93,6 +106,8 @@ class _Writer:
             elif way != FLAT:
                 self.cursors[at] = f"%cursor{at}"
                 b.do(f"%cursor{at} = alloca ptr")
+                if self.states:
+                    b.do(f"%old_cursor{at} = alloca ptr")
                 b.do(f"store ptr %source{at}, ptr %cursor{at}")
         for at, value in enumerate(self.stages.scratch):
             b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
@@ -122,12 +137,12 @@ class _Writer:
         some = b.let(f"icmp slt i64 {self.pos}, %end")
         b.do(f"br i1 {some}, label %run, label %finish")
         self.label("run")
+        self._block_may_start()
         run = b.let(f"sub i64 %end, {self.pos}")
         for limit in (*map(self._get, ("in_outer", "in_lanes", "in_row")), "%most"):
             less = b.let(f"icmp slt i64 {run}, {limit}")
             run = b.let(f"select i1 {less}, i64 {run}, i64 {limit}")
         b.do(f"%n = add i64 {run}, 0")
-        b.do(f"%wide = and i64 %n, {-WIDTH}")
         for at, (dtype, way) in enumerate(self.spec.sources):
             if way == FLAT:
                 self.here[at] = self._offset(f"%source{at}", self.pos, dtype)
@@ -140,9 +155,9 @@ class _Writer:
         acc = self._get("acc")
         self.results = [
             self._offset(f"%sink{at}", acc if kind else self.pos, self.spec.dtypes[value])
-            for at, (value, kind) in enumerate(self.spec.sinks)
+            for at, (value, kind, _) in enumerate(self.spec.sinks)
         ]
-        b.do("br label %g0.start")
+        self._choose_way()
 
     def _offset(self, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
         return self.body.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
@@ -169,6 +184,7 @@ class _Writer:
         further = b.let(f"add i64 {base}, %lanes")
         base = b.let(f"select i1 {full}, i64 {further}, i64 {base}")
         b.do(f"store i64 {b.let(f'select i1 {full}, i64 {GROUP}, i64 {rows}')}, ptr %rows")
+        base = self._block_over(full, base)
         b.do(f"store i64 {base}, ptr %base")
         b.do(f"store i64 {base}, ptr %acc")
         b.do("store i64 %lanes, ptr %in_lanes")
@@ -199,6 +215,22 @@ class _Writer:
             b.do(f"store ptr {b.let(f'getelementptr i8, ptr {now}, i64 {step}')}, ptr {cursor}")
         b.do("br label %head")
 
+    # -- what moments change
+
+    def _block_may_start(self) -> None:
+        """Write what is done before each run."""
+
+    def _choose_way(self) -> None:
+        """Write the jump to what is done with a run."""
+        self.body.do("br label %g0.start")
+
+    def _second_ways(self) -> None:
+        """Write what else can be done with a run than the groups."""
+
+    def _block_over(self, full: str, base: str) -> str:
+        """Write what follows a row of lanes, the block's last one if `full`."""
+        return base
+
     # -- groups
 
     def _group(self, number: int) -> None:
@@ -206,43 +238,71 @@ class _Writer:
         last = number == len(self.stages.groups) - 1
         self.label(f"{name}.start")
         if group.inline or group.kept or last:
-            some = b.let("icmp ne i64 %wide, 0")
-            b.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
-            self._loop(number, WIDTH, "vector", f"{name}.start", "0", "%wide", f"{name}.rest")
-            self.label(f"{name}.rest")
-            some = b.let("icmp ne i64 %wide, %n")
-            b.do(f"br i1 {some}, label %{name}.scalar, label %{name}.calls")
-            self._loop(number, 1, "scalar", f"{name}.rest", "%wide", "%n", f"{name}.calls")
+            b.do(f"br label %{name}.loops")
+            self._loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._turn(group, last))
             self.label(f"{name}.calls")
         for call in group.loops:
             self._call(call)
         b.do(f"br label %g{number + 1}.start")
 
+    def _loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
+        """Write a block that goes from `low` to `high`: by vectors, then one by one."""
+        one = self.body
+        self.label(name)
+        length = one.let(f"sub i64 {high}, {low}")
+        whole = one.let(f"and i64 {length}, {-WIDTH}")
+        middle = one.let(f"add i64 {low}, {whole}")
+        some = one.let(f"icmp sgt i64 {whole}, 0")
+        one.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
+        self._loop(f"{name}.vector", WIDTH, name, low, middle, f"{name}.rest", inside)
+        self.label(f"{name}.rest")
+        some = one.let(f"icmp slt i64 {middle}, {high}")
+        one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
+        self._loop(f"{name}.scalar", 1, f"{name}.rest", middle, high, after, inside)
+
     def _loop(
-        self, number: int, width: int, word: str, before: str, low: str, high: str, after: str
+        self, name: str, width: int, before: str, low: str, high: str, after: str, inside: Inside
     ) -> None:
-        group, b, name = self.stages.groups[number], self.at(width), f"g{number}.{word}"
+        b = self.at(width)
         self.label(name)
         index, following = b.name(), b.name()
         b.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{name} ]")
-        values: dict[int, str] = {}
-
-        def value(n: int) -> str:
-            if n not in values:
-                values[n] = self._read(b, n, index)
-            return values[n]
-
-        for call in group.inline:
-            (result,) = call.results
-            values[result] = emit(b, call.op, call.loop, [value(n) for n in call.operands])
-        for n in group.kept:
-            self._store(b, value(n), f"%kept{n}", index, self.spec.dtypes[n])
-        if number == len(self.stages.groups) - 1:
-            for (n, kind), pointer in zip(self.spec.sinks, self.results, strict=True):
-                self._sink(b, value(n), kind, pointer, index, self.spec.dtypes[n])
+        inside(b, index)
         b.do(f"{following} = add i64 {index}, {width}")
         done = b.let(f"icmp eq i64 {following}, {high}")
         b.do(f"br i1 {done}, label %{after}, label %{name}")
+
+    def _turn(self, group: Group, last: bool) -> Inside:
+        """Return what the loop of a group does: compute, keep, and in the last feed the sinks."""
+
+        def inside(b: Body, index: str) -> None:
+            value = self._values(b, index, group.inline)
+            for n in group.kept:
+                self._store(b, value(n), f"%kept{n}", index, self.spec.dtypes[n])
+            if not last:
+                return
+            for (n, kind, mask), pointer in zip(self.spec.sinks, self.results, strict=True):
+                counted = None if mask is None else value(mask)
+                self._sink(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
+
+        return inside
+
+    def _values(self, b: Body, index: str, calls: Sequence[Call]) -> Callable[[int], str]:
+        """Return what gives values at an index: computed by the calls, once, or read."""
+        values: dict[int, str] = {}
+        home = {call.results[0]: call for call in calls}
+
+        def value(n: int) -> str:
+            if n not in values:
+                call = home.get(n)
+                values[n] = (
+                    self._read(b, n, index)
+                    if call is None
+                    else emit(b, call.op, call.loop, [value(x) for x in call.operands])
+                )
+            return values[n]
+
+        return value
 
     def _read(self, b: Body, n: int, index: str) -> str:
         if (n, b.width) in self.constants:
@@ -290,6 +350,7 @@ class _Writer:
         b: Body,
         value: str,
         kind: str | None,
+        mask: str | None,
         pointer: str,
         index: str,
         dtype: np.dtype[Any],
@@ -324,10 +385,8 @@ def call_size(call: Call) -> int:
 def _declare(line: str, found: dict[str, str]) -> None:
     kind, _, rest = line.partition("call ")[2].partition(" @")
     name, _, given = rest.partition("(")
-    arity = given.count(kind)
-    found[name] = f"declare {kind} @{name}({', '.join([kind] * arity)})"
-
-
-def write_kernel(spec: Spec, stages: Stages, name: str) -> str:
-    """Return the text of a kernel."""
-    return _Writer(spec, stages).write(name)
+    if ".fcmp." in name:
+        operand = given.partition(" %")[0] if given[0] != "<" else given.partition(">")[0] + ">"
+        found[name] = f"declare {kind} @{name}({operand}, {operand}, metadata, metadata)"
+    else:
+        found[name] = f"declare {kind} @{name}({', '.join([kind] * given.count(kind))})"

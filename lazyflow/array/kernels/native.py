@@ -16,7 +16,8 @@ import numpy as np
 
 from lazyflow.array.kernels import compiler
 from lazyflow.array.kernels.compiler import Kernel
-from lazyflow.array.kernels.llvm_ir import RUN, write_kernel
+from lazyflow.array.kernels.llvm_ir import RUN
+from lazyflow.array.kernels.llvm_moments import write_kernel
 from lazyflow.array.kernels.loops import loop_of
 from lazyflow.array.kernels.operations import SUPPORTED, is_inline
 from lazyflow.array.kernels.planning import Pass, Plan
@@ -129,19 +130,22 @@ def why_not(spec: Spec) -> str:
         if not isinstance(call.op, np.ufunc) or loop_of(call.op, call.loop) is None:
             named = ", ".join(map(str, call.loop[: len(call.operands)]))
             return f"{call.op.__name__} of {named} can't be called from a kernel"
-    for value, kind in spec.sinks:
+    for value, kind, _ in spec.sinks:
         if spec.dtypes[value] not in SUPPORTED:
             return f"there are no kernels for values of dtype {spec.dtypes[value]}"
-        if kind == "moments":
-            return "moments are done by tiles"
+        if kind == "moments" and stages_of(spec).scratch:
+            return "moments of what NumPy's loops give are done by tiles: kernels compute it twice"
     return compiler.unavailable()
 
 
 def no_gain(spec: Spec) -> str:
     """Return why a kernel would be no faster, or nothing."""
+    kinds = {kind for _, kind, _ in spec.sinks}
+    if "moments" in kinds:
+        return ""
     if not spec.calls:
         return "there is nothing to compute but reductions of the inputs, as fast by tiles"
-    if len(spec.calls) == 1 and all(kind is None for _, kind in spec.sinks):
+    if len(spec.calls) == 1 and kinds == {None}:
         return "one operation without a reduction is as fast by tiles"
     return ""
 
@@ -235,8 +239,11 @@ def call_kernel(
         memory.ctypes.data,
     )
     form = some.form
-    elements, lanes = (_HUGE, _HUGE) if form is None else (form.elements, form.lanes)
-    numbers = (0, plan.size, elements, lanes, laid.row, RUN if scratch else _HUGE, *laid.steps)
+    elements, lanes, slots = _HUGE, _HUGE, 0
+    if form is not None:
+        elements, lanes, slots = form.elements, form.lanes, form.outer * form.blocks * form.lanes
+    most = RUN if scratch else _HUGE
+    numbers = (0, plan.size, elements, lanes, laid.row, most, slots, *laid.steps)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )

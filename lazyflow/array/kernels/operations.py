@@ -99,6 +99,19 @@ def _compare(word: str) -> Emit:
     return lambda b, t, x: b.let(f"{word} {b.type(t)} {x[0]}, {x[1]}")
 
 
+def compare_quietly(b: Body, word: str, t: DType, x: list[str]) -> str:
+    """Emit an ordered comparison that raises no flag for NaN; an ``fcmp`` of these does."""
+    suffix = ("" if b.width == 1 else f"v{b.width}") + f"f{8 * t.itemsize}"
+    return b.let(
+        f"call {b.wide('i1')} @llvm.experimental.constrained.fcmp.{suffix}({b.type(t)} {x[0]}, "
+        f'{b.type(t)} {x[1]}, metadata !"{word}", metadata !"fpexcept.strict")'
+    )
+
+
+def _quiet(word: str) -> Emit:
+    return lambda b, t, x: compare_quietly(b, word, t, x)
+
+
 def _bits(b: Body, t: DType, x: str) -> tuple[str, str, str]:
     """Return a float's bits: their type, all of them, and the exponent's mask."""
     word = f"i{8 * t.itemsize}"
@@ -132,7 +145,7 @@ def _reciprocal(b: Body, t: DType, x: list[str]) -> str:
 
 def _extreme(word: str) -> Emit:
     def emit(b: Body, t: DType, x: list[str]) -> str:
-        first = b.let(f"fcmp {word} {b.type(t)} {x[0]}, {x[1]}")
+        first = compare_quietly(b, word, t, x)
         nan = b.let(f"fcmp uno {b.type(t)} {x[0]}, {x[0]}")
         which = b.let(f"or {b.wide('i1')} {first}, {nan}")
         return _select(b, t, [which, *x])
@@ -224,10 +237,10 @@ _FLOAT: dict[Any, Emit] = _ANY | {
     np.minimum: _extreme("olt"),
     np.equal: _compare("fcmp oeq"),
     np.not_equal: _compare("fcmp une"),
-    np.less: _compare("fcmp olt"),
-    np.less_equal: _compare("fcmp ole"),
-    np.greater: _compare("fcmp ogt"),
-    np.greater_equal: _compare("fcmp oge"),
+    np.less: _quiet("olt"),
+    np.less_equal: _quiet("ole"),
+    np.greater: _quiet("ogt"),
+    np.greater_equal: _quiet("oge"),
     np.isnan: _isnan,
     np.isfinite: _isfinite,
     np.isinf: _isinf,

@@ -16,9 +16,10 @@ from lazyflow.array.kernels.order import merge_reduced
 from lazyflow.array.kernels.planning import TILE, Pass, Plan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import Collected
+from lazyflow.array.kernels.telling import describe
 from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
 
-__all__ = ["merge", "run_program", "wait_compiled"]
+__all__ = ["merge", "report", "run_program", "wait_compiled"]
 
 _MOST = 1024  # programs and plans that are remembered
 _PAYS = 1 << 21  # elements times operations, from which a kernel is compiled
@@ -35,7 +36,7 @@ def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = TILE) ->
             _known.clear()
         entry = _known[id(program)] = (program, lower(program), {})
     plans = entry[2]
-    named = shapes if small else (shapes, small)
+    named = shapes if small == TILE else (shapes, small)
     plan = plans.get(named)
     if plan is None:
         if len(plans) >= _MOST:
@@ -58,7 +59,7 @@ def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> 
         kernel = prepared.kernel
         if kernel is not None and not prepared.gain and not native.short_runs(some, laid):
             if kernel.state == NEW:
-                kernel.elements += plan.size * len(some.calls)
+                kernel.elements += plan.size * max(1, len(some.calls))
                 if kernel.elements >= _PAYS:
                     request(kernel, _folder())
             if kernel.state == READY:
@@ -134,8 +135,28 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
         if plan.whole:
             if config.get("kernels") != "native":
                 return run_whole(plan, arrays, reports)
-            plan = _plan_for(program, shapes, 0)
+            plan = _plan_for(program, shapes, 1)
         return run_passes(plan, arrays, reports, _WAYS[config.get("kernels")])
+
+
+def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
+    """Tell by what a program would run over blocks, and why not by a kernel.
+
+    Returns
+    -------
+    A line for each way over the inputs; nothing is compiled or run, but what is small.
+
+    Examples
+    --------
+    >>> f8 = np.dtype("f8")
+    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
+    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
+    '0 operations and sum over 1,000,000 elements, 8.0 MB read: by tiles: there is nothing to
+    compute but reductions of the inputs, as fast by tiles'
+    """
+    arrays: list[Any] = [np.asarray(x) for x in blocks]
+    plan = _plan_for(program, tuple([x.shape for x in arrays]))
+    return describe(plan, arrays, config.get("kernels"))
 
 
 def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:

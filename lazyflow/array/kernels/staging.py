@@ -28,12 +28,12 @@ class Spec(NamedTuple):
     calls
         Their results are numbered after the sources.
     sinks
-        Pairs of a value and how it is reduced, or None.
+        A value, how it is reduced, or None, and the value that says what counts, or None.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
     calls: tuple[Call, ...]
-    sinks: tuple[tuple[int, str | None], ...]
+    sinks: tuple[tuple[int, str | None, int | None], ...]
     dtypes: tuple[np.dtype[Any], ...]
 
 
@@ -50,8 +50,9 @@ def make_spec(lowered: Lowered, some: Pass, ways: Sequence[str]) -> Spec:
         calls.append(call._replace(operands=operands, results=results))
     sinks = []
     for at in some.outputs:
-        value, reduction, _ = lowered.sinks[at]
-        sinks.append((new[value], None if reduction is None else reduction.kind))
+        value, reduction, mask = lowered.sinks[at]
+        kind = None if reduction is None else reduction.kind
+        sinks.append((new[value], kind, None if mask is None else new[mask]))
     sources = tuple(zip(dtypes[: len(some.sources)], ways, strict=True))
     return Spec(sources, tuple(calls), tuple(sinks), tuple(dtypes))
 
@@ -101,7 +102,8 @@ def stages_of(spec: Spec) -> Stages:
             kept.update(n for n in call.operands if _must_keep(spec, n))
         else:
             kept.update(n for n in call.operands if home.get(n, place) < place)
-    kept.update(value for value, _ in spec.sinks if home.get(value, final) < final)
+    ends = [n for value, _, mask in spec.sinks for n in (value, mask) if n is not None]
+    kept.update(n for n in ends if home.get(n, final) < final)
     return Stages(
         tuple(_group(spec, turn, inline, places, kept, used) for turn in range(final + 1)),
         tuple(sorted(kept)),

@@ -18,7 +18,7 @@ import numpy as np
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.planning import Panels, Pass, Plan, make_plan
+from lazyflow.array.kernels.planning import Panels, Pass, Plan, make_plan, name_of
 from lazyflow.array.kernels.program import CAST, WHERE, Elementwise
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.sinks import Sinking, sink_for
@@ -52,18 +52,11 @@ def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
     return found
 
 
-def name_of(op: Any) -> str:
-    """Return what NumPy calls an operation in its reports."""
-    if op is CAST:
-        return "cast"
-    return op.name if isinstance(op, Elementwise) else str(op.__name__)
-
-
 def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
     """Run all calls on whole blocks, each in the shape that its operands have."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = [x if x.flags.c_contiguous else contiguous(x) for x in blocks]
-    _run_calls(plan.lowered.calls, plan.lowered.last, values, reports)
+    _run_lines(plan, values, reports)
     found = []
     for at, sink in enumerate(plan.lowered.sinks):
         reports.now = sink.reports
@@ -71,19 +64,21 @@ def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.
     return found
 
 
-def _run_calls(
-    calls: Sequence[Call], last: Sequence[int], values: list[Any], reports: Collected
-) -> None:
-    for at, call in enumerate(calls):
-        reports.now = name_of(call.op)
-        outs = [None] * len(call.results)
-        found = perform(call, [values[n] for n in call.operands], outs)
-        for number, value in zip(call.results, found, strict=True):
-            # a ufunc of 0-d arrays gives scalars
-            values[number] = value if type(value) is np.ndarray else np.asarray(value)
-        for number in call.operands:
-            if last[number] == at:
-                values[number] = None
+def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
+    for simple, op, operands, result, name, call, drop in plan.before:
+        reports.now = name
+        if simple:
+            if len(operands) == 2:
+                values[result] = op(values[operands[0]], values[operands[1]])
+            else:
+                values[result] = op(*[values[n] for n in operands])
+        else:
+            outs = [None] * len(call.results)
+            found = perform(call, [values[n] for n in operands], outs)
+            for number, value in zip(call.results, found, strict=True):
+                values[number] = np.asarray(value)  # a ufunc of 0-d arrays gives a scalar
+        for number in drop:
+            values[number] = None
 
 
 def _whole_result(plan: Plan, at: int, values: list[Any]) -> np.ndarray:
@@ -105,7 +100,7 @@ def compute_small(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list
     """Return the values so far: the blocks, and what is computed before the tiles."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = blocks
-    _run_calls(plan.before, (-1,) * len(values), values, reports)
+    _run_lines(plan, values, reports)
     return values
 
 
