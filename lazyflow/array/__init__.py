@@ -18,7 +18,7 @@
 
 from typing import Any
 
-from lazyflow.array import creation, reductions, routines, storing
+from lazyflow.array import creation, reductions, reporting, routines, storing
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions
@@ -28,7 +28,7 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
 #: What they define is found by name: see dispatch.py.
-_MODULES = (creation, reductions, routines, storing)
+_MODULES = (creation, reductions, reporting, routines, storing)
 
 
 def __getattr__(name: str) -> Any:
