@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
 from math import prod
 from typing import Any, NoReturn, Self
 
@@ -13,11 +12,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from lazyflow import config, evaluate
-from lazyflow.array import elementwise, index
+from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.joining import Joined, Placed, joined, placed
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.rechunk import rechunk
@@ -305,13 +305,18 @@ class Array(Collection, NDArrayOperatorsMixin):
         return self.__lazyflow_tasks__()
 
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
-        return Joined(self._expr).finalize(values)
+        if isinstance(self._expr, Placed):
+            return self._expr.whole.finish(values)
+        return joined(self._expr.chunks, self._expr.dtype, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
         return type(self)(Tasks(tasks, self.dtype, self.chunks))
 
     def _finalizer(self) -> Any:
         return Joined(self._expr)
+
+    def __lazyflow_once__(self) -> Self:
+        return type(self)(placed(self._expr))
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
@@ -395,43 +400,6 @@ def _from_tasks(tasks: list[Task], dtype: np.dtype[Any], chunks: Chunks) -> Arra
     return Array(Tasks(tasks, dtype, chunks))
 
 
-class Joined:
-    """Puts a whole together of its blocks; holds nothing of the graph."""
-
-    def __init__(self, node: Expr) -> None:
-        self.chunks = node.chunks
-        self.dtype = node.dtype
-
-    def finalize(self, values: list[Any]) -> Any:
-        """Return the whole: an array, or a scalar where there are no axes."""
-        if len(values) == 1:
-            (found,) = values
-            if not self.chunks and isinstance(found, np.ndarray):
-                return found[()]
-            return found
-        chunks = self._known(values)
-        out = np.empty(tuple(map(sum, chunks)), self.dtype)
-        bounds = [[0, *np.cumsum(sizes).tolist()] for sizes in chunks]
-        spans = [
-            [slice(a, b) for a, b in pairwise(edge)] for edge in bounds
-        ]
-        for at, value in zip(product(*spans), values, strict=True):
-            out[at] = value
-        return out
-
-    def _known(self, values: list[Any]) -> list[list[int]]:
-        """Return the chunks, with lengths that were not known taken from the blocks."""
-        shape = tuple(map(len, self.chunks))
-        found = []
-        for axis, sizes in enumerate(self.chunks):
-            if None in sizes:
-                step = prod(shape[axis + 1:])
-                found.append([values[i * step].shape[axis] for i in range(len(sizes))])
-            else:
-                found.append(list(sizes))
-        return found
-
-
 def as_node(x: Any) -> Expr:
     """Return the expression of an array or of anything that NumPy makes one of."""
     if isinstance(x, Array):
@@ -465,4 +433,3 @@ def _users_place() -> tuple[Any, int] | None:
     return frame.f_code, frame.f_lasti
 
 
-__all__ += ["Joined", "as_node", "elementwise", "known"]
