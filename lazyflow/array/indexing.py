@@ -140,7 +140,7 @@ def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array:
     """Return what a 1-d condition chooses along an axis, or, without one, in C order."""
     x = Array(as_node(a))
-    if np.ndim(condition) != 1:
+    if as_node(condition).ndim != 1:
         raise ValueError("condition must be a 1-d array")
     if axis is None and x.ndim != 1:
         return take(x, np.flatnonzero(_values(condition)), None, out)
@@ -198,15 +198,19 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
         obj = _values(obj)
-    single = np.ndim(obj) == 0 and not isinstance(obj, slice)
     value = Array(as_node(values))
     known(value)
-    if single and value.ndim:
-        # a scalar place takes values as a block along the axis, as if x[..., place, ...] = values
-        value = _axis_first(value, axis) if axis else value
-    count = _inserted(single, value, x.ndim, axis)
+    value = value[(None,) * (x.ndim - value.ndim)]
+    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if at.size == 1 and at.dtype != bool:  # values may be several places
+        place = at.item()
+        if not -n <= place <= n:
+            raise IndexError(f"index {place} is out of bounds for axis {axis} with size {n}")
+        if not at.ndim:  # x[:, place] and x[:, [place]] differ in what they broadcast
+            value = value.transpose((*range(1, axis + 1), 0, *range(axis + 1, value.ndim)))
+        at = at.repeat(value.shape[axis])
     try:
-        where = np.insert(np.arange(n), np.repeat(obj, count) if single else obj, -1)
+        where = np.insert(np.arange(n), at, -1)
     except IndexError as error:
         raise IndexError(str(error).replace("axis 0", f"axis {axis}")) from None
     new = np.flatnonzero(where < 0)
@@ -222,19 +226,6 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     if len(new):
         made[(*lead, new)] = value
     return made
-
-
-def _inserted(single: bool, value: Array, ndim: int, axis: int) -> int:
-    """Return how many places values for one place take."""
-    if not single or value.ndim < ndim - axis:
-        return 1
-    return int(value.shape[value.ndim - (ndim - axis)])
-
-
-def _axis_first(value: Array, axis: int) -> Array:
-    """np.insert moves the first axis of values for one place to the axis that they go in."""
-    order = [*range(1, axis + 1), 0, *range(axis + 1, value.ndim)]
-    return value.transpose(order) if value.ndim > axis else value
 
 
 @implements(np.diagonal)

@@ -65,7 +65,7 @@ def argwhere(a: Any) -> Array:
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Array, ...]:
     """Return the places of the elements that are not zero, an array for each axis."""
-    if not np.ndim(a):
+    if not as_node(a).ndim:
         raise ValueError(
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
             "instead."
@@ -83,13 +83,6 @@ def flatnonzero(a: Any) -> Array:
         mask = mask[None]
     made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
     return Array(chosen(Array(made), mask, 0))
-
-
-@implements(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Return how many elements are not zero."""
-    found: Array = functions["sum"](_mask(a), axis=axis, keepdims=keepdims)
-    return found
 
 
 @implements(np.choose)
@@ -172,7 +165,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     if x.ndim != 1:
         raise ValueError("object of too small depth for desired array")
     if sorter is not None:
-        if np.shape(sorter) != x.shape:
+        if as_node(sorter).shape != x.shape:
             raise ValueError("sorter.size must equal number of elements in array")
         x = functions["take"](x, sorter)
     whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
