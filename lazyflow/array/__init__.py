@@ -14,23 +14,34 @@
 #   fuse, optimize  passes over expressions
 #   lowering        from nodes to tasks
 #   array           Array
+#   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
 
-from importlib import import_module
 from typing import Any
 
+from lazyflow.array import (
+    blocks,
+    creation,
+    distinct,
+    indexing,
+    reductions,
+    routines,
+    searching,
+    setting,
+    storing,
+)
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions
+from lazyflow.array.kernels.run import wait_compiled
 from lazyflow.array.ufuncs import UFUNCS
 
-__all__ = ["Array", "normalize_chunks"]
+__all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
-# Modules whose functions register themselves by name.
-for _module in (
-    "creation", "reductions", "routines", "indexing", "blocks", "setting", "searching", "distinct",
-):
-    import_module(f"lazyflow.array.{_module}")
+#: What they define is found by name: see dispatch.py.
+_MODULES = (
+    creation, reductions, routines, storing, indexing, blocks, setting, searching, distinct,
+)
 
 
 def __getattr__(name: str) -> Any:
