@@ -10,9 +10,17 @@ import numpy as np
 from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
-from lazyflow.array.fancy import as_places, choose, fancy, inside, point, settled
+from lazyflow.array.fancy import (
+    as_places,
+    choose,
+    fancy,
+    inside,
+    point,
+    settled,
+    taken_apart,
+)
 from lazyflow.array.gather import gather
-from lazyflow.array.index import parse
+from lazyflow.array.index import is_basic, parse
 from lazyflow.array.ufuncs import into
 
 
@@ -40,34 +48,11 @@ class Points:
         if any(each is None for each in keys):
             raise IndexError("vindex does not support indexing with None (np.newaxis)")
         entries = settled(parse(key, self._x.shape))
-        arrays = [
-            (axis, np.asarray(each) if isinstance(each, int) else each)
-            for axis, each in enumerate(_spread(entries)) if not isinstance(each, slice)
-        ]
-        if any(isinstance(each, slice) and each != slice(None) for each in entries):
-            raise IndexError(
-                "vindex takes index arrays and whole axes; slice first, x[...].vindex[...]"
-            )
-        if not arrays or all(isinstance(each, int | slice) for each in entries):
+        if is_basic(entries):
             return self._x[tuple(entries)]
-        return Array(point(self._x.expr, as_places(self._x, _without_none(arrays))))
-
-
-def _spread(entries: list[Any]) -> list[Any]:
-    """Return entries at the axis that each begins with; None for the others of a mask."""
-    found: list[Any] = []
-    for each in entries:
-        found.append(each)
-        if isinstance(each, np.ndarray | Array) and each.dtype == bool:
-            found.extend([_SKIPPED] * (each.ndim - 1))
-    return found
-
-
-_SKIPPED = slice(None)
-
-
-def _without_none(arrays: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
-    return [(axis, each) for axis, each in arrays if each is not None]
+        parts = taken_apart(entries)
+        base = self._x[tuple(parts.basic)]  # integers go with slices: they broadcast
+        return Array(point(base.expr, as_places(base, parts.arrays)))
 
 
 @implements()
@@ -105,10 +90,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     known(x)
     at = _values(indices)
     if at.dtype.kind not in "iub" and at.size:
-        raise TypeError(
-            f"Cannot cast array data from {at.dtype!r} to {np.dtype(np.intp)!r} according to the "
-            "rule 'safe'"
-        )
+        np.zeros(1).take(np.zeros(1, at.dtype))  # refuses, in its words
     at = at.astype(np.intp)
     if axis is None:
         made = _flat(x, _placed(at, 0, x.size, mode))

@@ -93,10 +93,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     dtype = np.result_type(*[as_node(x).dtype for x in choices])
     arrays = [Array(as_node(a)), *[Array(elementwise.cast(as_node(x), dtype)) for x in choices]]
     if arrays[0].dtype.kind not in "iub":
-        raise TypeError(
-            f"Cannot cast array data from {arrays[0].dtype!r} to {np.dtype(np.intp)!r} according "
-            "to the rule 'safe'"
-        )
+        np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
     known(*arrays)
     made = elementwise.function(
         _choose, tuple([x.expr for x in arrays]), dtype, mode=mode

@@ -23,22 +23,18 @@ from lazyflow.array.views import Pick, Spec, view
 @implements()
 def set_item(x: Array, key: Any, value: Any) -> None:
     """Make an array be what it was with some elements changed; others made of it stay."""
-    known(x, *[each for each in _each(key) if isinstance(each, Array)])
     entries = settled(index.parse(key, x.shape))
     node = _values(value, x)
     if not index.is_basic(entries):
         key_parts = taken_apart(entries)
         mask = _only_mask(key_parts, entries)
         if mask is not None and _is_same_for_all(node, mask, x):
-            x._expr = _where(x.expr, mask, node)
+            x._expr = _where(x, mask, node)
             return
-        x._expr = _written(x, key_parts, node)
-        return
-    x._expr = _written(x, Key(entries, [], 0), node)
-
-
-def _each(key: Any) -> tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
+    else:
+        key_parts = Key(entries, [], 0)
+    known(x)
+    x._expr = _written(x, key_parts, node)
 
 
 def _values(value: Any, x: Array) -> Expr:
@@ -89,12 +85,17 @@ def _is_same_for_all(node: Expr, found: tuple[int, Any], x: Array) -> bool:
     return all(n in (1, m) for n, m in zip(shape, fits, strict=True))
 
 
-def _where(node: Expr, found: tuple[int, Any], value: Expr) -> Expr:
+def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
     axis, mask = found
     if not isinstance(mask, Array):
         mask = Array(Memory(np.array(mask), tuple([(n,) for n in mask.shape])))
+    of_mask = slice(axis, axis + mask.ndim)
+    if mask.chunks != x.chunks[of_mask]:
+        known(x, mask)
+        check_lengths(mask.shape, x.shape, axis)
+    node = x.expr
     after = node.ndim - axis - mask.ndim
-    condition = rechunk(mask.expr, node.chunks[axis:axis + mask.ndim])
+    condition = rechunk(mask.expr, node.chunks[of_mask])
     condition = view(condition, Spec(
         (None,) * mask.ndim, (*range(mask.ndim), *[~1] * after)
     ))
