@@ -14,11 +14,23 @@
 #   fuse, optimize  passes over expressions
 #   lowering        from nodes to tasks
 #   array           Array
+#   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
 
 from typing import Any
 
-from lazyflow.array import creation, reductions, reporting, routines, storing
+from lazyflow.array import (
+    blocks,
+    creation,
+    distinct,
+    indexing,
+    reductions,
+    reporting,
+    routines,
+    searching,
+    setting,
+    storing,
+)
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions
@@ -28,7 +40,18 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
 #: What they define is found by name: see dispatch.py.
-_MODULES = (creation, reductions, reporting, routines, storing)
+_MODULES = (
+    blocks,
+    creation,
+    distinct,
+    indexing,
+    reductions,
+    reporting,
+    routines,
+    searching,
+    setting,
+    storing,
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -197,4 +197,20 @@ def _even(n: int, size: int) -> int:
     return max(-(-n // count), 1)
 
 
-__all__ = ["Chunks", "normalize_chunks", "parse_bytes"]
+def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
+    """Return chunks of at most `most` elements that, one after the other, are in C order.
+
+    >>> in_c_order((4, 6), 12), in_c_order((2, 6), 4)
+    (((2, 2), (6,)), ((1, 1), (4, 2)))
+    """
+    found: list[tuple[int, ...]] = []
+    room = max(most, 1)
+    for n in reversed(shape):
+        size = max(min(n, room), 1)
+        whole, rest = divmod(n, size)
+        found.append((size,) * whole + ((rest,) if rest or not n else ()))
+        room = room // size if size >= n else 1
+    return tuple(found[::-1])
+
+
+__all__ = ["Chunks", "in_c_order", "normalize_chunks", "parse_bytes"]

@@ -86,6 +86,11 @@ def is_basic(entries: list[Any]) -> bool:
 
 def basic(node: Expr, entries: list[Any]) -> Expr:
     """Return the view that slices, integers and new axes give."""
+    return view(node, basic_spec(node.shape, entries))
+
+
+def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Spec:
+    """Return what slices, integers and new axes take of an array of a shape."""
     picks: list[Pick | int | None] = []
     axes: list[int] = []
     for each in entries:
@@ -93,13 +98,13 @@ def basic(node: Expr, entries: list[Any]) -> Expr:
             axes.append(~1)
             continue
         axis = len(picks)
-        n = node.shape[axis]
+        n = shape[axis]
         if isinstance(each, int):
             picks.append(_place(each, axis, n))
         else:
             picks.append(_pick(each, n))
             axes.append(axis)
-    return view(node, Spec(tuple(picks), tuple(axes)))
+    return Spec(tuple(picks), tuple(axes))
 
 
 def _place(at: int, axis: int, n: int | None) -> int:

@@ -111,7 +111,7 @@ class View(Expr):
 
     @property
     def free(self) -> bool:  # type: ignore[override]
-        return self.inputs[0].free
+        return _is_source(self.inputs[0])
 
     @property
     def name(self) -> str:
@@ -121,13 +121,18 @@ class View(Expr):
         return (self.spec, self.chunks)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return View(inputs[0], self.spec, self.chunks if inputs[0].free else None)
+        return View(inputs[0], self.spec, self.chunks if _is_source(inputs[0]) else None)
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return View(self.inputs[0], self.spec, chunks)
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         return low.fused_block(self, index)
+
+
+def _is_source(node: Expr) -> bool:
+    """Tell whether any part of a node can be read: what has inputs is free in other ways."""
+    return node.free and not node.inputs
 
 
 def view(base: Expr, spec: Spec) -> Expr:

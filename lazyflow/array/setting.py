@@ -1,0 +1,226 @@
+"""``x[key] = value`` for all kinds of keys: what is written, and where, in words of `Assigned`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array import elementwise, index
+from lazyflow.array.align import share
+from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.assign import Targets, assigned, by_blocks
+from lazyflow.array.dispatch import implements
+from lazyflow.array.expr import Expr
+from lazyflow.array.fancy import Key, as_places, broadcast_places, settled, taken_apart
+from lazyflow.array.masks import check_lengths
+from lazyflow.array.rechunk import rechunk
+from lazyflow.array.sources import Const, Memory
+from lazyflow.array.ufuncs import stretched
+from lazyflow.array.views import Pick, Spec, view
+
+
+@implements()
+def set_item(x: Array, key: Any, value: Any) -> None:
+    """Make an array be what it was with some elements changed; others made of it stay."""
+    entries = settled(index.parse(key, x.shape))
+    node = _values(value, x)
+    if not index.is_basic(entries):
+        key_parts = taken_apart(entries)
+        mask = _only_mask(key_parts, entries)
+        if mask is not None and _is_same_for_all(node, mask, x):
+            x._expr = _where(x, mask, node)
+            return
+    else:
+        key_parts = Key(entries, [], 0)
+    known(x)
+    x._expr = _written(x, key_parts, node)
+
+
+def _values(value: Any, x: Array) -> Expr:
+    """Return values as elements of the array, cast as NumPy's assignment does it."""
+    if isinstance(value, Array):
+        known(value)
+        return elementwise.cast(value.expr, x.dtype)
+    if x.dtype.hasobject:
+        made = np.array(value, dtype=x.dtype)
+    else:
+        as_node(value)  # what is lazy and no array is refused
+        made = np.empty(np.shape(value), x.dtype)
+        made[...] = value
+    made.setflags(write=False)
+    return Memory(made, tuple([(n,) for n in made.shape])) if made.ndim else Const(made)
+
+
+# -- masks --------------------------------------------------------------------------------------
+
+
+def _only_mask(key: Key, entries: list[Any]) -> tuple[int, Any] | None:
+    """Return a mask and its first axis, if beside it there are only whole axes."""
+    if len(key.arrays) != 1:
+        return None
+    ((axis, mask),) = key.arrays
+    others = [each for each in entries if each is not mask]
+    if mask.dtype != bool or not mask.ndim:
+        return None
+    if not all(isinstance(each, slice) and each == slice(None) for each in others):
+        return None
+    return axis, mask
+
+
+def _is_same_for_all(node: Expr, found: tuple[int, Any], x: Array) -> bool:
+    """Tell whether what is written does not depend on how much the mask chooses."""
+    axis, mask = found
+    check_lengths(mask.shape, x.shape, axis)
+    if mask.ndim == x.ndim and node.ndim > 1:
+        raise TypeError(
+            "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, input "
+            f"has {node.ndim} dimensions"
+        )
+    after = x.ndim - axis - mask.ndim
+    if node.ndim > axis + 1 + after:
+        return False
+    shape = (1,) * (axis + 1 + after - node.ndim) + node.shape
+    fits = (*x.shape[:axis], 1, *x.shape[axis + mask.ndim:])
+    return all(n in (1, m) for n, m in zip(shape, fits, strict=True))
+
+
+def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
+    axis, mask = found
+    if not isinstance(mask, Array):
+        mask = Array(Memory(np.array(mask), tuple([(n,) for n in mask.shape])))
+    of_mask = slice(axis, axis + mask.ndim)
+    if mask.chunks != x.chunks[of_mask]:
+        known(x, mask)
+        check_lengths(mask.shape, x.shape, axis)
+    node = x.expr
+    after = node.ndim - axis - mask.ndim
+    condition = rechunk(mask.expr, node.chunks[of_mask])
+    condition = view(condition, Spec(
+        (None,) * mask.ndim, (*range(mask.ndim), *[~1] * after)
+    ))
+    if value.ndim > after:  # the axis of what the mask chooses becomes those of the mask
+        spot = value.ndim - after - 1
+        picks = [0 if k == spot else None for k in range(value.ndim)]
+        axes = [*range(spot), *[~1] * mask.ndim, *range(spot + 1, value.ndim)]
+        value = view(value, Spec(tuple(picks), tuple(axes)))
+    value = rechunk(value, share(value, node.shape, node.chunks))
+    return elementwise.where(condition, value, node)
+
+
+# -- places -------------------------------------------------------------------------------------
+
+
+def _written(x: Array, key: Key, value: Expr) -> Expr:
+    node = x.expr
+    spec = index.basic_spec(node.shape, key.basic)
+    places: dict[int, Any] = {}
+    points: tuple[int, ...] = ()
+    stands: list[int | None] = list(spec.axes)  # axes of the node; negative: new; None: points
+    if key.arrays:
+        base = x[tuple(key.basic)]
+        places = as_places(base, key.arrays)
+        shared = broadcast_places(places)
+        points = shared[0].shape
+        rest = [axis for k, axis in enumerate(spec.axes) if k not in places]
+        stands = [*rest[:key.first], *[None] * len(points), *rest[key.first:]]
+        places = {
+            spec.axes[k]: each for k, each in zip(places, shared, strict=True) if spec.axes[k] >= 0
+        }
+    picks = tuple([
+        None if axis in places else _pick(pick, node.shape[axis])
+        for axis, pick in enumerate(spec.picks)
+    ])
+    at_points = iter(points)
+    shape = tuple([
+        next(at_points) if axis is None else 1 if axis < 0 else picks[axis].length  # type: ignore
+        for axis in stands
+    ])
+    value = _fitted(value, shape, key, x)
+    if 0 in shape:
+        return node
+    return _put(node, value, stands, picks, places, points)
+
+
+def _pick(pick: Pick | int | None, n: int | None) -> Pick:
+    assert n is not None
+    if pick is None:
+        return Pick(0, 1, n)
+    return Pick(pick, 1, 1) if isinstance(pick, int) else pick
+
+
+def _fitted(value: Expr, shape: tuple[int, ...], key: Key, x: Array) -> Expr:
+    """Return values without leading axes of length 1 that are too many; checks that they fit."""
+    given = value.shape
+    full = len(key.arrays) == 1 and key.arrays[0][1].dtype == bool and (
+        key.arrays[0][1].ndim == x.ndim
+    )
+    if full and value.ndim == 1 and value.shape[0] not in (1, shape[0]):
+        raise ValueError(
+            f"NumPy boolean array indexing assignment cannot assign {value.shape[0]} input values "
+            f"to the {shape[0]} output values where the mask is true"
+        )
+    extra = value.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in given[:extra]):
+        spec = Spec((0,) * extra + (None,) * len(shape), tuple(range(extra, value.ndim)))
+        value = view(value, spec)
+    fits = value.ndim <= len(shape) and all(
+        n in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        shown, wanted = (str(each).replace(" ", "") for each in (given, shape))
+        if key.arrays:
+            raise ValueError(
+                f"shape mismatch: value array of shape {shown} could not be broadcast to indexing "
+                f"result of shape {wanted}"
+            )
+        raise ValueError(f"could not broadcast input array from shape {shown} into shape {wanted}")
+    return value
+
+
+def _put(
+    node: Expr,
+    value: Expr,
+    stands: list[int | None],
+    picks: tuple[Pick | None, ...],
+    places: dict[int, Any],
+    points: tuple[int, ...],
+) -> Expr:
+    """Lay values out as `Assigned` wants them."""
+    missing = len(stands) - value.ndim
+    at = {axis: k - missing for k, axis in enumerate(stands) if axis is not None and axis >= 0}
+    of_points = [k - missing for k, axis in enumerate(stands) if axis is None]
+    taken: list[Pick | int | None] = [0] * value.ndim
+    axes = []
+    for k in of_points:
+        axes.append(k if k >= 0 else ~1)
+        if k >= 0:
+            taken[k] = None
+    forward: list[Pick | None] = []
+    for axis, pick in enumerate(picks):
+        if pick is None:
+            forward.append(None)
+            continue
+        k = at.get(axis, -1)
+        axes.append(k if k >= 0 else ~1)
+        n = value.shape[k] if k >= 0 else 1
+        if k >= 0:
+            taken[k] = Pick(n - 1, -1, n) if pick.step < 0 and n != 1 else None  # type: ignore
+        if pick.step < 0:
+            pick = Pick(pick.start + (pick.length - 1) * pick.step, -pick.step, pick.length)
+        forward.append(pick)
+    laid = view(value, Spec(tuple(taken), tuple(axes)))
+    if not places:  # perhaps new axes that x[True] stands for
+        laid = view(laid, Spec(
+            (0,) * len(points) + (None,) * len(forward), tuple(range(len(points), laid.ndim))
+        ))
+        return assigned(node, laid, tuple(forward), None)
+    order = tuple(sorted(places))
+    targets = Targets(node, order, tuple([places[axis] for axis in order]))
+    count = len(points)
+    if all(n == 1 for n in laid.shape[:count]):
+        spec = Spec((0,) * count + (None,) * (laid.ndim - count), (~1, *range(count, laid.ndim)))
+        laid = view(laid, spec)
+    else:
+        laid = by_blocks(stretched(laid, (*points, *laid.shape[count:])), count, targets, points)
+    return assigned(node, laid, tuple(forward), targets)

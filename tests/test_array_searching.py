@@ -1,0 +1,199 @@
+"""Functions that take, find and search elements of chunked arrays, against NumPy."""
+
+import numpy as np
+import pytest
+from array_checks import (
+    CHUNKS,
+    A,
+    check,
+    raised,
+    value,
+)
+
+import lazyflow.array as la
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+def test_take(chunks):
+    x = la.from_array(A, chunks=chunks)
+    for at in ([0, 3, 1], [[1, -1], [0, 2]], 2, -1, [], np.array([3, 3], "u1")):
+        for axis in (0, 1, -1, None):
+            check(la.take(x, at, axis), np.take(A, np.asarray(at, dtype=int), axis))
+    check(np.take(x, [1, 2], axis=1), np.take(A, [1, 2], axis=1))
+    check(x.take([9, -9], 0, mode="wrap"), A.take([9, -9], 0, mode="wrap"))
+    check(x.take([9, -9], mode="clip"), A.take([9, -9], mode="clip"))
+    check(x.take(la.arange(3, chunks=2), 0), A[:3])
+    out = la.zeros((2, 6), chunks=2)
+    assert la.take(x, [1, 0], 0, out) is out
+    check(out, A[[1, 0]])
+
+
+def test_wrong_takes():
+    x = la.from_array(A, chunks=2)
+    for args in (([99],), ([9], 1), ([1], 5), ([1], 0, None, "x"), (np.array([1.5]),)):
+        wanted = raised(lambda args=args: A.take(*args))
+        assert raised(lambda args=args: x.take(*args)) == wanted
+
+
+def test_compress_and_extract():
+    x = la.from_array(A, chunks=(3, 2))
+    for condition, axis in (([1, 0, 1], 0), ([0, 1, 1, 0, 0, 1], 1), ([True] * 9, None)):
+        for lazy in (condition, la.from_array(np.array(condition), chunks=2)):
+            check(la.compress(lazy, x, axis), np.compress(condition, A, axis))
+    check(la.extract(x % 3 == 0, x), np.extract(A % 3 == 0, A))
+    check(la.extract(A[0] > 2, x), np.extract(A[0] > 2, A))
+    with pytest.raises(ValueError, match="condition must be a 1-d array"):
+        la.compress(A > 2, x)
+    wanted = raised(lambda: np.compress([1] * 5, A, 0))
+    assert raised(lambda: la.compress([1] * 5, x, 0)) == (
+        wanted[0], wanted[1].replace("index 3 is", "index 4 is").replace("size 3", "size 4"))
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+def test_nonzero(chunks):
+    a = A % 5 * (A % 3 > 0)
+    x = la.from_array(a, chunks=chunks)
+    for found in (la.nonzero(x), la.where(x), np.nonzero(x), x.nonzero()):
+        assert len(found) == 2
+        for each, wanted in zip(found, a.nonzero(), strict=True):
+            check(each, wanted)
+    check(la.argwhere(x), np.argwhere(a))
+    check(la.flatnonzero(x), np.flatnonzero(a))
+    check(la.flatnonzero(x[0]), np.flatnonzero(a[0]))
+    assert raised(lambda: la.nonzero(x[0, 0])) == raised(lambda: np.nonzero(a[0, 0]))
+    check(la.argwhere(x[0, 1]), np.argwhere(a[0, 1]))
+    np.testing.assert_array_equal(value(x[la.nonzero(x)]), a[a.nonzero()])
+
+
+def test_choose():
+    at = np.array([[0, 2, 1], [1, 0, 2]])
+    options = [np.arange(3), np.full((2, 1), 7.5), 100]
+    x = la.from_array(at, chunks=(1, 2))
+    check(la.choose(x, options), np.choose(at, options))
+    check(x.choose([la.from_array(options[0], chunks=1), 1, 2]), np.choose(at, [options[0], 1, 2]))
+    check(la.choose(x + 5, options, mode="wrap"), np.choose(at + 5, options, mode="wrap"))
+    check(la.choose(x - 1, options, mode="clip"), np.choose(at - 1, options, mode="clip"))
+
+    wanted = raised(lambda: np.choose(A, options))
+    assert raised(lambda: la.choose(la.from_array(A, chunks=2), options)) == wanted
+    with pytest.raises(ValueError, match="invalid entry in choice array"):
+        value(la.choose(x + 1, options))
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+def test_take_along_axis(chunks):
+    x = la.from_array(A, chunks=chunks)
+    for axis in (0, 1, -1):
+        at = np.argsort(-A % 7, axis=axis)
+        check(la.take_along_axis(x, la.from_array(at, chunks=2), axis),
+              np.take_along_axis(A, at, axis))
+        at = at[:1, :1]
+        check(la.take_along_axis(x, at, axis), np.take_along_axis(A, at, axis))
+    check(la.take_along_axis(x, np.array([5, 0, 23]), None), A.ravel()[[5, 0, 23]])
+    assert raised(lambda: la.take_along_axis(x, np.zeros(3, int), 0)) == raised(
+        lambda: np.take_along_axis(A, np.zeros(3, int), 0))
+
+
+def test_searchsorted():
+    a = np.sort(np.random.default_rng(0).integers(0, 30, 20))
+    v = np.arange(-3, 36).reshape(3, 13)
+    x = la.from_array(a, chunks=6)
+    for side in ("left", "right"):
+        lazy = la.from_array(v, chunks=(2, 5))
+        check(la.searchsorted(x, lazy, side), np.searchsorted(a, v, side))
+        check(la.searchsorted(x, v, side), np.searchsorted(a, v, side))
+        check(la.searchsorted(x, 7, side), np.asarray(np.searchsorted(a, 7, side)))
+    check(np.searchsorted(x[::-1], v, sorter=np.arange(20)[::-1]), np.searchsorted(a, v))
+    with pytest.raises(ValueError, match="side must be 'left' or 'right' .got 'up'."):
+        la.searchsorted(x, v, "up")
+
+
+@pytest.mark.parametrize("k", [0, 2, -1, -3, 9, -9])
+def test_diagonals_and_triangles(k):
+    a = np.arange(120.0).reshape(4, 6, 5)
+    for chunks in (2, (1, 6, 3), -1):
+        x = la.from_array(a, chunks=chunks)
+        check(la.diagonal(x, k), np.diagonal(a, k))
+        check(x.diagonal(k, 2, 1), a.diagonal(k, 2, 1))
+        check(la.tril(x, k), np.tril(a, k))
+        check(la.triu(x, k), np.triu(a, k))
+        check(la.diag(x[0], k), np.diag(a[0], k))
+        check(la.diag(x[0, 0], k), np.diag(a[0, 0], k))
+        check(la.diag(x[0, 0, :0], k), np.diag(a[0, 0, :0], k))
+
+
+def test_wrong_diagonals():
+    x = la.from_array(A, chunks=2)
+    assert raised(lambda: x.diagonal(0, 0, 0)) == raised(lambda: A.diagonal(0, 0, 0))
+    assert raised(lambda: x[0].diagonal()) == raised(lambda: A[0].diagonal())
+
+
+@pytest.mark.parametrize("place", [
+    0, -1, 3, [0, 2], [1, 1], slice(0, 3, 2), slice(None, None, -1), [],
+    np.array([True, False, True, False]),
+], ids=str)
+@pytest.mark.parametrize("chunks", [(2, 3), (4, 1), -1], ids=str)
+def test_delete_and_insert(place, chunks):
+    x = la.from_array(A, chunks=chunks)
+    empty = isinstance(place, list) and not place
+    at = np.array(place, dtype=int) if empty else place
+    check(la.delete(x, at, 0), np.delete(A, at, 0))
+    check(la.delete(x.T, at, 1), np.delete(A.T, at, 1))
+    if not isinstance(place, np.ndarray):
+        check(la.delete(x, at), np.delete(A, at))
+        check(la.insert(x, at, 5), np.insert(A, at, 5))
+    check(la.insert(x, at, 5, 0), np.insert(A, at, 5, 0))
+    check(la.insert(x, at, np.arange(6), 0), np.insert(A, at, np.arange(6), 0))
+    check(la.insert(x.T, at, la.from_array(np.arange(6)[:, None], chunks=2), 1),
+          np.insert(A.T, at, np.arange(6)[:, None], 1))
+
+
+def test_insert_of_blocks():
+    x = la.from_array(A, chunks=2)
+    for at, new, axis in (
+        (1, np.arange(12).reshape(2, 6), 0), (2, np.arange(4), 1),
+        (2, np.arange(8).reshape(2, 4), 1),
+        ([1, 3], np.arange(8).reshape(4, 2), 1), ([0], np.arange(12).reshape(2, 6), 0),
+    ):
+        check(la.insert(x, at, new, axis), np.insert(A, at, new, axis))
+    assert raised(lambda: la.delete(x, 9, 1)) == raised(lambda: np.delete(A, 9, 1))
+    assert raised(lambda: la.insert(x, 9, 1, 1)) == raised(lambda: np.insert(A, 9, 1, 1))
+    check(la.insert(x[:0], 0, 7, 0), np.insert(A[:0], 0, 7, 0))
+
+
+@pytest.mark.parametrize("chunks", [(2, 3), (4, 1), (1, 6), -1], ids=str)
+def test_unique(chunks):
+    a = np.array([[3, 1, 3, 2, 0, 1], [0, 0, 3, 3, 7, 1], [5, 3, 1, 0, 1, 2], [2, 2, 2, 2, 2, 9]])
+    with_nan = np.where(a == 3, np.nan, a)
+    for each in (a, with_nan, a > 2, a[:0], a[0], a.astype("S1"), a * 1j):
+        x = la.from_array(each, chunks=chunks if each.ndim == 2 else 2)
+        check(la.unique(x), np.unique(each))
+        found = la.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        wanted = np.unique(each, return_index=True, return_inverse=True, return_counts=True)
+        assert len(found) == 4
+        for one, other in zip(found, wanted, strict=True):
+            check(one, other)
+    x = la.from_array(with_nan, chunks=chunks)
+    wanted = {"return_index": True, "return_inverse": True, "equal_nan": False}
+    for one, other in zip(np.unique(x, **wanted), np.unique(with_nan, **wanted), strict=True):
+        check(one, other)
+    wanted = {"return_index": True, "return_counts": True, "equal_nan": False}
+    for one, other in zip(np.unique(x, **wanted), np.unique(with_nan, **wanted), strict=True):
+        check(one, other)
+    for axis in (0, 1):
+        x = la.from_array(a[[0, 1, 0]], chunks=chunks)
+        for one, other in zip(
+            la.unique(x, return_index=True, return_inverse=True, axis=axis),
+            np.unique(a[[0, 1, 0]], return_index=True, return_inverse=True, axis=axis), strict=True,
+        ):
+            np.testing.assert_array_equal(value(one), other.reshape(np.shape(value(one))))
+    check(la.unique(la.from_array(a, chunks=1)[0, 0]), np.unique(a[0, 0]))
+    assert len(la.unique(la.from_array(a, chunks=chunks))) == 7
+
+
+@pytest.mark.parametrize("name", ["put", "place", "putmask", "copyto", "fill_diagonal"])
+def test_writing_functions_are_refused(name):
+    x = la.from_array(A, chunks=2)
+    args = {"put": ([0], 1), "fill_diagonal": (0,), "copyto": (x,)}.get(name, (x > 1, 1))
+    with pytest.raises(TypeError, match=rf"np\.{name} writes into its argument"):
+        getattr(np, name)(x, *args)
