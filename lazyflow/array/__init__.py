@@ -15,6 +15,7 @@
 #   lowering        from nodes to tasks
 #   array           Array
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
+#   random/         random arrays, loaded when first used
 
 from importlib import import_module
 from typing import Any
@@ -32,7 +33,9 @@ for _module in ("creation", "reductions", "routines"):
 
 
 def __getattr__(name: str) -> Any:
-    found = UFUNCS.get(name) or functions.get(name)
+    found: Any = UFUNCS.get(name) or functions.get(name)
+    if name == "random":
+        import lazyflow.array.random as found
     if found is None:
         import numpy as np
 
@@ -49,4 +52,4 @@ _CONSTANTS = {"pi", "e", "inf", "nan", "newaxis", "euler_gamma"}
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *UFUNCS, *functions, *_CONSTANTS})
+    return sorted({*globals(), "random", *UFUNCS, *functions, *_CONSTANTS})
