@@ -28,7 +28,7 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks"]
 
 # Modules whose functions register themselves by name.
-for _module in ("creation", "reductions", "routines"):
+for _module in ("creation", "reductions", "routines", "shaping", "joining"):
     import_module(f"lazyflow.array.{_module}")
 
 
