@@ -16,6 +16,7 @@
 #   array           Array
 #   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
+#   random/         random arrays, loaded when first used
 
 from typing import Any
 
@@ -24,11 +25,13 @@ from lazyflow.array import (
     creation,
     distinct,
     indexing,
+    joining,
     reductions,
     reporting,
     routines,
     searching,
     setting,
+    shaping,
     storing,
 )
 from lazyflow.array.array import Array
@@ -45,17 +48,21 @@ _MODULES = (
     creation,
     distinct,
     indexing,
+    joining,
     reductions,
     reporting,
     routines,
     searching,
     setting,
+    shaping,
     storing,
 )
 
 
 def __getattr__(name: str) -> Any:
-    found = UFUNCS.get(name) or functions.get(name)
+    found: Any = UFUNCS.get(name) or functions.get(name)
+    if name == "random":
+        import lazyflow.array.random as found
     if found is None:
         import numpy as np
 
@@ -72,4 +79,4 @@ _CONSTANTS = {"pi", "e", "inf", "nan", "newaxis", "euler_gamma"}
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *UFUNCS, *functions, *_CONSTANTS})
+    return sorted({*globals(), "random", *UFUNCS, *functions, *_CONSTANTS})

@@ -17,7 +17,7 @@ from lazyflow.array.align import SizesNeeded
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.joining import Joined, Placed, joined, placed
+from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.rechunk import rechunk

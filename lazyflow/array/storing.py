@@ -13,7 +13,7 @@ from lazyflow import config, evaluate
 from lazyflow.array.array import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
-from lazyflow.array.joining import Place
+from lazyflow.array.whole import Place
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.sources import Tasks
