@@ -17,13 +17,13 @@ from lazyflow.array.align import SizesNeeded
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.rechunk import rechunk
 from lazyflow.array.resolve import resolved
 from lazyflow.array.sources import Const, Memory, Tasks
 from lazyflow.array.views import Spec, view
+from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.collection import Collection
 from lazyflow.graph.task import Task
 from lazyflow.services import service

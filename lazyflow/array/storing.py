@@ -13,10 +13,10 @@ from lazyflow import config, evaluate
 from lazyflow.array.array import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
-from lazyflow.array.whole import Place
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.sources import Tasks
+from lazyflow.array.whole import Place
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
