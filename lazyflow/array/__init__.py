@@ -27,7 +27,9 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks"]
 
 # Modules whose functions register themselves by name.
-for _module in ("creation", "reductions", "routines"):
+for _module in (
+    "creation", "reductions", "routines", "block_functions",
+):
     import_module(f"lazyflow.array.{_module}")
 
 

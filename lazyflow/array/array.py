@@ -18,6 +18,7 @@ from lazyflow.array.align import SizesNeeded
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.lazy_dtype import common_dtype
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.rechunk import rechunk
@@ -204,7 +205,8 @@ class Array(Collection, NDArrayOperatorsMixin):
             }
         elif isinstance(chunks, tuple | list) and len(chunks) == self.ndim:
             chunks = [self.chunks[k] if c is None else c for k, c in enumerate(chunks)]
-        wanted = normalize_chunks(chunks, self.shape, limit, self.dtype, self.chunks)
+        dtype = self.dtype if _automatic(chunks) else None
+        wanted = normalize_chunks(chunks, self.shape, limit, dtype, self.chunks)
         return Array(rechunk(self._expr, wanted))
 
     # -- arithmetic -----------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         return Joined(self._expr).finalize(values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        return type(self)(Tasks(tasks, self.dtype, self.chunks))
+        return type(self)(Tasks(tasks, self._expr.dtype_or_lazy, self.chunks))
 
     def _finalizer(self) -> Any:
         return Joined(self._expr)
@@ -319,7 +321,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         low = Lowering()
         found = []
         for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
-            made = Tasks(tasks, node.dtype, node.chunks)
+            made = Tasks(tasks, node.dtype_or_lazy, node.chunks)
             made.place = x._expr.place
             found.append(cls(made))
         return found
@@ -331,7 +333,8 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), dtype={self.dtype}, "
+            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
+            f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )
 
@@ -400,7 +403,7 @@ class Joined:
 
     def __init__(self, node: Expr) -> None:
         self.chunks = node.chunks
-        self.dtype = node.dtype
+        self.dtype = node.known_dtype
 
     def finalize(self, values: list[Any]) -> Any:
         """Return the whole: an array, or a scalar where there are no axes."""
@@ -410,7 +413,8 @@ class Joined:
                 return found[()]
             return found
         chunks = self._known(values)
-        out = np.empty(tuple(map(sum, chunks)), self.dtype)
+        dtype = common_dtype(values) if self.dtype is None else self.dtype
+        out = np.empty(tuple(map(sum, chunks)), dtype)
         bounds = [[0, *np.cumsum(sizes).tolist()] for sizes in chunks]
         spans = [
             [slice(a, b) for a, b in pairwise(edge)] for edge in bounds
@@ -452,6 +456,14 @@ def known(*arrays: Any) -> None:
     unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
         x._expr = expr
+
+
+def _automatic(chunks: Any) -> bool:
+    if isinstance(chunks, dict):
+        chunks = tuple(chunks.values())
+    return isinstance(chunks, str) or (
+        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
+    )
 
 
 def _users_place() -> tuple[Any, int] | None:

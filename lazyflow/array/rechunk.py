@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.lazy_dtype import common_dtype
 from lazyflow.array.views import Pick, Spec, View, cut
 from lazyflow.graph.task import Task
 
@@ -21,7 +22,7 @@ class Rechunk(Expr):
     __slots__ = ()
 
     def __init__(self, node: Expr, chunks: Chunks) -> None:
-        super().__init__(node.dtype, chunks, (node,))
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
 
     def params(self) -> tuple[Any, ...]:
         return (self.chunks,)
@@ -49,7 +50,7 @@ class Rechunk(Expr):
             [node.chunks[axis][piece[0][0]] for axis, piece in enumerate(pieces)]
         ):
             return blocks[0]
-        return low.task(Assemble(pieces, shape, self.dtype), blocks, self)
+        return low.task(Assemble(pieces, shape, self.known_dtype), blocks, self)
 
 
 def rechunk(node: Expr, chunks: Chunks) -> Expr:
@@ -68,12 +69,14 @@ class Assemble:
 
     pieces
         For each axis: number of a block, a slice of it, a length.
+    dtype
+        Of the result; None: what the blocks have.
     """
 
     __name__ = "rechunk"
     _lazyflow_kind = 0
 
-    def __init__(self, pieces: Any, shape: tuple[Any, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, pieces: Any, shape: tuple[Any, ...], dtype: Any) -> None:
         self.pieces = pieces
         self.shape = shape
         self.dtype = dtype
@@ -81,7 +84,8 @@ class Assemble:
     def __call__(self, *blocks: Any) -> Any:
         if len(blocks) == 1:
             return blocks[0][tuple([piece for ((_, piece, _),) in self.pieces])]
-        out = np.empty(self.shape, self.dtype)
+        dtype = common_dtype(blocks) if self.dtype is None else self.dtype
+        out = np.empty(self.shape, dtype)
         spans: list[list[tuple[slice, slice]]] = []
         for axis in self.pieces:
             at = 0
