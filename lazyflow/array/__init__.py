@@ -28,7 +28,7 @@ __all__ = ["Array", "normalize_chunks"]
 
 # Modules whose functions register themselves by name.
 for _module in (
-    "creation", "reductions", "routines", "block_functions",
+    "creation", "reductions", "routines", "block_functions", "overlap",
 ):
     import_module(f"lazyflow.array.{_module}")
 
