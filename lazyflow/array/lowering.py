@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.expr import Expr, Index, below
+from lazyflow.array.expr import Chunks, Expr, Index, below
 from lazyflow.array.kernels.program import Program
 from lazyflow.array.kernels.run import run_program
 from lazyflow.array.sources import Made, Memory, Stored
@@ -94,7 +94,9 @@ class Lowering:
         inputs = node.inputs if program is not None else (node,)
         reads = [_Read(self, x, node.ndim) for x in inputs]
         loads = tuple([read.load for read in reads])
-        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads)
+        repeats = program is None and loads[0].lengths is not None
+        grid = node.chunks if repeats else None
+        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads, grid)
         self._shared[node, "fused"] = reads, func
         return reads, func
 
@@ -276,8 +278,10 @@ class BlockTask:
         program: Program | None,
         consts: tuple[np.ndarray[Any, Any], ...],
         loads: tuple[Load, ...],
+        grid: Chunks | None = None,
     ) -> None:
         self.__name__ = name
+        self.grid = grid
         self.program = program
         self.consts = consts
         self.loads = loads
@@ -289,8 +293,10 @@ class BlockTask:
             (load,) = self.loads
             found = blocks[0]
             if load.lengths is not None:
+                assert self.grid is not None
                 shape = tuple([
-                    n if n >= 0 else found.shape[k] for k, n in enumerate(load.lengths)
+                    self.grid[k][where.index[k]] if n >= 0 else found.shape[k]
+                    for k, n in enumerate(load.lengths)
                 ])
                 found = np.broadcast_to(found, shape)
             return found
