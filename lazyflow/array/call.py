@@ -133,11 +133,11 @@ def inferred(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dty
     TypeError
         It raised, or returned no array; or it needs values that have to be computed.
     """
-    found = np.asarray(_tried(call, blocks, extra, "dtype="))
+    found = np.asarray(tried(call, blocks, extra, "dtype="))
     return found.dtype
 
 
-def _tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any], remedy: str) -> Any:
+def tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any], remedy: str) -> Any:
     if call.inputs:
         raise TypeError(
             f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} gets lazy "

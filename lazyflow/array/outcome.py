@@ -8,6 +8,16 @@ import numpy as np
 
 from lazyflow.array.expr import Chunks, Index
 
+#: What to type, by the function of lazyflow that was called.
+_SHAPES = {
+    "map_blocks": "chunks= (and drop_axis=, new_axis= where axes go or come)",
+    "blockwise": "adjust_chunks= and new_axes=",
+    "reduction": "output_size= and keepdims=",
+    "apply_gufunc": "the signature and output_sizes=",
+    "apply_along_axis": "shape=",
+}
+_DTYPES = {"apply_gufunc": "output_dtypes"}
+
 
 class Outcome:
     """Checks what a function returned for a block.
@@ -47,8 +57,8 @@ class Outcome:
         ):
             raise ValueError(
                 f"{self.name} returned an array of shape {found.shape} for block {index}, but "
-                f"{_shown(wanted)} was expected. Say what it returns by chunks= "
-                f"(and drop_axis=, new_axis= where axes go or come) of {self.asked_by}()."
+                f"{_shown(wanted)} was expected. Say what it returns by "
+                f"{_SHAPES.get(self.asked_by, 'the shape')} of {self.asked_by}()."
             )
         if self.dtype is None or found.dtype == self.dtype:
             return found
@@ -70,7 +80,8 @@ class Outcome:
             return found.astype(self.dtype)
         raise TypeError(
             f"{self.name} returned {found.dtype} for block {index}, but {self.dtype} was "
-            f"expected. Pass dtype={str(found.dtype)!r} to {self.asked_by}(), or have "
+            f"expected. Pass {_DTYPES.get(self.asked_by, 'dtype')}={str(found.dtype)!r} to "
+            f"{self.asked_by}(), or have "
             f"{self.name} return .astype({str(self.dtype)!r})."
         )
 
