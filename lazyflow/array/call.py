@@ -17,6 +17,10 @@ from lazyflow.graph.task import function_name
 BLOCK: Any = type("Block", (), {"__repr__": lambda self: "<block>"})()
 
 
+#: The parameter that says the dtype, where it isn't called that.
+REMEDIES = {"apply_gufunc": "output_dtypes", "vectorize": "otypes"}
+
+
 class Call:
     """A function to be called for each block.
 
@@ -133,11 +137,12 @@ def inferred(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dty
     TypeError
         It raised, or returned no array; or it needs values that have to be computed.
     """
-    found = np.asarray(tried(call, blocks, extra, "dtype="))
-    return found.dtype
+    return np.asarray(tried(call, blocks, extra)).dtype
 
 
-def tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any], remedy: str) -> Any:
+def tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
+    """Return what a function returns for made-up blocks; raises as `inferred`."""
+    remedy = REMEDIES.get(call.asked_by, "dtype") + "="
     if call.inputs:
         raise TypeError(
             f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} gets lazy "

@@ -241,7 +241,7 @@ def _dtypes(
             fake(t.get() if isinstance(t, LazyDtype) else t)
             for fake, t in zip(fakes, types, strict=True)
         ]
-        found = tried(call, made, {}, "output_dtypes=")
+        found = tried(call, made, {})
         return np.asarray(found[k]).dtype
 
     needs = [t for t in types if isinstance(t, LazyDtype)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.call import REMEDIES
 from lazyflow.array.expr import Chunks, Index
 
 #: What to type, by the function of lazyflow that was called.
@@ -16,7 +17,6 @@ _SHAPES = {
     "apply_gufunc": "the signature and output_sizes=",
     "apply_along_axis": "shape=",
 }
-_DTYPES = {"apply_gufunc": "output_dtypes"}
 
 
 class Outcome:
@@ -80,7 +80,7 @@ class Outcome:
             return found.astype(self.dtype)
         raise TypeError(
             f"{self.name} returned {found.dtype} for block {index}, but {self.dtype} was "
-            f"expected. Pass {_DTYPES.get(self.asked_by, 'dtype')}={str(found.dtype)!r} to "
+            f"expected. Pass {REMEDIES.get(self.asked_by, 'dtype')}={str(found.dtype)!r} to "
             f"{self.asked_by}(), or have "
             f"{self.name} return .astype({str(self.dtype)!r})."
         )
