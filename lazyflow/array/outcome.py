@@ -16,6 +16,7 @@ _SHAPES = {
     "reduction": "output_size= and keepdims=",
     "apply_gufunc": "the signature and output_sizes=",
     "apply_along_axis": "shape=",
+    "from_delayed": "shape=",
 }
 
 
