@@ -21,11 +21,16 @@
 from typing import Any
 
 from lazyflow.array import (
+    along_axes,
+    block_functions,
+    block_reductions,
     blocks,
     creation,
     distinct,
+    gufuncs,
     indexing,
     joining,
+    overlap,
     reductions,
     reporting,
     routines,
@@ -44,11 +49,16 @@ __all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
 #: What they define is found by name: see dispatch.py.
 _MODULES = (
+    along_axes,
+    block_functions,
+    block_reductions,
     blocks,
     creation,
     distinct,
+    gufuncs,
     indexing,
     joining,
+    overlap,
     reductions,
     reporting,
     routines,

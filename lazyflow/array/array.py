@@ -204,7 +204,8 @@ class Array(Collection, NDArrayOperatorsMixin):
             }
         elif isinstance(chunks, tuple | list) and len(chunks) == self.ndim:
             chunks = [self.chunks[k] if c is None else c for k, c in enumerate(chunks)]
-        wanted = normalize_chunks(chunks, self.shape, limit, self.dtype, self.chunks)
+        dtype = self.dtype if _automatic(chunks) else None
+        wanted = normalize_chunks(chunks, self.shape, limit, dtype, self.chunks)
         return Array(rechunk(self._expr, wanted))
 
     # -- arithmetic -----------------------------------------------------------------------------
@@ -307,10 +308,10 @@ class Array(Collection, NDArrayOperatorsMixin):
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
         if isinstance(self._expr, Placed):
             return self._expr.whole.finish(values)
-        return joined(self._expr.chunks, self._expr.dtype, values)
+        return joined(self._expr.chunks, self._expr.known_dtype, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        return type(self)(Tasks(tasks, self.dtype, self.chunks))
+        return type(self)(Tasks(tasks, self._expr.dtype_or_lazy, self.chunks))
 
     def _finalizer(self) -> Any:
         return Joined(self._expr)
@@ -324,7 +325,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         low = Lowering()
         found = []
         for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
-            made = Tasks(tasks, node.dtype, node.chunks)
+            made = Tasks(tasks, node.dtype_or_lazy, node.chunks)
             made.place = x._expr.place
             found.append(cls(made))
         return found
@@ -336,7 +337,8 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), dtype={self.dtype}, "
+            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
+            f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )
 
@@ -422,6 +424,14 @@ def known(*arrays: Any) -> None:
     unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
         x._expr = expr
+
+
+def _automatic(chunks: Any) -> bool:
+    if isinstance(chunks, dict):
+        chunks = tuple(chunks.values())
+    return isinstance(chunks, str) or (
+        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
+    )
 
 
 def _users_place() -> tuple[Any, int] | None:

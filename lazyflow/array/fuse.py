@@ -321,7 +321,7 @@ def coalesced(chunks: Chunks) -> Chunks:
     """Put neighbouring chunks together until blocks have a sensible size.
 
     >>> coalesced(((20,) * 100, (20,) * 100))
-    ((260, 260, 260, 260, 260, 260, 260, 180), (1000, 1000))
+    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
     """
     if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
         return chunks

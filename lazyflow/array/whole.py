@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr
+from lazyflow.array.lazy_dtype import common_dtype
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.sources import Tasks
 from lazyflow.graph.kinds import ATOM
@@ -21,13 +22,16 @@ from lazyflow.graph.kinds import ATOM
 _LARGE = 1 << 20  # bytes from which blocks are put in place by tasks
 
 
-def joined(chunks: Chunks, dtype: np.dtype[Any], values: list[Any]) -> Any:
-    """Return the whole of some blocks: an array, or a scalar where there are no axes."""
+def joined(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:
+    """Return the whole of some blocks: an array, or a scalar where there are no axes.
+
+    Without a dtype it has that of the blocks.
+    """
     if len(values) == 1:
         (found,) = values
         return found[()] if not chunks and isinstance(found, np.ndarray) else found
     chunks = _known(chunks, values)
-    out = np.empty(tuple(map(sum, chunks)), dtype)
+    out = np.empty(tuple(map(sum, chunks)), common_dtype(values) if dtype is None else dtype)
     for place, value in zip(_places(chunks), values, strict=True):
         out[place] = value
     return out
@@ -57,7 +61,7 @@ class Joined:
 
     def __init__(self, node: Expr) -> None:
         self.chunks = node.chunks
-        self.dtype = node.dtype
+        self.dtype = node.known_dtype
 
     def finalize(self, values: list[Any]) -> Any:
         """Return the whole."""
@@ -125,15 +129,17 @@ class Placed(Tasks):
 def placed(node: Expr) -> Expr:
     """Return what to run for the value of a node of tasks: `Placed` where it is large."""
     assert isinstance(node, Tasks)
-    known = None not in node.shape and len(node.tasks) > 1 and not node.dtype.hasobject
-    if not known or node.size * node.dtype.itemsize < _LARGE:
+    dtype = node.known_dtype
+    if dtype is None or dtype.hasobject or None in node.shape or len(node.tasks) < 2:
         return node
-    whole = Whole(node.chunks, node.dtype)
+    if node.size * dtype.itemsize < _LARGE:
+        return node
+    whole = Whole(node.chunks, dtype)
     low = Lowering()
     tasks = [
         low.task(put, (task, whole, Place(place)), node)
         for task, place in zip(node.tasks, _places(node.chunks), strict=True)
     ]
-    made = Placed(tasks, node.dtype, node.chunks, whole)
+    made = Placed(tasks, dtype, node.chunks, whole)
     made.place = node.place
     return made
