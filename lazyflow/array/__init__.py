@@ -27,7 +27,10 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks"]
 
 # Modules whose functions register themselves by name.
-for _module in ("creation", "reductions", "routines"):
+for _module in (
+    "creation", "differences", "einstein", "extremes", "histograms", "order_statistics",
+    "products", "reductions", "routines", "scans", "statistics",
+):
     import_module(f"lazyflow.array.{_module}")
 
 
