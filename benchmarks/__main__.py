@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import actors, engines, overhead, processes, soak
+from benchmarks import actors, arrays, engines, overhead, processes, soak
 
 BENCHMARKS = {
     "overhead": overhead,
     "processes": processes,
     "actors": actors,
+    "arrays": arrays,
     "engines": engines,
     "soak": soak,
 }

@@ -14,6 +14,10 @@ store_limit      None        bytes of shared memory for values, in each worker; 
                              machine has
 chunk_bytes      8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
 array_fusion     True        whether neighbouring operations on arrays become one task per block
+kernels          "auto"      how fused array expressions run: "auto", "tiles" (nothing compiled) or
+                             "native" (a kernel at once, an error where there is none: for tests)
+kernel_cache     None        folder of compiled kernels; None: lazyflow/kernels in the user's cache
+                             folder; False: none
 ===============  ==========  =====================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
@@ -54,6 +58,20 @@ def _flag(name: str) -> Any:
     return check
 
 
+def _kernels(value: Any) -> str:
+    if value not in ("auto", "tiles", "native"):
+        raise ValueError(f'kernels must be "auto", "tiles" or "native"; got {value!r}')
+    return str(value)
+
+
+def _folder(value: Any) -> Any:
+    if value is None or value is False:
+        return value
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"kernel_cache must be a folder, None or False; got {value!r}")
+    return os.fspath(value)
+
+
 _CHECKS: dict[str, Any] = {
     "scheduler": lambda value: value,  # checked where it is resolved: entry points may name more
     "num_workers": _whole("num_workers", 1),
@@ -64,12 +82,18 @@ _CHECKS: dict[str, Any] = {
     "store_limit": _whole("store_limit", 0),
     "chunk_bytes": _whole("chunk_bytes", 1),
     "array_fusion": _flag("array_fusion"),
+    "kernels": _kernels,
+    "kernel_cache": _folder,
 }
 
 
 def _from_text(name: str, text: str) -> Any:
     if name == "scheduler":
         return text
+    if name == "kernels" and text in ("auto", "tiles", "native"):
+        return text
+    if name == "kernel_cache":
+        return False if text.lower() in ("0", "false", "no") else text
     if name in ("check_mutation", "array_fusion"):
         words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
         if text.lower() in words:
@@ -94,6 +118,8 @@ _defaults: dict[str, Any] = {
     "store_limit": None,
     "chunk_bytes": 8 << 20,
     "array_fusion": True,
+    "kernels": "auto",
+    "kernel_cache": None,
 } | _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
 _lock = threading.Lock()  # for changes of the layers

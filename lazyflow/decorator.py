@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any
 
@@ -176,6 +176,7 @@ def delayed(
     crash_retries: int | None = None,
     priority: int = 0,
     resources: Mapping[str, float] | None = None,
+    workers: str | int | Iterable[str | int] | None = None,
     num_returns: int | None = None,
     **unknown: Any,
 ) -> Any:
@@ -207,6 +208,9 @@ def delayed(
         Among tasks that are ready, higher ones start first.
     resources
         What the task needs of a worker, by name (schedulers with workers that differ).
+    workers
+        The only workers that may run it, by name, address or host (``"distributed"``; others
+        refuse it). When all of them are gone, it waits until one is back.
 
     Examples
     --------
@@ -226,7 +230,7 @@ def delayed(
     if (
         name is None and nout is None and not pure and not mutates and not retries
         and not priority and traverse and crash_retries is None and resources is None
-        and num_returns is None and not unknown
+        and workers is None and num_returns is None and not unknown
     ):
         if callable(obj) and kinds[type(obj)] == ATOM:
             return _make_function(obj, DEFAULT, True)
@@ -242,10 +246,10 @@ def delayed(
             if nout is not None and nout != num_returns:
                 raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")
             nout = num_returns
-        check_options(nout, retries, crash_retries, priority, resources, name)
+        check_options(nout, retries, crash_retries, priority, resources, name, workers)
         options = Options(
             label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
-            crash_retries=crash_retries, priority=priority, resources=resources,
+            crash_retries=crash_retries, priority=priority, resources=resources, workers=workers,
         )
     if obj is _MISSING:
         return lambda func: _decorated(func, options, traverse)

@@ -17,6 +17,7 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
+from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.base import Request, Scheduler
@@ -117,13 +118,21 @@ def choose_scheduler(plan: Plan, given: Scheduler | None) -> Scheduler:
 _warned: set[tuple[str, str]] = set()
 
 
-def _warn_unhonoured(plan: Plan, scheduler: Scheduler) -> None:
-    """Say once per scheduler and option that it has no effect there."""
+def _check_unusual(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse to run tasks elsewhere than where they must; warn once of what has no effect."""
+    if "workers" not in scheduler.options:
+        for task in plan.tasks:
+            if task._options.workers is not None:
+                raise ValueError(
+                    f"{task_name(task)} asks for workers={list(task._options.workers)!r}, and "
+                    f"{_who(scheduler)} can't choose between workers. Leave workers= out, or "
+                    'compute on scheduler="distributed"'
+                )
     for option in ("priority", "resources", "crash_retries"):
         if option in scheduler.options or (scheduler.name, option) in _warned:
             continue
         for task in plan.tasks:
-            if getattr(task._options, option):
+            if getattr(task._options, option) != getattr(DEFAULT, option):
                 import warnings
 
                 from lazyflow.errors import LazyflowWarning
@@ -138,11 +147,17 @@ def _warn_unhonoured(plan: Plan, scheduler: Scheduler) -> None:
                 break
 
 
+def _who(scheduler: Scheduler) -> str:
+    if scheduler is scheduler_here.get():
+        return "a task that computes others, which run in its own worker,"
+    return f"the {scheduler.name!r} scheduler"
+
+
 def start(plan: Plan, options: Options, background: bool = False) -> Lifecycle:
     """Make a run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = choose_scheduler(plan, options.scheduler)
     if plan.unusual:
-        _warn_unhonoured(plan, scheduler)
+        _check_unusual(plan, scheduler)
     request = Request(
         num_workers=options.num_workers,
         collect=options.collect or background,

@@ -9,6 +9,7 @@ from typing import Any
 
 SERVICES: dict[str, str] = {
     "visualize": "lazyflow.diagnostics.visualize:visualize",
+    "array_html": "lazyflow.diagnostics.array_html:array_html",
 }
 
 

@@ -60,11 +60,11 @@ def worker_state(
     teardown
         Called with the value when the worker ends: at the end of the process, at
         `lazyflow.shutdown`, or when the thread ends; worker processes have half a second for it,
-        and none when they are killed. Errors are logged.
+        and none when they are killed, as Ray does with its own. Errors are logged.
     scope
         ``"process"``: one value for a process. A task that has called ``get`` has the value to
         itself until it ends; others that ask meanwhile wait. ``"thread"``: one for each thread
-        in which tasks run; nobody waits.
+        in which tasks run, as many as the worker runs tasks at once; nobody waits.
 
     Raises
     ------

@@ -30,11 +30,17 @@ def random_plan(seed):
     return make_plan(wanted)
 
 
-def grouped(plan, seed, apart):
+BUDGET = 0.02
+
+
+def grouped(plan, seed, are_shown):
+    """Return what there is to group, the groups, costs, and what is in groups of its own."""
     rng = random.Random(seed)
+    shown = plan.outputs if are_shown else ()
+    apart = [i for i in shown if rng.random() < 0.5]
     costs = [rng.choice([None, 0.0, 0.001, 0.01, 1.0]) for _ in plan.tasks]
     todo = [i for i, task in enumerate(plan.tasks) if not is_leaf(task)]
-    return todo, clusters(plan, todo, costs.__getitem__, 0.02, apart), costs
+    return todo, clusters(plan, todo, costs.__getitem__, BUDGET, shown, apart), costs, apart
 
 
 def run(plan, order, values):
@@ -50,11 +56,11 @@ def leaves(plan):
     return {i: task._args[0] for i, task in enumerate(plan.tasks) if is_leaf(task)}
 
 
-@given(seed=st.integers(0, 1 << 32), apart=st.booleans())
+@given(seed=st.integers(0, 1 << 32), are_shown=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_grouped_and_plain_give_equal_results(seed, apart):
+def test_grouped_and_plain_give_equal_results(seed, are_shown):
     plan = random_plan(seed)
-    todo, groups, _ = grouped(plan, seed, apart)
+    todo, groups, *_ = grouped(plan, seed, are_shown)
     assert sorted(i for group in groups for i in group) == todo
     plain, values = leaves(plan), leaves(plan)
     run(plan, todo, plain)
@@ -69,14 +75,17 @@ def test_grouped_and_plain_give_equal_results(seed, apart):
 def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
     plan = random_plan(seed)
     wanted = set(plan.outputs)
-    _, groups, costs = grouped(plan, seed, apart=True)
+    _, groups, costs, apart = grouped(plan, seed, are_shown=True)
     for group in groups:
         assert len({plan.tasks[i]._options.priority for i in group}) == 1
-        assert not wanted.intersection(group[:-1])  # a wanted result is the last, and alone
+        assert not set(apart).intersection(group[:-1])  # such a result is the last, and alone
+        assert group[-1] not in apart or not wanted.intersection(group[:-1])
         inside = set(group)
         is_chain = all(len(inside.intersection(plan.inputs[i] or ())) <= 1 for i in group) and (
             sum(not inside.intersection(plan.inputs[i] or ()) for i in group) == 1)
         known = [costs[i] for i in group]
+        if wanted.intersection(group[:-1]):
+            assert None not in known and sum(known) <= BUDGET + 1e-9
         assert is_chain or None not in known
 
 
@@ -121,11 +130,18 @@ def test_time_grows_with_the_tasks_and_not_faster():
     assert seconds(1 << 14) < 16 * seconds(1 << 11)  # 8 times the tasks
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_wanted_results_inside(apart):
+@pytest.mark.parametrize(("shown", "apart", "inside"), [
+    ([], [], True), ([0, 1], [], True), ([0, 1], [0], False), ([0, 1], [1], False),
+    ([1], [1], True),
+])
+def test_wanted_results_inside(shown, apart, inside):
     x = delayed(abs)(-1)
     y = delayed(abs)(x)
     plan = make_plan([x, y])
-    groups = clusters(plan, range(len(plan)), lambda i: 1e-6, 1.0, apart)
-    assert groups == ([[0], [1]] if apart else [[0, 1]])
+    groups = clusters(plan, range(len(plan)), lambda i: 1e-6, 1.0, shown, apart)
+    assert groups == ([[0, 1]] if inside else [[0], [1]])
+    if 0 in shown:  # it is not held back by what may take an hour
+        for cost in (None, 2.0):
+            costs = {0: 1e-6, 1: cost}
+            assert clusters(plan, range(len(plan)), costs.__getitem__, 1.0, shown) == [[0], [1]]
     assert lazyflow.compute(x, y) == (1, 1)

@@ -289,6 +289,9 @@ def test_identity_on_delayed():
         ({"priority": "high"}, TypeError, "priority must be a whole number .* got 'high'"),
         ({"resources": ["GPU"]}, TypeError, r"such as \{'GPU': 1\}; got \['GPU'\]"),
         ({"name": 3}, TypeError, "name must be a str; got 3"),
+        ({"workers": 1.5}, TypeError, "workers must be the name, address or host .* got 1.5"),
+        ({"workers": ["a", None]}, TypeError, r"got \['a', None\]"),
+        ({"workers": []}, ValueError, "workers is empty"),
     ],
 )
 def test_wrong_options_are_refused_where_they_are_written(options, error, words):
@@ -428,6 +431,7 @@ def test_another_length_than_annotated():
 def test_every_keyword_but_one_reaches_the_function():
     words = [
         "pure", "name", "nout", "traverse", "mutates", "retries", "priority", "resources",
+        "workers",
         "self", "func", "args", "kwargs", "options", "obj", "key", "cls", "depth", "task",
     ]  # fmt: skip
     given_ = dict.fromkeys(words, True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_schedulers import DISTRIBUTED, RAY
 
 import lazyflow
 from lazyflow import compute, config, delayed, persist, put, submit
@@ -198,10 +199,10 @@ def test_random_programs(scheduler: str, caplog: pytest.LogCaptureFixture) -> No
     check(scheduler, range(150), caplog)
 
 
-def test_random_programs_on_distributed(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("distributed")
+@pytest.mark.parametrize("engine", [DISTRIBUTED, RAY])
+def test_random_programs_on_an_engine(engine: str, caplog: pytest.LogCaptureFixture) -> None:
     try:
-        check("distributed", range(40), caplog)
+        check(engine, range(40), caplog)
     finally:
         lazyflow.shutdown()
 

@@ -13,6 +13,7 @@ import lazyflow
 from lazyflow import SchedulerLost, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
+from lazyflow.testing.signals import Gate
 from lazyflow.testing.tasks import add, inc
 
 numpy = pytest.importorskip("numpy")
@@ -79,7 +80,7 @@ def test_random_graphs_as_on_sync(seed):
     assert plain(compute(*kept, **ON)) == plain(compute(*wanted, scheduler="sync"))
 
 
-def test_many_tasks_are_few_tasks_of_the_engine(client, monkeypatch):
+def test_many_tasks_are_few_tasks_of_the_engine(handed):
     def tree():
         row = [delayed(inc)(i) for i in range(1000)]
         while len(row) > 1:
@@ -88,13 +89,72 @@ def test_many_tasks_are_few_tasks_of_the_engine(client, monkeypatch):
         return row[0]
 
     compute(tree(), **ON)  # so that costs are known
-    handed = []
-    get = type(client).get
-    monkeypatch.setattr(
-        type(client), "get", lambda self, graph, *a, **k: handed.extend(graph) or get(
-            self, graph, *a, **k))
+    del handed[:]
     assert compute(tree(), **ON) == (500_500,)
     assert 1 <= len(handed) <= 40
+
+
+def small(i):
+    return [i, i * i]
+
+
+def large(i):
+    return numpy.full(1_000, float(i))
+
+
+def fails_at_7(i):
+    return i if i % 100 != 7 else 1 // 0
+
+
+@pytest.fixture
+def handed(client, monkeypatch):
+    """What the cluster was given since."""
+    names = []
+    get = type(client).get
+    monkeypatch.setattr(
+        type(client), "get", lambda self, graph, *a, **k: names.extend(graph) or get(
+            self, graph, *a, **k))
+    return names
+
+
+def test_many_small_persisted_results_are_few_tasks_of_the_engine(handed):
+    lazyflow.wait(list(persist(*[delayed(small)(i) for i in range(20)], scheduler="distributed")))
+    del handed[:]
+    kept = persist(*[delayed(small)(i) for i in range(1000)], scheduler="distributed")
+    last = delayed(sum)(kept[-1])
+    kept = list(kept[::2])
+    assert compute(kept, last, **ON) == ([[i, i * i] for i in range(0, 1000, 2)], 999 + 999**2)
+    assert len(handed) <= 60
+
+
+def test_large_persisted_results_are_kept_and_freed_one_by_one(client, handed):
+    lazyflow.wait(list(persist(*[delayed(large)(i) for i in range(5)], scheduler="distributed")))
+    del handed[:]
+    kept = persist(*[delayed(large)(i) for i in range(20)], scheduler="distributed")
+    lazyflow.wait(list(kept))
+    assert len(handed) == 20
+
+
+def test_of_persisted_results_that_are_made_together_each_has_its_own_failure():
+    kept = persist(*[delayed(fails_at_7)(i) for i in range(50)], scheduler="distributed")
+    kept = persist(*[delayed(fails_at_7)(i) for i in range(500)], scheduler="distributed")
+    found = compute(list(kept), on_error="collect", **ON)[0]
+    for i, value in enumerate(found):
+        if i % 100 == 7:
+            assert type(value) is ZeroDivisionError
+            assert f"fails_at_7({i})" in "".join(value.__notes__)
+        else:
+            assert value == i
+
+
+def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
+    go = Gate()
+    lazyflow.wait(list(persist(*[delayed(inc)(i) for i in range(9)], scheduler="distributed")))
+    x = delayed(inc)(1)
+    x, y = persist(x, delayed(lambda x: go.wait() and x)(x), scheduler="distributed")
+    assert compute(x, **ON) == (2,)
+    go.open()
+    assert compute(y, **ON) == (2,)
 
 
 def test_a_large_literal_is_handed_over_once(client, monkeypatch):
@@ -133,6 +193,54 @@ def test_resources_that_nobody_offers_are_refused_in_words():
     f = delayed(inc, resources={"GPU": 1})
     with pytest.raises(ValueError, match=r"no worker of the cluster offers \{'GPU': 1\}"):
         compute(f(1), **ON)
+
+
+def where_it_runs():
+    return distributed.get_worker().name
+
+
+def test_named_workers_alone_run_a_task(client):
+    by_address = {a: w["name"] for a, w in client.scheduler_info()["workers"].items()}
+    for address, name in by_address.items():
+        for workers in (name, address, [name, address]):
+            f = delayed(where_it_runs, workers=workers)
+            found = compute([f() for _ in range(20)], [inc_there(1, workers)], **ON)
+            assert set(found[0]) == {name}
+    with lazyflow.annotate(workers="127.0.0.1"):
+        f = delayed(where_it_runs)
+        assert set(compute(*[f() for _ in range(20)], **ON)) <= set(by_address.values())
+
+
+def inc_there(x, workers):
+    return delayed(inc, workers=workers)(delayed(inc)(x))
+
+
+def test_groups_do_not_reach_across_workers(client):
+    first, second = (w["name"] for w in client.scheduler_info()["workers"].values())
+    compute(delayed(where_it_runs)(), **ON)  # so that its cost is known
+    there = delayed(where_it_runs, workers=first)
+    here = delayed(lambda before: (before, where_it_runs()), workers=second)
+    assert compute(here(there()), **ON) == ((first, second),)
+
+
+def test_workers_that_are_not_there_are_refused_in_words(client):
+    good = delayed(inc)(1)
+    f = delayed(inc, workers="nobody")
+    with pytest.raises(ValueError, match="the cluster has no worker 'nobody'; it has 0 .tcp://"):
+        compute(f(1), **ON)
+    found = compute(good, f(1), delayed(inc, workers=[0, 9])(1), on_error="collect", **ON)
+    assert found[0] == 2
+    assert [type(x) for x in found[1:]] == [ValueError] * 2
+    assert "no worker 9;" in str(found[2])
+    f = delayed(inc, workers=0, resources={"GPU": 1})
+    with pytest.raises(ValueError, match=r"no worker of \[0\] offers \{'GPU': 1\}"):
+        compute(f(1), **ON)
+
+
+def test_a_task_inside_a_task_can_not_choose():
+    outer = delayed(lambda: compute(delayed(inc, workers=0)(1)))
+    with pytest.raises(ValueError, match="which run in its own worker, can't choose"):
+        compute(outer(), **ON)
 
 
 def test_an_unknown_address_says_so():

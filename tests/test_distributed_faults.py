@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -86,6 +87,22 @@ def test_a_worker_is_killed_while_it_computes():
     assert len(killed) == 2
 
 
+def test_a_task_for_one_worker_goes_to_the_one_that_takes_its_place(client):
+    started, killed = Gate(), Tally()
+
+    def once():
+        started.open()
+        if killed.add(os.getpid()) == 1:
+            end(os.getpid())
+        return distributed.get_worker().name
+
+    name = next(iter(client.scheduler_info()["workers"].values()))["name"]
+    f = delayed(once, workers=name)
+    after = delayed(lambda x: (x, distributed.get_worker().name), workers=name)
+    assert compute(after(f()), after(1), **ON) == ((name, name), (1, name))
+    assert len(killed) == 2
+
+
 def holders(client, size):
     """Return the pids of workers that hold a value of at least this many bytes."""
     by_worker = client.run(
@@ -121,6 +138,33 @@ def test_d3_a_put_value_whose_holder_died_is_sent_again(client):
         end(pid)
     assert compute(f(x) + 1, **ON) == (500_001.0,)
     assert compute(x, **ON)[0].nbytes == 4_000_000
+
+
+@pytest.fixture
+def only_worker():
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("given", [numpy.asarray, lazyflow.put])
+def test_d3_a_kept_result_that_can_not_be_made_again_is_named(only_worker, given):
+    with lazyflow.config.set(scheduler=only_worker):
+        (made,) = persist(delayed(numpy.negative, name="turned")(given(numpy.ones(500_000))))
+        lazyflow.wait([made])
+        end(*only_worker.run(os.getpid).values())
+        gone = "the result of turned, made at .*test_distributed_faults.py:.* was kept in the clus"
+        found = compute(delayed(numpy.sum)(made), delayed(inc)(1), timeout=60, on_error="collect")
+        assert type(found[0]) is WorkerDied and re.match(gone, str(found[0]))
+        assert found[1] == 2
+        for lost in (made, delayed(numpy.sum)(made)):
+            with pytest.raises(WorkerDied, match=gone):
+                compute(lost, timeout=60)
 
 
 def test_d4_a_poison_task_fails_alone():

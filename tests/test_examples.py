@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from engine_schedulers import SCHEDULERS
 
 import lazyflow
 from lazyflow import demo
@@ -13,7 +14,6 @@ from lazyflow.learn.examples.linear import LinearModel, Outcome, batch, told
 from lazyflow.testing.signals import Tally
 from lazyflow.weights import get_weights, mean_gradients, mean_weights, set_weights
 
-SCHEDULERS = ["sync", "threads", "processes", "distributed"]
 AVERAGING = [parameter_averaging, gradient_averaging]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_schedulers import CONCURRENT, ELSEWHERE, SCHEDULERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,8 +37,6 @@ from lazyflow import (
 )
 from lazyflow.testing.signals import Gate
 
-SCHEDULERS = ["sync", "threads", "processes", "distributed"]
-CONCURRENT = [s for s in SCHEDULERS if s != "sync"]
 PATIENCE = 20.0  # seconds
 
 
@@ -331,7 +330,7 @@ def test_put_without_a_copy(on: str) -> None:
         submit(fill, put(array, copy=False, scheduler=on)).result()
 
 
-@pytest.mark.parametrize("on", ["processes", "distributed"])
+@pytest.mark.parametrize("on", ELSEWHERE)
 def test_put_of_what_cant_be_pickled(on: str) -> None:
     with pytest.raises(SerializationError, match=r"value.lock of task put\(Locked\), at "):
         put(Locked(), scheduler=on)

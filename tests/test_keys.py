@@ -395,6 +395,13 @@ def test_annotations_reach_calls_values_and_operators():
     assert compute(made[:2]) == ([2, 3],)
 
 
+def test_an_annotation_of_workers():
+    with annotate(workers="big"):
+        assert delayed(inc)(1)._options.workers == ("big",)
+        assert delayed(inc, workers=[0, "small"])(1)._options.workers == (0, "small")
+    assert delayed(inc)(1)._options.workers is None
+
+
 def test_annotations_nest_and_end():
     f = delayed(inc)
     with annotate(retries=2, priority=3):
@@ -495,6 +502,7 @@ def test_async_tasks_do_not_see_each_others_annotations():
         ({"name": 5}, TypeError),
         ({"pure": True}, TypeError),
         ({"crash_retries": "x"}, ValueError),
+        ({"workers": {"a": 1}}, TypeError),
     ],
 )
 def test_wrong_annotations_are_refused_where_they_are_written(said, error):

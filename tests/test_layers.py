@@ -145,7 +145,10 @@ def test_imports_by_string_are_those_of_the_table():
     """Only services.py and the public names of __init__.py look modules up by text."""
     users = [m for m, path in MODULES.items() if "import_module(" in path.read_text()]
     assert sorted(users) == ["lazyflow", "lazyflow.services"]
-    assert SERVICES == {"visualize": "lazyflow.diagnostics.visualize:visualize"}
+    assert SERVICES == {
+        "visualize": "lazyflow.diagnostics.visualize:visualize",
+        "array_html": "lazyflow.diagnostics.array_html:array_html",
+    }
     for target in SERVICES.values():
         assert target.partition(":")[0] in MODULES
 

@@ -162,8 +162,9 @@ def test_options_survive():
     assert len(list(sent(delayed(lambda: (1, 2), nout=2)()))) == 2
     for x in (delayed(inc)(1), delayed(inc)(1) + 1, delayed(1, name="one")):
         assert sent(x)._options is x._options
-    options = sent(delayed(inc, priority=3, resources={"GPU": 1}, crash_retries=4)(1))._options
-    assert (options.priority, options.resources, options.crash_retries) == (3, {"GPU": 1}, 4)
+    said = {"priority": 3, "resources": {"GPU": 1}, "crash_retries": 4, "workers": ("big",)}
+    options = sent(delayed(inc, **said)(1))._options
+    assert {name: getattr(options, name) for name in said} == said
 
 
 def test_pure_tasks_still_merge():

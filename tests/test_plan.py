@@ -255,6 +255,7 @@ def test_chains_are_one_unit_until_a_wanted_value():
 def test_units_end_where_options_change():
     for other in (
         {"priority": 1}, {"retries": 1}, {"crash_retries": 1}, {"resources": {"GPU": 1}},
+        {"workers": "big"},
     ):  # fmt: skip
         g = delayed(lambda x: x, **other)
         assert make_plan([inc(g(g(inc(1))))]).heads == [0, 1, 1, 3]

@@ -10,17 +10,20 @@ import time
 import pytest
 
 import lazyflow
-from lazyflow import WorkerDied, compute, delayed, persist
+from lazyflow import SchedulerLost, WorkerDied, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
-from lazyflow.testing.signals import Tally
+from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc
 
 numpy = pytest.importorskip("numpy")
 ray = pytest.importorskip("ray", reason="ray is not installed")
 
 ON = {"scheduler": "ray", "timeout": 100}
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,6 +63,35 @@ def test_a_worker_that_is_killed_once_changes_nothing():
     assert len(tries) == 2
 
 
+def test_a_short_task_that_nobody_needs_is_left_to_end_for_to_cancel_costs_a_worker():
+    def tell(started, go, ended):
+        started.open()
+        go.wait()
+        ended.open()
+
+    go = Gate()
+    go.open()
+    compute([delayed(tell)(Gate(), go, Gate()) for i in range(20)], **ON)  # it is known to be short
+    started, go, ended = Gate(), Gate(), Gate()
+    dropped = persist(delayed(tell)(started, go, ended), scheduler="ray")
+    assert started.wait()
+    del dropped
+    compute(delayed(inc)(1), **ON)  # what was dropped before has been looked at
+    go.open()
+    assert ended.wait(20)
+
+
+def test_a_shutdown_meanwhile_ends_waiting():
+    started, go = Gate(), Gate()
+    waits = persist(delayed(lambda: started.open() or go.wait())(), scheduler="ray")
+    assert started.wait()
+    lazyflow.shutdown()
+    with pytest.raises(SchedulerLost, match="Ray was shut down"):
+        compute(waits, timeout=60)
+    with lazyflow.config.set(num_workers=2):
+        assert compute(delayed(inc)(1), **ON) == (2,)
+
+
 def test_persisted_values_stay_in_ray():
     x, y = persist(delayed(numpy.ones)(300_000), delayed(inc)(1), scheduler="ray")
     lazyflow.wait([x, y])
@@ -84,30 +116,65 @@ with lazyflow.config.set(num_workers=1):
     assert lazyflow.compute(lazyflow.delayed(inc)(1), scheduler="ray") == (2,)
 folder = ray._private.worker._global_node.get_temp_dir_path()
 lazyflow.shutdown()
-print(ray.is_initialized(), folder, flush=True)
+print(ray.is_initialized())
+print(folder)
 """
 
 
-def run(whose):
+def run(whose, code=OWN):
     out = subprocess.run(
-        [sys.executable, "-c", OWN, whose], capture_output=True, text=True, timeout=100,
+        [sys.executable, "-c", code, whose], capture_output=True, text=True, timeout=100,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
     assert out.returncode == 0, out.stderr
-    return out.stdout.split()[-2:]
+    return out.stdout.splitlines()
 
 
 def test_r3_a_ray_of_the_users_is_not_shut_down():
-    assert run("users")[0] == "True"
+    assert run("users")[-2] == "True"
 
 
 def test_r4_a_ray_of_ours_leaves_nothing():
-    is_there, folder = run("ours")
+    is_there, folder = run("ours")[-2:]
     assert is_there == "False"
     assert "lazyflow-ray-" in folder and not pathlib.Path(folder).exists()
     deadline = time.monotonic() + 20
     while using(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert using(folder) == []
+
+
+KILLED = """
+import os, ray, signal, sys, time, lazyflow
+from lazyflow.testing.signals import Gate
+if sys.argv[1] == "users":
+    ray.init(address="local", num_cpus=1, include_dashboard=False, configure_logging=False)
+lazyflow.config.set(num_workers=1, scheduler="ray")
+started, go = Gate(), Gate()
+waits = lazyflow.delayed(lambda: started.open() or go.wait(60))().persist()
+assert started.wait()
+raylet = ray._private.worker._global_node.all_processes["raylet"][0].process
+os.kill(raylet.pid, signal.SIGKILL)
+start = time.monotonic()
+try:
+    lazyflow.compute(waits, timeout=60)
+except lazyflow.SchedulerLost as error:
+    said = str(error)[:47]
+assert time.monotonic() - start < 30
+try:
+    found = lazyflow.compute(lazyflow.delayed(abs)(-1), timeout=60)
+except lazyflow.SchedulerLost:
+    ray.shutdown()
+    found = "users"
+print("told", said, found, sep="|", flush=True)
+"""
+
+
+@pytest.mark.parametrize("whose", ["ours", "users"])
+def test_r2_the_raylet_is_killed(whose):
+    (told,) = [line for line in run(whose, KILLED) if line.startswith("told|")]
+    words, then = told.split("|")[1:]
+    assert words == "Ray was shut down, or its process on this machi"
+    assert then == ("(1,)" if whose == "ours" else "users")
 
 
 def using(folder):

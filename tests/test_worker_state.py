@@ -14,20 +14,22 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import cloudpickle
 import pytest
 import test_interrupt_steps
+from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
 from lazyflow.schedulers import uses
 from lazyflow.testing.signals import Barrier, Gate, Tally
 
-#: Where the tests run; tasks of each use this many workers at most.
-SCHEDULERS = ["sync", "threads", "processes"]
+#: Tasks of each scheduler use this many workers at most, of one thread each on engines.
 WORKERS = 2
+IN_THIS_PROCESS = ("sync", "threads")
 
 
 @pytest.fixture(params=SCHEDULERS)
 def scheduler(request):
-    return request.param
+    with lazyflow.config.set(num_workers=WORKERS):
+        yield request.param
 
 
 def one_at_a_time(scheduler):
@@ -77,7 +79,7 @@ def test_it_is_built_once_in_a_process(scheduler):
     pids = {pid for _, pid in values}
     assert len(made) == len(pids) <= WORKERS
     assert {pid for pid, _ in made.items()} == pids
-    if scheduler == "processes":
+    if scheduler not in IN_THIS_PROCESS:
         assert os.getpid() not in pids
     # without a reset, each task sees all that was done before in its process
     assert sorted(len(before) for before, pid in values if pid == max(pids)) == list(
@@ -287,12 +289,12 @@ def test_a_reset_that_raises_means_another_value(scheduler, kind, caplog, capfd)
             assert compute(delayed(use)(state), **one_at_a_time(scheduler)) == ([],)
     assert len(made) == 3
     assert ended.items() == [1, 1, 1]
-    if scheduler != "processes":
+    if scheduler in IN_THIS_PROCESS:
         assert "the next task builds another value" in caplog.text
 
 
-@pytest.mark.skipif("processes" not in SCHEDULERS, reason="kills workers")
-def test_a_worker_that_takes_the_place_of_a_killed_one_builds_its_own():
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+def test_a_worker_that_takes_the_place_of_a_killed_one_builds_its_own(elsewhere):
     made, tries = Tally(), Tally()
     state = make_state(made, clear)
 
@@ -302,9 +304,7 @@ def test_a_worker_that_takes_the_place_of_a_killed_one_builds_its_own():
             os.kill(os.getpid(), signal.SIGKILL)
         return before
 
-    assert compute(
-        delayed(task, crash_retries=1)(), scheduler="processes", num_workers=1
-    ) == ([],)
+    assert compute(delayed(task)(), scheduler=elsewhere, num_workers=1) == ([],)
     assert len({pid for pid, _ in made.items()}) == len(made) == 2
 
 
@@ -455,11 +455,12 @@ def test_a_function_that_can_not_travel_is_named():
     assert "make that inside init" in caught.value.__notes__[0]
 
 
-def test_functions_of_a_state_may_refer_to_it():
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+def test_functions_of_a_state_may_refer_to_it(elsewhere):
     box = []
     state = worker_state(list, teardown=lambda _: box[0])
     box.append(state)
-    assert compute(delayed(lambda: state.get())(), scheduler="processes") == ([],)
+    assert compute(delayed(lambda: state.get())(), scheduler=elsewhere) == ([],)
 
 
 def test_on_a_pool_of_the_user():
@@ -476,6 +477,7 @@ def test_on_a_pool_of_the_user():
 # -- the end ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("scheduler", [*LOCAL, DISTRIBUTED], indirect=True)  # Ray kills its own
 def test_it_is_torn_down_when_the_pool_ends(scheduler):
     ended = Tally()
     state = make_state(teardown=lambda net: ended.add((os.getpid(), net.done)))
@@ -484,10 +486,61 @@ def test_it_is_torn_down_when_the_pool_ends(scheduler):
     lazyflow.shutdown()
     ((pid, done),) = ended.items()
     assert done == ["a"]
-    assert (pid == os.getpid()) is (scheduler != "processes")
+    assert (pid == os.getpid()) is (scheduler in IN_THIS_PROCESS)
     compute(delayed(use)(state, "b"), **one_at_a_time(scheduler))
     lazyflow.shutdown()
     assert [done for _, done in ended.items()] == [["a"], ["b"]]
+
+
+@pytest.fixture
+def worker_of_two_threads():
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def test_threads_of_an_engines_worker_keep_theirs(worker_of_two_threads):
+    made, ended = Tally(), Tally()
+    state = make_state(made, clear, lambda net: ended.add(1), scope="thread")
+    both = Barrier(2)
+
+    def task(i):
+        if i < 2:
+            both.wait()  # in two threads at once
+        return use(state)
+
+    on = {"scheduler": worker_of_two_threads}
+    for _ in range(2):
+        assert compute([delayed(task)(i) for i in range(50)], **on) == ([[]] * 50,)
+        both = Barrier(2)
+    assert len(made) == len({tuple(place) for place in made.items()}) == 2
+    assert len(ended) == 0
+
+
+def test_a_thread_of_an_engines_worker_ends_with_the_group_that_was_given_up(
+    worker_of_two_threads,
+):
+    made, inside, gate, ended = Tally(), Gate(), Gate(), Gate()
+    state = make_state(made, teardown=lambda net: ended.open(), scope="thread")
+
+    def sits():
+        use(state)
+        inside.open()
+        gate.wait()
+
+    on = {"scheduler": worker_of_two_threads}
+    given_up = lazyflow.persist(delayed(sits)(), **on)
+    assert inside.wait()
+    del given_up
+    assert compute([delayed(use)(state) for _ in range(9)], num_workers=1, **on)[0][0] == []
+    assert len(made) == 2
+    gate.open()
+    assert ended.wait()
 
 
 def test_that_of_a_thread_is_torn_down_with_the_thread():
@@ -535,7 +588,7 @@ def test_what_a_running_task_has_is_not_torn_down():
     assert compute(delayed(task)(), scheduler="sync") == (0,)
 
 
-@pytest.mark.parametrize("name", [*SCHEDULERS, None])
+@pytest.mark.parametrize("name", [*LOCAL, DISTRIBUTED, None])
 def test_it_is_torn_down_when_the_program_ends(name):
     code = f"""
         import lazyflow

@@ -16,22 +16,35 @@
 #   array           Array
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
 
-from importlib import import_module
 from typing import Any
 
+from lazyflow.array import (
+    creation,
+    differences,
+    einstein,
+    extremes,
+    histograms,
+    order_statistics,
+    products,
+    reductions,
+    routines,
+    scans,
+    statistics,
+    storing,
+)
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions
+from lazyflow.array.kernels.run import wait_compiled
 from lazyflow.array.ufuncs import UFUNCS
 
-__all__ = ["Array", "normalize_chunks"]
+__all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
-# Modules whose functions register themselves by name.
-for _module in (
-    "creation", "differences", "einstein", "extremes", "histograms", "order_statistics",
-    "products", "reductions", "routines", "scans", "statistics",
-):
-    import_module(f"lazyflow.array.{_module}")
+#: What they define is found by name: see dispatch.py.
+_MODULES = (
+    creation, differences, einstein, extremes, histograms, order_statistics, products, reductions,
+    routines, scans, statistics, storing,
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,7 @@ class Elementwise(Expr):
 
     @property
     def name(self) -> str:
-        return str(self.op.__name__)
+        return str(self.op.name if isinstance(self.op, Function) else self.op.__name__)
 
     def params(self) -> tuple[Any, ...]:
         return (self.op, self.loop, self.result)
@@ -85,6 +85,10 @@ def _share(node: Expr, whole: Expr, spec: Spec) -> Spec:
 _WEAK = {bool: np.dtype(bool), int: int, float: float, complex: complex}
 
 
+#: Those that take whole numbers that their other operand's dtype does not have.
+_COMPARISONS = {np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal}
+
+
 def ufunc(
     func: np.ufunc, operands: Sequence[Any], dtype: Any = None, casting: str = "same_kind"
 ) -> tuple[Expr, ...]:
@@ -101,9 +105,15 @@ def ufunc(
     if dtype is not None:
         options["signature"] = (*[None] * func.nin, *[np.dtype(dtype)] * func.nout)
     loop: Loop = func.resolve_dtypes((*given, *wanted), **options)
-    inputs = tuple([
-        x if isinstance(x, Expr) else constant(x, loop[i]) for i, x in enumerate(operands)
-    ])
+    try:
+        inputs = tuple([
+            x if isinstance(x, Expr) else constant(x, loop[i]) for i, x in enumerate(operands)
+        ])
+    except OverflowError:
+        if func not in _COMPARISONS:
+            raise
+        exact = [x if isinstance(x, Expr) else constant(x) for x in operands]
+        return ufunc(func, exact, dtype, casting)
     return tuple([Elementwise(func, inputs, loop, i) for i in range(func.nout)])
 
 

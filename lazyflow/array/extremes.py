@@ -123,7 +123,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) 
     """Return where the smallest element is; parameters are those of ``np.argmin``.
 
     >>> import lazyflow.array as la
-    >>> int(la.argmin(la.array([3, 1, 2, 1])).compute())
+    >>> int(la.argmin(la.asarray([3, 1, 2, 1])).compute())
     1
     """
     return _arg(np.argmin, a, axis, out, keepdims)

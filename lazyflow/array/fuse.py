@@ -105,7 +105,9 @@ class _Fusion:
                 self._bundles.setdefault(self._bundle_key(node), []).append(node)
 
     def result(self) -> list[Expr]:
-        for node in self.nodes:
+        # By level: what reductions of one pass read is there before any of them is made.
+        levels = self.levels
+        for node in sorted(self.nodes, key=lambda n: (levels[n], isinstance(n, Elementwise))):
             if isinstance(node, Elementwise):
                 if node in self.groups[node]:
                     self._add(node, self._fused(node))

@@ -44,6 +44,8 @@ class Counts(Op):
         weights = None
         if self.weighted:
             weights, rest = rest[0].ravel(), rest[1:]
+            if weights.dtype.kind == "f":  # added up in double precision, as NumPy does
+                weights = weights.astype(float, copy=False)
         bins: list[Any] = []
         ranges: list[Any] = []
         for each, edges in zip(self.bins, rest, strict=True):
@@ -54,10 +56,13 @@ class Counts(Op):
         else:
             sample = tuple([block.ravel() for block in blocks])
             found, _ = np.histogramdd(sample, bins, ranges, weights=weights)
-        return found.astype(self.dtype, copy=False)
+        return found
 
     def merge(self, parts: Sequence[Any]) -> Any:
         return sum(parts[1:], parts[0])
+
+    def last(self, part: Any) -> Any:
+        return part.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,8 @@ def histogram(
     assert n is not None
     found = Array(tree(op, inputs, ((n - 1,),), dtype, [edges]))
     if density:
-        found = found / functions["diff"](Array(edges)) / functions["sum"](found)
+        widths = functions["astype"](functions["diff"](Array(edges)), float)
+        found = found / widths / functions["sum"](found)
     return found, Array(edges)
 
 
@@ -172,7 +178,7 @@ def histogramdd(
     nodes = [_numbers(Array(node)) for node in _sample(sample)]
     count = len(nodes)
     _refuse_text(bins, "")
-    each = [bins] * count if np.ndim(bins) == 0 and not isinstance(bins, Array) else list(bins)
+    each = list(bins) if hasattr(bins, "__len__") else [bins] * count
     if len(each) != count:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     ranges = [None] * count if range is None else list(range)
@@ -201,8 +207,8 @@ def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Array, Array, Array]:
     """Return a histogram of points in two dimensions; parameters as np.histogram2d."""
-    if np.ndim(bins) == 1 and len(bins) not in (1, 2):
-        bins = [np.asarray(bins), np.asarray(bins)]
+    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
+        bins = [bins, bins]
     found, (one, other) = histogramdd([x, y], bins, range, density, weights)
     return found, one, other
 
@@ -215,11 +221,12 @@ class BinCount(Op):
     """Counts of each number from 0, added up."""
 
     least: int
+    dtype: Any
 
     __name__ = "bincount"
 
     def first(self, block: Any, weights: Any = None) -> Any:
-        return np.bincount(block, weights, self.least)
+        return np.bincount(block, weights, self.least).astype(self.dtype, copy=False)
 
     def merge(self, parts: Sequence[Any]) -> Any:
         found = np.zeros(max(map(len, parts)), parts[0].dtype)
@@ -245,12 +252,12 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
         inputs.append(as_node(weights))
         if inputs[1].shape != node.shape:
             raise ValueError("The weights and list don't have the same length.")
-    none = [np.zeros(0, each.dtype) for each in inputs]
-    dtype = np.bincount(none[0], none[1] if weights is not None else None, minlength).dtype
+    one = [np.zeros(1, each.dtype) for each in inputs]  # NumPy's checks
+    dtype = np.bincount(one[0], one[1] if weights is not None else None, minlength).dtype
     n = None
     if node.dtype.kind == "b" or np.iinfo(node.dtype).max < minlength:
         n = max(minlength, 2)
-    return Array(tree(BinCount(minlength), inputs, ((n,),), dtype))
+    return Array(tree(BinCount(minlength, dtype), inputs, ((n,),), dtype))
 
 
 # -- tables -------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from lazyflow.array.kernels.program import Program
 from lazyflow.array.kernels.run import run_program
 from lazyflow.array.sources import Made, Memory, Stored
 from lazyflow.array.views import Spec, View, cut, of_base
+from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.options import OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task, new_leaf, new_task
 from lazyflow.lazy import Delayed
 
@@ -72,6 +74,20 @@ class Lowering:
             task._code, task._lasti = node.place
         task.__class__ = Delayed
         return task
+
+    def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
+        """Return tasks of the parts of a tuple that a task gives; the tuple itself is not kept."""
+        whole: Task = new_task(Task, func, tuple(args), None, Options(nout=count))
+        if node.place is not None:
+            whole._code, whole._lasti = node.place
+        whole.__class__ = Delayed
+        made = []
+        for i in range(count):
+            item = new_task(Task, Item(i, count, func.__name__), (whole,), None, OPERATOR)
+            item._code, item._lasti = whole._code, whole._lasti
+            item.__class__ = Delayed
+            made.append(item)
+        return made
 
     def value(self, value: Any) -> Task:
         """Return a task that is a value."""
@@ -141,13 +157,20 @@ class _Read:
                 ] if pick is None else cut(base.chunks[axis], pick)
                 for axis, pick in enumerate(spec.picks)
             ]
-        self.load = Load(base, spec)
+        self.load = Load(base, spec, node.chunks)
 
     def at(self, low: Lowering, index: Index) -> tuple[Any, Any]:
         """Return what of the argument is needed for a block, and the argument."""
         own = tuple([
             0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
         ])
+        region, arg = self._at(low, own)
+        if self.load.stretched:
+            shape = tuple([sizes[i] for sizes, i in zip(self.node.chunks, own, strict=True)])
+            region = region, shape
+        return region, arg
+
+    def _at(self, low: Lowering, own: Index) -> tuple[Any, Any]:
         spec = self.spec
         if self.anywhere:
             assert spec is not None
@@ -182,12 +205,12 @@ def _single(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
 class Load:
     """Gets a block of one input inside a task, and lays its axes out."""
 
-    def __init__(self, base: Expr, spec: Spec | None) -> None:
+    def __init__(self, base: Expr, spec: Spec | None, chunks: Any) -> None:
         self.formula = base.formula if isinstance(base, Made) else None
         self.reader = base.reader if isinstance(base, Stored) else None
         self.order: tuple[int, ...] | None = None
         self.new: tuple[Any, ...] | None = None
-        self.lengths: tuple[int, ...] | None = None
+        self.stretched = False  # some new axis is not of length 1: regions come with a shape
         if spec is not None:
             kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
             order = tuple([kept.index(axis) for axis in spec.axes if axis >= 0])
@@ -195,11 +218,14 @@ class Load:
                 self.order = order
             if any(axis < 0 for axis in spec.axes):
                 self.new = tuple([None if axis < 0 else slice(None) for axis in spec.axes])
-                if any(~axis != 1 for axis in spec.axes if axis < 0):
-                    self.lengths = tuple([~axis if axis < 0 else -1 for axis in spec.axes])
+                self.stretched = any(
+                    sizes != (1,) for axis, sizes in zip(spec.axes, chunks, strict=True) if axis < 0
+                )
 
     def __call__(self, region: Any, given: Any) -> Any:
         """Return the block; `given` gives the arguments of the task."""
+        if self.stretched:
+            region, shape = region
         if self.formula is not None:
             found = self._make(region)
         elif self.reader is not None:
@@ -212,6 +238,8 @@ class Load:
             found = found.transpose(self.order)
         if self.new is not None:
             found = found[self.new]
+        if self.stretched:
+            found = np.broadcast_to(found, shape)
         return found
 
     def _make(self, region: Any) -> Any:
@@ -286,13 +314,6 @@ class BlockTask:
         args = iter(given)
         blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         if self.program is None:
-            (load,) = self.loads
-            found = blocks[0]
-            if load.lengths is not None:
-                shape = tuple([
-                    n if n >= 0 else found.shape[k] for k, n in enumerate(load.lengths)
-                ])
-                found = np.broadcast_to(found, shape)
-            return found
+            return blocks[0]
         found = run_program(self.program, (*self.consts, *blocks))
         return found[0] if len(found) == 1 else tuple(found)

@@ -177,5 +177,8 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     nodes = list(wanted)
     for one in PASSES:
         nodes = one(nodes)
-    return fuse(nodes, keep, fusion)
+    made = fuse(nodes, keep, fusion)
+    if keep:  # a view that moved down may have other chunks than it had on top
+        made = [rechunk(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
+    return made
 

@@ -67,8 +67,14 @@ class Reduce(Expr):
         if inner.is_identity(self.inputs[0].shape):
             return None
 
+        rest = spec.rest()
+        picks = [  # what is taken of a reduced axis of length 1 may be nothing
+            spec.picks[axis] if axis in self.reduction.axes else pick
+            for axis, pick in enumerate(rest.picks)
+        ]
+
         def make(found: list[Expr]) -> Expr:
-            return view(self.with_inputs(tuple(found)), spec.rest())
+            return view(self.with_inputs(tuple(found)), Spec(tuple(picks), rest.axes))
 
         return [(x, inner) for x in self.inputs], make
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from typing import Any
 
@@ -53,11 +52,11 @@ def cov(
     """Return the covariances of variables; parameters are those of ``np.cov``.
 
     >>> import lazyflow.array as la
-    >>> la.cov(la.array([[0., 1, 2], [2, 1, 0]])).compute()
+    >>> la.cov(la.asarray([[0., 1, 2], [2, 1, 0]])).compute()
     array([[ 1., -1.],
            [-1.,  1.]])
     """
-    if ddof is not None and ddof != operator.index(ddof):
+    if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     known(m, y, fweights, aweights)
     given = [as_node(each) for each in (m, y) if each is not None]
@@ -90,7 +89,8 @@ def cov(
         x = x - mean
         right = x * w
     found = functions["matmul"](x, functions["conj"](right).T)
-    found = found * np.true_divide(1, scale)
+    inverse: Any = np.true_divide(1, scale)
+    found = found * (inverse if isinstance(inverse, Array) else float(inverse))
     squeezed: Array = found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
     return squeezed
 

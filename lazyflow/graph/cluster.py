@@ -8,17 +8,18 @@ run it again when they have learnt what the functions cost. Two kinds of groups 
 * what is still small is packed with others on the same level, in the order of the plan.
 
 A task whose cost is not known is packed with nothing and joins nothing but a chain: it may take
-an hour, or wait for another task. No group reaches across different priorities or resources. No
-group needs itself through another: a subtree is left by its last task only, and packed ones
-are on one level.
+an hour, or wait for another task. No group reaches across different priorities, resources or
+workers. No group needs itself through another: a subtree is left by its last task only, and
+packed ones are on one level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lazyflow.graph.options import Options
     from lazyflow.graph.plan import Plan
 
 _FEW = 8  # results of others that a subtree may need; all of them are held until it starts
@@ -29,7 +30,8 @@ def clusters(
     todo: Sequence[int],
     cost: Callable[[int], float | None],
     budget: float,
-    apart: bool = False,
+    shown: Collection[int] = frozenset(),
+    apart: Collection[int] = frozenset(),
 ) -> list[list[int]]:
     """Group tasks; each group in the order of the plan, and each after those that it needs.
 
@@ -43,8 +45,12 @@ def clusters(
         Seconds that a task takes; None: not known.
     budget
         Seconds that a group may take, unless a single task or chain takes longer.
+    shown
+        Tasks whose results somebody may look at before the rest is done: they are in groups with
+        others only where those take no longer than the budget.
     apart
-        Wanted results are in groups of their own, so that each can be moved and freed alone.
+        Those of them that are in groups with nothing else that is shown, so that each result can
+        be moved and freed alone.
 
     Examples
     --------
@@ -57,7 +63,14 @@ def clusters(
     >>> clusters(plan, range(len(plan)), lambda i: None, budget=4.0)
     [[0, 1], [2], [4], [5], [3], [6], [7]]
     """
-    return _Grouping(plan, todo, cost, budget, apart).groups()
+    return _Grouping(plan, todo, cost, budget, frozenset(shown), frozenset(apart)).groups()
+
+
+def said(options: Options) -> Any:
+    """Return what all tasks of a group have in common: what the engine is told of it."""
+    if not options.priority and not options.resources and options.workers is None:
+        return None
+    return options.priority, tuple(sorted((options.resources or {}).items())), options.workers
 
 
 class _Grouping:
@@ -69,6 +82,8 @@ class _Grouping:
         Seconds of the subtree of a task, of which it is the last; None: not known.
     needed
         Results of others that the subtree needs.
+    showing
+        Last tasks of the subtrees in which results are shown.
     """
 
     def __init__(
@@ -77,14 +92,15 @@ class _Grouping:
         todo: Sequence[int],
         cost: Callable[[int], float | None],
         budget: float,
-        apart: bool,
+        shown: frozenset[int],
+        apart: frozenset[int],
     ) -> None:
         self.plan = plan
         self.todo = todo
         self.cost = {i: cost(i) for i in todo}
         self.budget = budget
+        self.showing = set(shown)
         self.apart = apart
-        self.wanted = frozenset(plan.outputs) if apart else frozenset()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
         self.needed: dict[int, int] = {}
@@ -107,7 +123,7 @@ class _Grouping:
         mine = [j for j in waits if self._is_only_for(j, i)]
         weight = self.cost[i]
         self.needed[i] = len(waits)
-        if len(waits) == 1 and mine:
+        if len(waits) == 1 and mine and mine[0] not in self.showing:
             before = self.weight[waits[0]]
             self.into[waits[0]] = i
             self.weight[i] = None if weight is None or before is None else weight + before
@@ -123,6 +139,8 @@ class _Grouping:
                 for j in mine:
                     self.into[j] = i
                 weight, self.needed[i] = total, needed
+                if not self.showing.isdisjoint(mine):
+                    self.showing.add(i)
         self.weight[i] = weight
 
     def _is_only_for(self, j: int, i: int) -> bool:
@@ -133,13 +151,9 @@ class _Grouping:
                 return False
         elif users != i:
             return False
-        return j not in self.wanted and self._said(j) == self._said(i)
-
-    def _said(self, i: int) -> Any:
-        options = self.plan.tasks[i]._options
-        if not options.priority and not options.resources:
-            return None
-        return options.priority, tuple(sorted((options.resources or {}).items()))
+        if j in self.apart or (i in self.apart and j in self.showing):
+            return False
+        return said(plan.tasks[j]._options) == said(plan.tasks[i]._options)
 
     def _packed(self, root: dict[int, int], members: dict[int, list[int]]) -> list[list[int]]:
         levels: dict[int, int] = {}
@@ -153,7 +167,7 @@ class _Grouping:
             if weight is None or not self._may_be_packed(last):
                 found.append((level, group))
                 continue
-            key = (level, self._said(last))
+            key = (level, said(self.plan.tasks[last]._options))
             pack, so_far = opened.get(key, ([], 0.0))
             if not pack or so_far + weight > self.budget:
                 pack, so_far = [], 0.0
@@ -175,7 +189,7 @@ class _Grouping:
 
     def _may_be_packed(self, last: int) -> bool:
         """Tell whether a result may be made some time before others can use it."""
-        if last in self.wanted:
+        if last in self.apart:
             return False
         plan = self.plan
         for user in plan.uses(last):

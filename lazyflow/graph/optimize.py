@@ -101,9 +101,10 @@ def _differ(task: Task, before: Task) -> bool:
     one, other = task._options, before._options
     if one is OPERATOR:  # nobody said anything about it, and it costs next to nothing
         return False
-    return (one.priority, one.resources, one.retries, one.crash_retries) != (
+    return (one.priority, one.resources, one.workers, one.retries, one.crash_retries) != (
         other.priority,
         other.resources,
+        other.workers,
         other.retries,
         other.crash_retries,
     )

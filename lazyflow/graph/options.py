@@ -1,6 +1,6 @@
 """What can be said about a task beside its function and arguments, and `annotate`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -30,6 +30,8 @@ class Options:
         Among ready tasks, higher ones start first.
     resources
         What the task needs of a worker, by name.
+    workers
+        The only workers that may run it; None: all may.
     """
 
     __slots__ = (
@@ -44,6 +46,7 @@ class Options:
         "resources",
         "retries",
         "special",
+        "workers",
     )
 
     def __init__(
@@ -59,6 +62,7 @@ class Options:
         crash_retries: int | None = None,
         priority: int = 0,
         resources: Mapping[str, float] | None = None,
+        workers: str | int | Iterable[str | int] | None = None,
     ) -> None:
         self.label = label
         self.pure = pure
@@ -70,10 +74,13 @@ class Options:
         self.crash_retries = crash_retries
         self.priority = priority
         self.resources = resources
+        if isinstance(workers, str | int):
+            workers = (workers,)
+        self.workers = None if workers is None else tuple(workers)
         #: Planning has to look closer at this task.
         self.special = bool(
             pure or named or mutates or nout is not None or priority or resources is not None
-            or crash_retries is not None
+            or crash_retries is not None or workers is not None
         )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -99,6 +106,7 @@ def check_options(
     priority: int = 0,
     resources: Mapping[str, float] | None = None,
     label: str | None = None,
+    workers: Any = None,
 ) -> None:
     """Raise where a value can't be meant, at the line where it was written."""
     if nout is not None and (type(nout) is not int or nout < 0):
@@ -114,6 +122,16 @@ def check_options(
         raise TypeError(f"resources must be a dict such as {{'GPU': 1}}; got {resources!r}")
     if label is not None and not isinstance(label, str):
         raise TypeError(f"name must be a str; got {label!r}")
+    if workers is not None and not isinstance(workers, str | int):
+        if not isinstance(workers, list | tuple | set | frozenset) or not all(
+            isinstance(each, str | int) for each in workers
+        ):
+            raise TypeError(
+                "workers must be the name, address or host of a worker, or a list of them; "
+                f"got {workers!r}"
+            )
+        if not workers:
+            raise ValueError("workers is empty, so nobody could run the task; leave it out")
 
 
 #: The options of a task about which nothing was said.
@@ -157,6 +175,7 @@ def annotate(
     crash_retries: int | None = None,
     priority: int | None = None,
     resources: Mapping[str, float] | None = None,
+    workers: str | int | Iterable[str | int] | None = None,
     name: str | None = None,
 ) -> Iterator[None]:
     """Give options to every task that is made inside the block.
@@ -166,7 +185,7 @@ def annotate(
 
     Parameters
     ----------
-    retries, crash_retries, priority, resources
+    retries, crash_retries, priority, resources, workers
         As in `delayed`.
     name
         A label for errors, drawings and progress. Not a key: tasks with one label stay apart.
@@ -184,6 +203,7 @@ def annotate(
         "crash_retries": crash_retries,
         "priority": priority,
         "resources": resources,
+        "workers": workers,
         "label": name,
     }
     fields = {f: v for f, v in said.items() if v is not None}

@@ -142,7 +142,10 @@ class Plan:
             self._counted.append(i)
         if options.priority:
             self.priorities[i] = options.priority
-        if options.priority or options.resources or options.crash_retries is not None:
+        if (
+            options.priority or options.resources or options.workers is not None
+            or options.crash_retries is not None
+        ):
             self.unusual = True
 
     def _is_taken_apart(self, i: int) -> bool:

@@ -10,7 +10,7 @@ one is complete, though it caps nothing: a thread for every task that is offered
 
     class Mine:
         name = "mine"
-        options = frozenset()          # of "priority", "resources", "crash_retries"
+        options = frozenset()          # of "priority", "resources", "workers", "crash_retries"
 
         def start(self, run):          # must return soon
             run.begin()                # offers what is ready
@@ -114,7 +114,8 @@ class Scheduler(Protocol):
     """What `compute` and `persist` need of a scheduler."""
 
     name: str
-    #: Task options beyond retries that it honours; others make it warn once.
+    #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
+    #: with workers= are refused.
     options: frozenset[str]
 
     def start(self, run: Run) -> None:

@@ -26,9 +26,13 @@ from dask._task_spec import TaskRef
 
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.cluster import said
+from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
+from lazyflow.schedulers.engine.choice import chosen, refusal
 from lazyflow.schedulers.engine.groups import Group
-from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.hands import run_in_thread
+from lazyflow.schedulers.engine.held import Put, Remote, gone
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.scheduler import Engine, EngineScheduler
@@ -47,7 +51,7 @@ _active: dict[tuple[str, int], tuple[Work, Any]] = {}
 
 
 async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
-    """Have a group run by a thread of its own; return when it is done or given up."""
+    """Have a group run by a thread of ours; return when it is done or given up."""
     worker = distributed.get_worker()
     loop = asyncio.get_running_loop()
     work = Work(payload, deps, "distributed")
@@ -55,15 +59,13 @@ async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
     key = (f"{topic}/{work.run_name}", work.number)
     _active[key] = work, done
 
-    def run() -> None:
-        found: Any = work()
+    def tell(found: Any) -> None:
         try:
             loop.call_soon_threadsafe(_settle, done, found)
         except RuntimeError:  # the worker has closed
             pass
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name="lazyflow-group", daemon=True).start()
+    run_in_thread(work, contextvars.copy_context(), tell)
     del deps, payload
     try:
         found = await done
@@ -101,13 +103,23 @@ async def _running(name: str) -> list[int]:
 
 
 class _Handle:
-    """Stands for what the cluster keeps; `future` is set when it was handed over."""
+    """Stands for what the cluster keeps.
 
-    __slots__ = ("future", "key")
+    future
+        Set when it was handed over.
+    asked
+        The only workers that may make it, by any of their names; None: all may.
+    workers
+        Their addresses when it was handed over.
+    """
+
+    __slots__ = ("asked", "future", "key", "workers")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.future: Any = None
+        self.asked: tuple[Any, ...] | None = None
+        self.workers: list[Any] = []
 
 
 class DaskEngine(Engine):
@@ -124,6 +136,7 @@ class DaskEngine(Engine):
         self._unique = uuid.uuid4().hex
         self._width = 0
         self._asked_at = 0.0
+        self._hears_of_workers = False
         super().__init__()
         client.subscribe_topic(self.topic, self._event)
         weakref.finalize(client, self._steps.put, None)  # the thread ends with it
@@ -160,33 +173,38 @@ class DaskEngine(Engine):
 
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
         batch: list[tuple[Any, ...]] = []
-        said: Any = None
+        common: Any = None
         size = 0
         for call in calls:
-            options = call[4:]
-            if batch and (options != said or size > _MESSAGE):
-                self._hand_over(batch, *said)
+            if batch and (said(call[4]) != common or size > _MESSAGE):
+                self._hand_over(batch)
                 batch, size = [], 0
             batch.append(call)
-            said = options
+            common = said(call[4])
             size += len(call[2])
         if batch:
-            self._hand_over(batch, *said)
+            self._hand_over(batch)
 
-    def _hand_over(self, calls: list[tuple[Any, ...]], priority: int, resources: Any) -> None:
+    def _hand_over(self, calls: list[tuple[Any, ...]]) -> None:
+        """Hand over groups of which the same was said."""
         graph = {}
-        for run, group, payload, deps, *_ in calls:
+        options: Options = calls[0][4]
+        asked = options.workers
+        workers = [] if asked is None else self._chosen(asked)
+        for run, group, payload, deps, _ in calls:
             held = [dep.send() if type(dep) is Put else dep.handle for dep in deps]
             refs = [TaskRef(handle.key) for handle in held]
             handle = group.handle
             graph[handle.key] = TheirTask(handle.key, _group, payload, self.topic, *refs)
             self.register(run, group)
         futures = self.client.get(
-            graph, list(graph), sync=False, priority=priority,
-            resources=dict(resources) if resources else None,
+            graph, list(graph), sync=False, priority=options.priority,
+            resources=dict(options.resources) if options.resources else None,
+            workers=workers or None,
         )
         for (run, group, *_), future in zip(calls, futures, strict=True):
             group.handle.future = future
+            group.handle.asked, group.handle.workers = asked, workers
             future.add_done_callback(_Ending(self, run, group))
 
     def send(self, outcome: Outcome) -> _Handle:
@@ -220,6 +238,9 @@ class DaskEngine(Engine):
         try:
             found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
         except (CancelledError, asyncio.CancelledError) as error:
+            lost = [r for r in remotes if self.is_lost(r.handle)]
+            if lost and self.is_usable():
+                raise gone(lost[0], error) from None
             raise self.translated(error) from None
         for remote in remotes:
             remote.outcome = found[remote.handle.key]
@@ -237,15 +258,38 @@ class DaskEngine(Engine):
             return []
         return [(where, i) for where, tasks in answers.items() for i in tasks if i >= 0]
 
-    def refusal_of(self, resources: Any) -> str:
-        workers = self.client.scheduler_info()["workers"].values()
-        offered = [worker.get("resources") or {} for worker in workers]
-        if any(all(have.get(k, 0) >= v for k, v in resources.items()) for have in offered):
-            return ""
-        return (
-            f"no worker of the cluster offers {dict(resources)!r}; they have {offered!r}. Start "
-            "one that does: dask worker --resources \"GPU=1\", for example."
-        )
+    def refusal_of(self, options: Options) -> str:
+        return refusal(options.workers, options.resources, self._workers())
+
+    # -- who may run a group ----------------------------------------------------------------
+
+    def _workers(self) -> dict[str, Any]:
+        workers: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        return workers
+
+    def _chosen(self, workers: tuple[Any, ...]) -> list[Any]:
+        """Return the addresses of workers; their names, as long as none is there."""
+        if not self._hears_of_workers:
+            self._hears_of_workers = True
+            self.client.subscribe_topic("all", self._all_hear)
+        return chosen(workers, self._workers()) or list(workers)
+
+    def _all_hear(self, event: tuple[float, Any]) -> None:
+        what = event[1]
+        if isinstance(what, dict) and what.get("action") == "add-worker":
+            self.post(self._worker_came)
+
+    def _worker_came(self) -> None:
+        """Take back groups that wait for an address: under its name, a worker has a new one."""
+        known = self._workers()
+        handles = [group.handle for _, group in self._groups.values() if group.handle is not None]
+        waiting = [
+            handle.future for handle in handles
+            if handle.asked is not None and known.keys().isdisjoint(handle.workers)
+            and chosen(handle.asked, known)
+        ]
+        if waiting:  # they are handed over again when their futures end
+            self.client.cancel(waiting, asynchronous=False)
 
     def translated(self, error: BaseException) -> BaseException:
         reason = getattr(error, "reason", None) or ""
@@ -333,6 +377,7 @@ class DistributedScheduler(EngineScheduler):
     """
 
     name = "distributed"
+    options = EngineScheduler.options | {"workers"}
 
     def __init__(self, where: Any = None) -> None:
         self._where = where if where is None or isinstance(where, str) else weakref.ref(where)

@@ -11,18 +11,25 @@ import atexit
 import contextvars
 import os
 import shutil
+import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future as TheirFuture
+from itertools import islice
+from queue import SimpleQueue
 from typing import Any
 
 import ray
+from ray.job_config import JobConfig
 
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.engine.groups import Group
+from lazyflow.schedulers.engine.hands import run_in_thread
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
@@ -38,14 +45,10 @@ _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 def _group(payload: bytes, *deps: Outcome) -> tuple[Outcome, bytes]:
     """Run a group in a thread: on the main one a task's KeyboardInterrupt would be Ctrl-C."""
-    found: list[tuple[Outcome, bytes]] = []
-    work = Work(payload, deps, "ray")
+    done: SimpleQueue[tuple[Outcome, bytes]] = SimpleQueue()
+    run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
     del payload, deps
-    context = contextvars.Context()
-    thread = threading.Thread(target=lambda: found.append(context.run(work)), name="lazyflow-group")
-    thread.start()
-    thread.join()
-    return found[0]
+    return done.get()
 
 
 class _Handle:
@@ -65,13 +68,43 @@ class RayEngine(Engine):
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
         self._job = ray.get_runtime_context().get_job_id()
+        self._is_gone = False
         super().__init__()
+        threading.Thread(target=self._watch, name="lazyflow-ray-watch", daemon=True).start()
 
     def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        return not self._is_gone and self.is_current()
+
+    def is_current(self) -> bool:
         """Tell whether Ray is still the one that this was made for."""
         return bool(
             ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job
         )
+
+    def _watch(self) -> None:
+        """Sleep until Ray's process on this machine ends: Ray would wait for it for ever."""
+        node = getattr(ray._private.worker, "_global_node", None)
+        if node is None:  # a client of a Ray elsewhere: it notices by itself
+            return
+        with socket.socket(socket.AF_UNIX) as raylet:
+            try:
+                raylet.connect(node.raylet_socket_name)
+                raylet.recv(1)  # nothing comes but the end
+            except OSError:
+                pass
+        self.part()
+
+    def part(self) -> None:
+        """Have nothing to do with Ray any more, and end what waits for it."""
+        self._is_gone = True  # from now on nobody calls Ray, which would end this process
+        self.post(self._end_runs)
+
+    def _end_runs(self) -> None:
+        for run, group in tuple(self._groups.values()):
+            if group.number in run.under_way:
+                run.cancel(_lost())
+        self._groups.clear()
 
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
@@ -82,11 +115,11 @@ class RayEngine(Engine):
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
         if not self.is_usable():
             raise _lost()
-        for run, group, payload, deps, _, resources in calls:
+        for run, group, payload, deps, options in calls:
             refs = [(dep.send() if type(dep) is Put else dep.handle).ref for dep in deps]
             remote = self._remote.options(
                 num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
-                name=task_name(group.last), **_wants(resources),
+                name=task_name(group.last), **_wants(options.resources),
             )
             self.register(run, group)
             group.handle.ref, report = remote.remote(payload, *refs)
@@ -101,10 +134,17 @@ class RayEngine(Engine):
         return handle is None or handle.ref is None
 
     def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+        if not groups or not self.is_usable():
+            return
+        may_run = frozenset(islice(self._groups, 2 * self.width()))
         for group in groups:
-            self._groups.pop(group.number, None)
-            if group.handle is not None and group.handle.ref is not None and self.is_usable():
+            known = self._groups.pop(group.number, None)
+            if group.handle is None or group.handle.ref is None:
+                continue
+            if known is None or group.number not in may_run or not run.is_short(group):
                 ray.cancel(group.handle.ref, force=True)
+            # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
+            # process ("Tried to complete task that was not pending") if it ends just then.
 
     def bring(self, remotes: Sequence[Remote]) -> None:
         remotes = [r for r in remotes if r.short is None]
@@ -122,7 +162,8 @@ class RayEngine(Engine):
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         return []  # Ray knows of groups only: the run names their tasks
 
-    def refusal_of(self, resources: Any) -> str:
+    def refusal_of(self, options: Options) -> str:
+        resources = options.resources or {}
         offered = ray.cluster_resources()
         if all(offered.get(name, 0) >= count for name, count in resources.items()):
             return ""
@@ -183,10 +224,20 @@ def _wants(resources: Any) -> dict[str, Any]:
     return found
 
 
+def _own_path() -> list[str]:
+    """Return where this process finds modules and another interpreter would not.
+
+    Each goes before those that come earlier in the list. Ray itself gives its workers only the
+    folder of the script and the working directory.
+    """
+    given = sys.prefix, sys.base_prefix
+    return [p for p in reversed(sys.path) if os.path.isdir(p) and not p.startswith(given)]
+
+
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
     error = SchedulerLost(
-        "Ray was shut down, or its connection is gone, and with it what was running and kept "
-        "there. Start it again by ray.init() and compute again."
+        "Ray was shut down, or its process on this machine ended, and with it what was running "
+        "and kept there. Start it again, by ray.shutdown() and ray.init(), and compute again."
     )
     error.__cause__ = cause
     return error
@@ -205,10 +256,15 @@ class RayScheduler(EngineScheduler):
     def engine(self) -> RayEngine:
         """Return the connection."""
         with self._lock:
-            if self._engine is None or not self._engine.is_usable():
-                if not ray.is_initialized():
-                    self._start()
-                self._engine = RayEngine()
+            if self._engine is not None and self._engine.is_usable():
+                return self._engine
+            if self._engine is not None and self._engine.is_current():  # but dead
+                if self._folder is None:
+                    raise _lost()
+                ray.shutdown()
+            if not ray.is_initialized():
+                self._start()
+            self._engine = RayEngine()
             return self._engine
 
     def _start(self) -> None:
@@ -219,6 +275,7 @@ class RayScheduler(EngineScheduler):
             num_cpus=config.get("num_workers") or default_workers(),
             include_dashboard=False,
             configure_logging=False,
+            job_config=JobConfig(_py_driver_sys_path=_own_path()),
             _temp_dir=self._folder,
         )
 
@@ -231,12 +288,14 @@ class RayScheduler(EngineScheduler):
         """End the Ray that was started here: never one of the user's."""
         with self._lock:
             engine, self._engine = self._engine, None
+            is_current = engine is None or engine.is_current()
+            if engine is not None:
+                engine.part()
+                engine.end_thread()
             if self._folder is not None:
-                if engine is None or engine.is_usable():
+                if is_current:
                     ray.shutdown()
                 self._remove_folder()
-        if engine is not None:
-            engine.end_thread()
 
     def _in_fork(self) -> None:
         """In the child of a fork: the connection is the parent's."""

@@ -1,7 +1,8 @@
-"""How many, their mean, and the squares of distances to it, piece by piece in a fixed order.
+"""How many, their mean, and the squares of distances to it, in the one order of reductions.
 
-A piece is small enough to stay in the cache between the pass for its mean and the one for the
-squares. Pieces are merged by the formula of Chan, Golub and LeVeque (1979), neighbours first.
+In each lane of a block (order.py) the mean of up to 16 values comes first, then, the block being
+in the cache still, the squares of the distances to it. Means are merged sixteen at once, or all
+the lanes of a block, by the formula of Chan, Golub and LeVeque (1979) for many parts.
 """
 
 from __future__ import annotations
@@ -11,36 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.order import (
-    GROUP,
-    Form,
-    columns,
-    contiguous,
-    finish,
-    kept_shape,
-    partial_blocks,
-    rounds,
-)
+from lazyflow.array.kernels.order import GROUP, Form, contiguous, kept_shape, rounds
 from lazyflow.array.kernels.program import Reduction
 
-LIMIT = 1 << 16  # elements of a piece
-WIDEST = LIMIT // GROUP  # inner elements for which pieces of a whole group of rows stay below it
+WIDEST = (1 << 16) // GROUP  # inner elements for which blocks are no longer than a tile
 
 
-def piece_rows(form: Form) -> int:
-    """Return how many of the reduced elements a piece has, for each of the inner ones."""
-    if form.inner == 1:
-        return form.block
-    return max(GROUP, min(256, LIMIT // form.inner // GROUP * GROUP))
+def new_moments(form: Form, dtype: np.dtype[Any], masked: bool) -> Any:
+    """Return the array for moments of the lanes of blocks: (3, outer, blocks, lanes).
 
-
-def _sum(values: Any) -> Any:
-    """Sum (k, n, c) over the middle, as a reduction of its own."""
-    k, n, c = values.shape
-    if c > 1:
-        return columns(np.add, values) if n > 1 else values[:, 0]
-    form = Form(k, n, 1)
-    return finish(np.add, form, partial_blocks(np.add, form, contiguous(values)))
+    It has zeros, and the counts where they are known.
+    """
+    found = np.zeros((3, form.outer, form.blocks, form.lanes), dtype)
+    if masked:
+        return found
+    found[0] = GROUP
+    rows, over = divmod(form.elements - (form.blocks - 1) * form.block, form.lanes)
+    found[0, :, -1] = rows
+    found[0, :, -1, :over] += 1
+    return found
 
 
 def _squares(distances: Any) -> Any:
@@ -49,85 +39,107 @@ def _squares(distances: Any) -> Any:
     return distances * distances
 
 
-def of_piece(values: Any, mask: Any = None) -> Any:
-    """Return moments over the middle axis: (k, n, c) to (3, k, c)."""
-    k, n, c = values.shape
-    found = np.empty((3, k, c), values.dtype)
-    if mask is None:
-        found[0] = n
-        found[1] = _sum(values) / found[0]
-        found[2] = _sum(_squares(values - found[1][:, None]))
-        return found
-    found[0] = np.count_nonzero(mask, axis=1)
-    zero = np.zeros((), values.dtype)
-    found[1] = _sum(np.where(mask, values, zero)) / np.where(found[0] == 0, 1, found[0])
-    found[2] = _sum(np.where(mask, _squares(values - found[1][:, None]), zero))
-    return found
+def _lanes(values: Any, mask: Any, into: Any) -> None:
+    """Moments of (k, blocks, rows, lanes) over the rows: to (3, k, blocks, lanes)."""
+    if mask is not None:
+        into[0] = np.add.reduce(mask, axis=2, dtype=np.int64)
+        values = np.where(mask, values, np.zeros((), values.dtype))
+    np.add.reduce(values, axis=2, out=into[1])
+    into[1] /= into[0] if mask is None else np.where(into[0] == 0, 1, into[0])
+    squares = _squares(values - into[1][:, :, None])
+    if mask is not None:
+        squares = np.where(mask, squares, np.zeros((), values.dtype))
+    np.add.reduce(squares, axis=2, out=into[2])
 
 
-def _pair(a: Any, b: Any) -> Any:
-    """Merge moments elementwise."""
-    count = a[0] + b[0]
-    some = np.where(count == 0, 1, count)
-    share = b[0] / some
-    delta = b[1] - a[1]
-    mean = a[1] + delta * share
+def block_moments(lanes: int, values: Any, mask: Any, into: Any) -> None:
+    """Moments of the lanes of blocks, the last one perhaps short: (k, n) to (3, k, blocks, lanes).
+
+    `into` comes from `new_moments`.
+    """
+    k, count = values.shape
+    full, rest = divmod(count, GROUP * lanes)
+    if full:
+        shape = (k, full, GROUP, lanes)
+        some = None if mask is None else mask[:, : count - rest].reshape(shape)
+        _lanes(values[:, : count - rest].reshape(shape), some, into[:, :, :full])
+    if not rest:
+        return
+    values = values[:, count - rest :]
+    mask = None if mask is None else mask[:, count - rest :]
+    rows = -(-rest // lanes)
+    if rows * lanes != rest:  # some lanes have one row less
+        whole = np.zeros((2, k, rows * lanes), values.dtype)
+        whole[0, :, :rest] = values
+        whole[1, :, :rest] = 1 if mask is None else mask
+        values, mask = whole[0], whole[1].astype(bool)
+    shape = (k, 1, rows, lanes)
+    some = None if mask is None else mask.reshape(shape)
+    _lanes(values.reshape(shape), some, into[:, :, full:])
+
+
+def _merge(stack: Any) -> Any:
+    """Merge moments: (3, k, n, c) to (3, k, c)."""
+    counts, means, spreads = stack
+    total = np.add.reduce(counts, axis=1)
+    some = np.where(total == 0, 1, total)
+    start = means[:, 0]
+    if not (counts[:, 0] != 0).all():  # the first that counts something
+        first = np.argmax(counts != 0, axis=1)[:, None]
+        start = np.take_along_axis(means, first, axis=1)[:, 0]
+    mean = start + np.add.reduce(counts * (means - start[:, None]), axis=1) / some
     if mean.dtype.kind in "fc":
-        far = ~np.isfinite(delta)  # infinite means: their difference says nothing
+        far = ~np.isfinite(mean)  # differences of infinite means say nothing
         if far.any():
-            mean = np.where(far, a[1] * (a[0] / some) + b[1] * share, mean)
-    squares = _squares(delta) if delta.dtype.kind != "O" else delta * delta
-    spread = a[2] + b[2] + squares * (a[0] * share)
-    merged = np.stack([count, mean, spread])
-    # what counts nothing changes nothing: neither by rounding nor by 0 * inf
-    return np.where(b[0] == 0, a, np.where(a[0] == 0, b, merged))
+            plain = np.add.reduce(counts / some[:, None] * means, axis=1)
+            mean = np.where(far, plain, mean)
+    between = np.add.reduce(counts * _squares(means - mean[:, None]), axis=1)
+    return np.stack([total, mean, np.add.reduce(spreads, axis=1) + between])
 
 
-def merge_stack(stack: Any) -> Any:
-    """Merge (3, n, ...) over n: neighbours, then neighbours of those, ..."""
-    while stack.shape[1] > 1:
-        pairs = stack.shape[1] // 2
-        up = _pair(stack[:, 0 : 2 * pairs : 2], stack[:, 1 : 2 * pairs : 2])
-        stack = up if 2 * pairs == stack.shape[1] else np.concatenate([up, stack[:, -1:]], axis=1)
-    return stack[:, 0]
+def merge_tree(stack: Any) -> Any:
+    """Merge (3, k, n, c) to (3, k, c): sixteen of a level are one of the next."""
+    _, k, n, c = stack.shape
+    while n > 1:
+        full, rest = divmod(n, GROUP)
+        up = np.empty((3, k, full + (rest > 0), c), stack.dtype)
+        if full:
+            groups = stack[:, :, : n - rest].reshape(3, k * full, GROUP, c)
+            up[:, :, :full] = _merge(groups).reshape(3, k, full, c)
+        if rest:
+            up[:, :, full] = _merge(stack[:, :, n - rest :])
+        stack, n = up, up.shape[2]
+    return stack[:, :, 0]
 
 
-def of_outers(form: Form, values: Any, mask: Any = None) -> Any:
-    """Return moments of the pieces of outer indices: (k, n) to (3, k, pieces, inner)."""
-    rows, (k, n) = piece_rows(form), values.shape
-    shape = (k, n // form.inner, form.inner)
-    values = values.reshape(shape)
-    mask = None if mask is None else mask.reshape(shape)
-    found = []
-    for at in range(0, shape[1], rows):
-        some = slice(at, at + rows)
-        found.append(of_piece(values[:, some], None if mask is None else mask[:, some]))
-    return np.stack(found, axis=2)
-
-
-def finish_pieces(forms: Sequence[Form], pieces: Any) -> Any:
-    """Bring moments of pieces, (3, outer, pieces, inner), to those of all rounds, (3, ...)."""
-    with np.errstate(all="ignore"):  # what there was to report the pieces have reported
-        found = merge_stack(np.moveaxis(pieces, 2, 1))
+def finish_moments(shape: tuple[int, ...], reduction: Reduction, partial: Any) -> np.ndarray:
+    """Bring moments of the lanes of blocks to those of the whole."""
+    forms = rounds(shape, reduction.axes)
+    with np.errstate(all="ignore"):  # the lanes have reported what there was
+        if forms[0].inner == 1:
+            _, outer, blocks, lanes = partial.shape
+            merged = _merge(partial.reshape(3, outer * blocks, lanes, 1))
+            partial = merged.reshape(3, outer, blocks, 1)
+        found = merge_tree(partial)
         for form in forms[1:]:
-            stack = found.reshape(3, form.outer, form.length, form.inner)
-            found = merge_stack(np.moveaxis(stack, 2, 1))
-    return found
+            found = merge_tree(found.reshape(3, form.outer, form.length, form.inner))
+    return contiguous(found.reshape(3, *kept_shape(shape, reduction.axes)))
 
 
-def of_whole(reduction: Reduction, values: Any, mask: Any = None) -> Any:
+def of_whole(reduction: Reduction, values: Any, mask: Any = None) -> np.ndarray:
     """Return moments of a contiguous array: a new first axis of 3, reduced axes of length 1."""
-    kept = (3, *kept_shape(values.shape, reduction.axes))
-    forms = rounds(values.shape, reduction.axes)
     if not values.size:
-        return np.zeros(kept, values.dtype)
-    form = forms[0]
-    flat = values.reshape(form.outer, form.elements)
-    mask = None if mask is None else mask.reshape(form.outer, form.elements)
-    return finish_pieces(forms, of_outers(form, flat, mask)).reshape(kept)
+        return np.zeros((3, *kept_shape(values.shape, reduction.axes)), values.dtype)
+    form = rounds(values.shape, reduction.axes)[0]
+    partial = new_moments(form, values.dtype, mask is not None)
+    shape = (form.outer, form.elements)
+    mask = None if mask is None else mask.reshape(shape)
+    block_moments(form.lanes, values.reshape(shape), mask, partial)
+    return finish_moments(values.shape, reduction, partial)
 
 
 def merge_moments(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Merge moments of neighbours, all of one shape."""
     with np.errstate(all="ignore"):
-        return contiguous(merge_stack(np.stack(parts, axis=1)))
+        stack = np.stack(parts, axis=1).reshape(3, 1, len(parts), -1)
+        return contiguous(merge_tree(stack).reshape(parts[0].shape))

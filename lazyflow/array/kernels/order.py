@@ -17,8 +17,9 @@ rest. The error is like that of a pairwise sum: a handful of roundings in sequen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -28,31 +29,33 @@ from lazyflow.array.kernels.program import Reduction
 GROUP = 16  # rows of lanes in a block
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True)
+class Form:
     """One round of a reduction: (outer, length, inner) to (outer, inner)."""
 
     outer: int
     length: int
     inner: int
 
-    @property
+    @cached_property
     def lanes(self) -> int:
+        """How many elements are reduced side by side."""
         if self.inner > 1:
             return self.inner
         wide = 16 if self.length <= 256 else 256 if self.length <= 4096 else 4096
         return min(wide, self.length)
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """How many elements an outer index has."""
         return self.length * self.inner
 
-    @property
+    @cached_property
     def block(self) -> int:
         """How many elements a block has, but perhaps the last one of an outer index."""
         return GROUP * self.lanes
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """How many blocks an outer index has."""
         return -(-self.elements // self.block)

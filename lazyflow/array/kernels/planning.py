@@ -59,14 +59,31 @@ class Pass(NamedTuple):
             for low in range(0, size, step):
                 yield low, min(low + step, size)
             return
-        piece = moments.piece_rows(form) * form.inner
-        step = TILE // piece * piece if piece <= TILE else TILE
-        ends = form.elements if piece <= TILE else form.block
+        step = TILE // form.block * form.block if form.block <= TILE else TILE
+        ends = form.elements if form.block <= TILE else form.block
         for start in range(0, size, form.elements):
             for inner in range(start, start + form.elements, ends):
                 end = min(inner + ends, start + form.elements)
                 for low in range(inner, end, step):
                     yield low, min(low + step, end)
+
+
+class Line(NamedTuple):
+    """A call on whole values, as it is run.
+
+    simple
+        It is a ufunc with one result, which is an array.
+    drop
+        Values that nobody needs afterwards.
+    """
+
+    simple: bool
+    op: Any
+    operands: tuple[int, ...]
+    result: int
+    name: str
+    call: Call
+    drop: tuple[int, ...]
 
 
 class Plan(NamedTuple):
@@ -76,8 +93,10 @@ class Plan(NamedTuple):
         The shapes of values when each is as small as its operands allow.
     shared
         For each output that isn't reduced, whether its value could be another's memory.
+    kernels
+        What native.py knows of kernels for these passes.
     before
-        Calls whose values are smaller than the program's shape: computed once, whole.
+        Calls that are run on whole values: those smaller than the program's shape, or all.
     """
 
     lowered: Lowered
@@ -86,8 +105,9 @@ class Plan(NamedTuple):
     natural: tuple[Shape | None, ...]
     whole: bool
     shared: tuple[bool, ...]
-    before: tuple[Call, ...]
+    before: tuple[Line, ...]
     passes: tuple[Pass, ...]
+    kernels: dict[Any, Any]
 
 
 def _natural(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
@@ -120,6 +140,28 @@ def _shared(lowered: Lowered) -> tuple[bool, ...]:
     return tuple(found)
 
 
+def _lines(
+    lowered: Lowered,
+    natural: Sequence[Shape | None],
+    calls: Sequence[Call],
+    last: Sequence[int],
+) -> tuple[Line, ...]:
+    found = []
+    for at, call in enumerate(calls):
+        op, result = call.op, call.results[0]
+        simple = isinstance(op, np.ufunc) and len(call.results) == 1 and natural[result] != ()
+        drop = tuple(n for n in set(call.operands) if last[n] == at)
+        found.append(Line(simple, op, call.operands, result, name_of(op), call, drop))
+    return tuple(found)
+
+
+def name_of(op: Any) -> str:
+    """Return what NumPy calls an operation in its reports."""
+    if op is CAST:
+        return "cast"
+    return op.name if isinstance(op, Elementwise) else str(op.__name__)
+
+
 def form_of(shape: Shape, reduction: Any) -> Form | None:
     """Return the form of the first round; None: the value as it is."""
     if reduction is None:
@@ -127,15 +169,17 @@ def form_of(shape: Shape, reduction: Any) -> Form | None:
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> Plan:
-    """Return how a program is run over blocks of these shapes."""
+def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = TILE) -> Plan:
+    """Return how a program is run over blocks of these shapes; whole up to `small` elements."""
     shape = np.broadcast_shapes(*shapes)
     size = _volume(shape)
     natural = _natural(lowered, shapes)
     shared = _shared(lowered)
-    if size <= TILE:
-        return Plan(lowered, shape, size, natural, True, shared, (), ())
+    if size <= small:
+        lines = _lines(lowered, natural, lowered.calls, lowered.last)
+        return Plan(lowered, shape, size, natural, True, shared, lines, (), {})
     before = tuple(c for c in lowered.calls if _volume(natural[c.results[0]] or ()) < size)
+    lines = _lines(lowered, natural, before, (-1,) * len(natural))
     groups: dict[Form | None, list[int]] = {}
     for at, sink in enumerate(lowered.sinks):
         groups.setdefault(form_of(shape, sink.reduction), []).append(at)
@@ -149,7 +193,7 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> Plan:
         _pass(lowered, form, outputs, inside, _panels(lowered, shape, form, outputs))
         for form, outputs in groups.items()
     )
-    return Plan(lowered, shape, size, natural, False, shared, before, passes)
+    return Plan(lowered, shape, size, natural, False, shared, lines, passes, {})
 
 
 def _panels(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,16 @@ _KINDS = {
     "underflow": "under",
     "invalid value": "invalid",
 }
+
+
+@lru_cache(64)
+def _collecting(*modes: str) -> dict[str, Any]:
+    """Return the modes while reports are collected, given those of np.geterr in its order."""
+    kinds = ("divide", "over", "under", "invalid")
+    return {
+        kind: mode if mode in ("ignore", "raise") else "call"
+        for kind, mode in zip(kinds, modes, strict=True)
+    }
 
 
 class Collected:
@@ -30,11 +41,9 @@ class Collected:
         self._found.setdefault(text, self.now)
 
     def __enter__(self) -> Collected:
-        before: dict[str, Any] = dict(np.geterr())
+        before: Any = np.geterr()
         self._before = before
-        modes: dict[str, Any] = {
-            kind: mode if mode in ("ignore", "raise") else "call" for kind, mode in before.items()
-        }
+        modes = _collecting(*before.values())
         self._state = np.errstate(call=self._note, **modes)
         self._state.__enter__()
         return self

@@ -7,33 +7,100 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels import moments
+from lazyflow import config
+from lazyflow.array.kernels import moments, native
+from lazyflow.array.kernels.compiler import NEW, READY, compile_now, request, wait_compiled
+from lazyflow.array.kernels.kernel_files import default_folder
 from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.order import merge_reduced
-from lazyflow.array.kernels.planning import Plan, Shape, make_plan
+from lazyflow.array.kernels.planning import TILE, Pass, Plan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
-from lazyflow.array.kernels.tiles import run_tiles
+from lazyflow.array.kernels.reports import Collected
+from lazyflow.array.kernels.telling import describe
+from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
+
+__all__ = ["merge", "report", "run_program", "wait_compiled"]
 
 _MOST = 1024  # programs and plans that are remembered
+_PAYS = 1 << 21  # elements times operations, from which a kernel is compiled
 
 #: By identity, because hashing a program costs as much as running a small one; the entry holds
 #: the program, so that its id is not another's.
-_known: dict[int, tuple[Program, Lowered, dict[tuple[Shape, ...], Plan]]] = {}
+_known: dict[int, tuple[Program, Lowered, dict[Any, Plan]]] = {}
 
 
-def _plan_for(program: Program, shapes: tuple[Shape, ...]) -> Plan:
+def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = TILE) -> Plan:
     entry = _known.get(id(program))
     if entry is None or entry[0] is not program:
         if len(_known) >= _MOST:
             _known.clear()
         entry = _known[id(program)] = (program, lower(program), {})
     plans = entry[2]
-    plan = plans.get(shapes)
+    named = shapes if small == TILE else (shapes, small)
+    plan = plans.get(named)
     if plan is None:
         if len(plans) >= _MOST:
             plans.clear()
-        plan = plans[shapes] = make_plan(entry[1], shapes)
+        plan = plans[named] = make_plan(entry[1], shapes, small)
     return plan
+
+
+def _folder() -> str | None:
+    """Return where kernels are kept on disk, or None."""
+    found = config.get("kernel_cache")
+    return None if found is False else found or default_folder()
+
+
+def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
+    """Run a pass by its kernel when there is one, else by tiles; have it compiled if it pays."""
+    if not native.refusal(plan, some):
+        laid = native.lay(plan, some, values)
+        prepared = native.prepare(plan, some, laid.ways)
+        kernel = prepared.kernel
+        if kernel is not None and not prepared.gain and not native.short_runs(some, laid):
+            if kernel.state == NEW:
+                kernel.elements += plan.size * max(1, len(some.calls))
+                if kernel.elements >= _PAYS:
+                    request(kernel, _folder())
+            if kernel.state == READY:
+                found = _by_kernel(plan, some, laid, prepared, reports)
+                if found is not None:
+                    return found
+    return run_pass(plan, some, values, reports)
+
+
+def _native(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
+    """Run a pass by its kernel, compiled here and now, or raise."""
+    laid = native.lay(plan, some, values)
+    prepared = native.prepare(plan, some, laid.ways)
+    why = prepared.why
+    if prepared.kernel is not None:
+        compile_now(prepared.kernel, _folder())
+        why = prepared.kernel.why
+    if why:
+        raise RuntimeError(
+            f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
+            f'kernels="auto" runs by tiles what has none: lazyflow.config.set(kernels="auto")'
+        )
+    found = _by_kernel(plan, some, laid, prepared, reports)
+    return run_pass(plan, some, values, reports) if found is None else found
+
+
+def _by_kernel(
+    plan: Plan, some: Pass, laid: native.Laid, prepared: native.Prepared, reports: Collected
+) -> list[np.ndarray] | None:
+    """Return what the kernel gives; None when tiles have to report what it raised."""
+    assert prepared.kernel is not None
+    sinks, flags = native.call_kernel(
+        prepared.kernel.function, plan, some, laid, prepared.loops, prepared.scratch
+    )
+    if native.heard(flags, np.geterr()):
+        return None
+    reports.now = "reduce"
+    return [sink.finish() for sink in sinks]
+
+
+_WAYS = {"auto": _auto, "native": _native, "tiles": run_pass}
 
 
 def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> list[np.ndarray]:
@@ -62,7 +129,34 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
     [array([0., 1., 4., 9.]), array([14.])]
     """
     arrays: list[Any] = [x if type(x) is np.ndarray else np.asarray(x) for x in blocks]
-    return run_tiles(_plan_for(program, tuple([x.shape for x in arrays])), arrays)
+    shapes = tuple([x.shape for x in arrays])
+    plan = _plan_for(program, shapes)
+    with Collected() as reports:
+        if plan.whole:
+            if config.get("kernels") != "native":
+                return run_whole(plan, arrays, reports)
+            plan = _plan_for(program, shapes, 1)
+        return run_passes(plan, arrays, reports, _WAYS[config.get("kernels")])
+
+
+def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
+    """Tell by what a program would run over blocks, and why not by a kernel.
+
+    Returns
+    -------
+    A line for each way over the inputs; nothing is compiled or run, but what is small.
+
+    Examples
+    --------
+    >>> f8 = np.dtype("f8")
+    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
+    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
+    '0 operations and sum over 1,000,000 elements, 8.0 MB read: by tiles: there is nothing to
+    compute but reductions of the inputs, as fast by tiles'
+    """
+    arrays: list[Any] = [np.asarray(x) for x in blocks]
+    plan = _plan_for(program, tuple([x.shape for x in arrays]))
+    return describe(plan, arrays, config.get("kernels"))
 
 
 def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:

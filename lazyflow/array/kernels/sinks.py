@@ -26,9 +26,12 @@ class Sinking:
 
     flat
         The result in one dimension, where tiles may be written, or None.
+    array
+        What kernels write into.
     """
 
     flat: Any = None
+    array: Any = None
 
     def __init__(self, plan: Plan, at: int) -> None:
         self.plan = plan
@@ -47,7 +50,7 @@ class _Plain(Sinking):
     def __init__(self, plan: Plan, at: int) -> None:
         super().__init__(plan, at)
         self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.sinks[at].value])
-        self.flat = self.result.reshape(-1)
+        self.array = self.flat = self.result.reshape(-1)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
         self.flat[low : low + len(tile)] = tile
@@ -63,7 +66,7 @@ class _Reduced(Sinking):
         self.reduction = plan.lowered.sinks[at].reduction
         assert self.reduction is not None
         self.ufunc = KINDS[self.reduction.kind]
-        self.partial = new_partial(plan, at, form)
+        self.array = self.partial = new_partial(plan, at, form)
         self.filled = identity(self.reduction.kind, self.reduction.dtype) is not None
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
@@ -119,27 +122,24 @@ class _Moments(Sinking):
     def __init__(self, plan: Plan, at: int, form: Form) -> None:
         super().__init__(plan, at)
         self.form = form
-        rows = moments.piece_rows(form)
-        self.elements = rows * form.inner
-        dtype = plan.lowered.dtypes[plan.lowered.sinks[at].value]
-        self.pieces = np.empty((3, form.outer, -(-form.length // rows), form.inner), dtype)
+        sink = plan.lowered.sinks[at]
+        dtype = plan.lowered.dtypes[sink.value]
+        self.array = self.partial = moments.new_moments(form, dtype, sink.mask is not None)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
         form = self.form
         outer, within = divmod(low, form.elements)
         k = max(1, len(tile) // form.elements)
-        first = within // self.elements
         mask = None if mask is None else mask.reshape(k, -1)
-        found = moments.of_outers(form, tile.reshape(k, -1), mask)
-        self.pieces[:, outer : outer + k, first : first + found.shape[2]] = found
+        first = within // form.block
+        blocks = -(-len(tile) // k // form.block)
+        into = self.partial[:, outer : outer + k, first : first + blocks]
+        moments.block_moments(form.lanes, tile.reshape(k, -1), mask, into)
 
     def finish(self) -> np.ndarray:
         reduction = self.plan.lowered.sinks[self.at].reduction
         assert reduction is not None
-        forms = rounds(self.plan.shape, reduction.axes)
-        found = moments.finish_pieces(forms, self.pieces)
-        kept = (3, *kept_shape(self.plan.shape, reduction.axes))
-        return contiguous(found).reshape(kept)
+        return moments.finish_moments(self.plan.shape, reduction, self.partial)
 
 
 def sink_for(plan: Plan, at: int, form: Form | None) -> Sinking:

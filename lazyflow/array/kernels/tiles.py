@@ -10,7 +10,7 @@ their own shape. Blocks of up to one tile are computed whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.planning import Panels, Pass, Plan, make_plan
+from lazyflow.array.kernels.planning import Panels, Pass, Plan, make_plan, name_of
 from lazyflow.array.kernels.program import CAST, WHERE, Elementwise
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.sinks import Sinking, sink_for
@@ -52,18 +52,11 @@ def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
     return found
 
 
-def name_of(op: Any) -> str:
-    """Return what NumPy calls an operation in its reports."""
-    if op is CAST:
-        return "cast"
-    return op.name if isinstance(op, Elementwise) else str(op.__name__)
-
-
 def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
     """Run all calls on whole blocks, each in the shape that its operands have."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = [x if x.flags.c_contiguous else contiguous(x) for x in blocks]
-    _run_calls(plan.lowered.calls, plan.lowered.last, values, reports)
+    _run_lines(plan, values, reports)
     found = []
     for at, sink in enumerate(plan.lowered.sinks):
         reports.now = sink.reports
@@ -71,19 +64,21 @@ def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.
     return found
 
 
-def _run_calls(
-    calls: Sequence[Call], last: Sequence[int], values: list[Any], reports: Collected
-) -> None:
-    for at, call in enumerate(calls):
-        reports.now = name_of(call.op)
-        outs = [None] * len(call.results)
-        found = perform(call, [values[n] for n in call.operands], outs)
-        for number, value in zip(call.results, found, strict=True):
-            # a ufunc of 0-d arrays gives scalars
-            values[number] = value if type(value) is np.ndarray else np.asarray(value)
-        for number in call.operands:
-            if last[number] == at:
-                values[number] = None
+def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
+    for simple, op, operands, result, name, call, drop in plan.before:
+        reports.now = name
+        if simple:
+            if len(operands) == 2:
+                values[result] = op(values[operands[0]], values[operands[1]])
+            else:
+                values[result] = op(*[values[n] for n in operands])
+        else:
+            outs = [None] * len(call.results)
+            found = perform(call, [values[n] for n in operands], outs)
+            for number, value in zip(call.results, found, strict=True):
+                values[number] = np.asarray(value)  # a ufunc of 0-d arrays gives a scalar
+        for number in drop:
+            values[number] = None
 
 
 def _whole_result(plan: Plan, at: int, values: list[Any]) -> np.ndarray:
@@ -105,7 +100,7 @@ def compute_small(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list
     """Return the values so far: the blocks, and what is computed before the tiles."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = blocks
-    _run_calls(plan.before, (-1,) * len(values), values, reports)
+    _run_lines(plan, values, reports)
     return values
 
 
@@ -209,20 +204,20 @@ def gather(view: Any, low: int, high: int, into: Any) -> None:
         gather(view[last], 0, over, into[at:])
 
 
-def run_tiles(plan: Plan, blocks: Sequence[Any]) -> list[np.ndarray]:
-    """Run a program over blocks."""
-    with Collected() as reports:
-        return _run(plan, blocks, reports)
+RunPass = Callable[[Plan, Pass, Sequence[Any], Collected], list[np.ndarray]]
 
 
-def _run(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
+def run_passes(
+    plan: Plan, blocks: Sequence[Any], reports: Collected, one_pass: RunPass = run_pass
+) -> list[np.ndarray]:
+    """Run a program over blocks, its passes by tiles or by what is given."""
     if plan.whole:
         return run_whole(plan, blocks, reports)
     values = compute_small(plan, blocks, reports)
     results: list[Any] = [None] * len(plan.lowered.sinks)
     for some in plan.passes:
         if some.panels is None:
-            found = run_pass(plan, some, values, reports)
+            found = one_pass(plan, some, values, reports)
         else:
             found = _run_panels(plan, some, some.panels, blocks, reports)
         for at, result in zip(some.outputs, found, strict=True):
@@ -238,7 +233,7 @@ def _run_panels(
     found = []
     for low in range(0, plan.shape[panels.axis], panels.step):
         cut = [_slice(x, panels.axis - len(plan.shape), low, low + panels.step) for x in blocks]
-        found.append(_run(make_plan(lowered, [x.shape for x in cut]), cut, reports))
+        found.append(run_passes(make_plan(lowered, [x.shape for x in cut]), cut, reports))
     return [
         np.concatenate(parts, axis=parts[0].ndim - len(plan.shape) + panels.axis)
         for parts in zip(*found, strict=True)

@@ -3,8 +3,10 @@
     feeding.py   the half of a run that hands groups over: which tasks go together, and when
     run.py       the whole: what arrives, what goes wrong, and the end
     groups.py    what it is made of
+    choice.py    which workers may run a group
     packing.py   a group of tasks as it travels
     work.py      the group inside the engine's worker, by the loop of sync
+    hands.py     the threads of that worker in which groups run
     outcome.py   results as the engine holds and moves them
     held.py      what the caller holds of values that the engine keeps
     scheduler.py the part of a scheduler that is the same for every engine

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
-from lazyflow.graph.cluster import clusters
+from lazyflow.graph.cluster import clusters, said
 from lazyflow.graph.items import Item
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers import careful
@@ -163,18 +163,24 @@ class Feeding(Lifecycle):
                     return False
             else:
                 self.functions[i] = found
-        self._check_resources()
+        self._check_needs()
         return not self.over
 
-    def _check_resources(self) -> None:
+    def _check_needs(self) -> None:
+        """Let tasks fail that no worker may run."""
         if not self.plan.unusual:
             return
-        for i in self.todo:
+        known: dict[Any, str] = {}
+        for i in sorted(self.todo):
             options = self.plan.tasks[i]._options
-            if options.resources:
-                refusal = self.engine.refusal_of(options.resources)
-                if refusal:
-                    self._fail_task(i, dressed(ValueError(refusal), self.plan.tasks[i], None))
+            if not options.resources and options.workers is None:
+                continue
+            needs = said(options)
+            if needs not in known:
+                known[needs] = self.engine.refusal_of(options)
+            if known[needs]:
+                self._fail_task(i, dressed(ValueError(known[needs]), self.plan.tasks[i], None))
+                if self.over:
                     return
 
     # -- groups -----------------------------------------------------------------------------
@@ -185,6 +191,21 @@ class Feeding(Lifecycle):
         known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
+    def _apart(self) -> list[int]:
+        """Return the tasks whose results are futures' and not known to be short."""
+        if self.futures is None:
+            return []
+        return [i for i in self.wanted & self.todo if not self._is_short_result(i)]
+
+    def _is_short_result(self, i: int) -> bool | None:
+        """Tell whether a function gives what comes with the report; None: not known."""
+        return self.engine.gives_short.get(self.functions[i][0])
+
+    def is_short(self, group: Group) -> bool:
+        """Tell whether a group is known to end soon."""
+        costs = [self._cost(i) for i in group.members]
+        return None not in costs and sum(costs) <= MOST  # type: ignore[arg-type]
+
     def _width(self) -> int:
         width = self.engine.width()
         return min(width, self._asked) if self._asked else width
@@ -194,22 +215,23 @@ class Feeding(Lifecycle):
         self._has_learnt = False
         self._done_before = self._done
         todo = sorted(self.todo)
+        apart = self._apart()
         costs = {i: self._cost(i) for i in todo}
         total = 0.0
-        self._knows_all = True
+        self._knows_all = all(self._is_short_result(i) is not None for i in apart)
         for cost in costs.values():
             if cost is None:
                 self._knows_all = False
             else:
                 total += cost
-        if self._knows_all and total <= LEAST and self.futures is None and not self.plan.unusual:
+        if self._knows_all and total <= LEAST and not apart and not self.plan.unusual:
             found = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
             budget = min(max(total / shares, LEAST), MOST)
-            apart = self.futures is not None
-            found = clusters(self.plan, todo, costs.__getitem__, budget, apart)
+            shown = () if self.futures is None else self.wanted
+            found = clusters(self.plan, todo, costs.__getitem__, budget, shown, apart)
         self._next = []
         self._after = {}
         groups = [Group(self, members) for members in found]
@@ -281,7 +303,7 @@ class Feeding(Lifecycle):
             if not other.waits:
                 self._is_next(other)
         options = self.plan.tasks[group.members[0]]._options
-        return [(self, group, payload, packer.deps, options.priority, options.resources)]
+        return [(self, group, payload, packer.deps, options)]
 
     # -- for the subclass -------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.errors import SerializationError
+from lazyflow.errors import SerializationError, WorkerDied
+from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers.engine.outcome import Outcome, Packed, packed
 from lazyflow.schedulers.failures import told
 from lazyflow.schedulers.processes.stripped import name_only
@@ -53,6 +54,18 @@ class Remote:
             raise told(error, self.task, None) from failed.error
         except SerializationError as error:
             raise told(error, self.task, None) from error.__cause__
+
+
+def gone(remote: Remote, cause: BaseException) -> WorkerDied:
+    """Return what waits for a result is told when the engine can't make it again."""
+    died = WorkerDied(
+        f"the result of {task_name(remote.task)}, made at {place_text(remote.task)}, was kept in "
+        "the cluster and is gone: the worker ended that had it, and with it what had been put, or "
+        "was passed as a large argument, to make it from; or somebody cancelled it. Compute it "
+        "again."
+    )
+    died.__cause__ = cause
+    return died
 
 
 class Put:

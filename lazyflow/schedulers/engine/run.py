@@ -13,7 +13,7 @@ from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.engine.feeding import Feeding
 from lazyflow.schedulers.engine.groups import Group, There
-from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.held import Put, Remote, gone
 from lazyflow.schedulers.engine.work import ENDED, FAILED, STARTED
 from lazyflow.schedulers.error_records import rebuilt
 from lazyflow.schedulers.failures import dressed
@@ -51,6 +51,8 @@ class EngineRun(Feeding):
         for i in group.outputs:
             if i in failed:
                 self._inherit(i, failed[i])
+            elif i in self.wanted and self.engine.learn_size(self.functions[i][0], i in short):
+                self._has_learnt = True
         self._settle(group, short)
 
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:
@@ -145,6 +147,9 @@ class EngineRun(Feeding):
             return
         for put in group.puts:
             put.handle = None
+        self._fail_leaves(group, error)
+        if self.stop:
+            return
         for other in self._needed(group):
             if other.done and self.engine.is_lost(other.handle):
                 other.handle, other.done = None, False
@@ -156,6 +161,17 @@ class EngineRun(Feeding):
         self.todo.update(group.members)
         self._line_up(group)
         self._feed()
+
+    def _fail_leaves(self, group: Group, error: BaseException) -> None:
+        """Give up results of earlier runs that a group needs and the engine has lost."""
+        for i in group.members:
+            for j in self.plan.inputs[i] or ():
+                value = self._leaf.get(j)
+                if (
+                    type(value) is Remote and j not in self.failed
+                    and self.engine.is_lost(value.handle)
+                ):
+                    self.note_failure(j, gone(value, error))
 
     def _lost_for_good(self, group: Group, error: BaseException) -> WorkerDied:
         names = ", ".join(dict.fromkeys(self.task_name(i) for i in group.members[:5]))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.base import Request
@@ -31,6 +32,8 @@ class Engine(ABC):
 
     costs
         Seconds that a call takes, by digest of the function.
+    gives_short
+        Whether all its results were short so far, as those are that come with reports.
     has_priorities
         Of what was handed over, higher priorities go first; else it is kept back for that.
     """
@@ -40,6 +43,7 @@ class Engine(ABC):
     def __init__(self) -> None:
         self.digests = Digests()
         self.costs: OrderedDict[bytes, float] = OrderedDict()
+        self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self._steps: SimpleQueue[Any] = SimpleQueue()
         self._groups: dict[int, tuple[EngineRun, Group]] = {}
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
@@ -83,6 +87,14 @@ class Engine(ABC):
         if len(self.costs) > _MOST_COSTS:
             self.costs.popitem(last=False)
 
+    def learn_size(self, digest: bytes, is_short: bool) -> bool:
+        """Note whether a result of a function was short; tell whether that is new."""
+        known = self.gives_short.pop(digest, None)
+        self.gives_short[digest] = is_short and known is not False
+        if len(self.gives_short) > _MOST_COSTS:
+            self.gives_short.popitem(last=False)
+        return known is None
+
     def register(self, run: EngineRun, group: Group) -> None:
         """Remember whose group a number is."""
         self._groups[group.number] = (run, group)
@@ -113,7 +125,7 @@ class Engine(ABC):
 
     @abstractmethod
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
-        """Hand groups over: (run, group, payload, deps, priority, resources) each."""
+        """Hand groups over: (run, group, payload, deps, options) each."""
 
     @abstractmethod
     def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
@@ -136,8 +148,8 @@ class Engine(ABC):
         """Return worker and number of the task for what runs now of a run."""
 
     @abstractmethod
-    def refusal_of(self, resources: Any) -> str:
-        """Return why tasks that need these can't be run; empty: they can."""
+    def refusal_of(self, options: Options) -> str:
+        """Return why tasks with these resources and workers can't be run; empty: they can."""
 
     @abstractmethod
     def translated(self, error: BaseException) -> BaseException:

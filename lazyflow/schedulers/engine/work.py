@@ -189,6 +189,10 @@ class Work:
         if self._run is not None:
             self._run.cancel(Cancelled("the run was given up"))
 
+    def is_given_up(self) -> bool:
+        """Tell whether nobody waits for it."""
+        return self._stop
+
     def running(self) -> int:
         """Return the number, in the caller's plan, of the task that runs now; -1: none."""
         log = self.log

@@ -1,0 +1,86 @@
+"""The arrays that are compared: lazyflow's, dask's, NumPy's, by numexpr, by a hand-written loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from benchmarks.shapes import WORKERS
+
+SIDES = ("lazyflow", "dask", "numpy", "numexpr", "numba")
+MODULES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
+
+
+class Chunked:
+    """A library of chunked arrays, told to run on threads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lib: Any = import_module(MODULES[name])
+
+    def array(self, x: Any, chunks: Any) -> Any:
+        return self.lib.from_array(x, chunks=chunks)
+
+    def value(self, x: Any) -> Any:
+        """Compute, on as many threads as every side has."""
+        return x.compute(scheduler="threads", num_workers=WORKERS)
+
+
+def simple(x: Any, y: Any) -> Any:
+    """Six operations that processors have."""
+    return (x - 0.5) * y + x * 2 - y / 3
+
+
+def transcendental(lib: Any, x: Any, y: Any) -> Any:
+    return lib.exp(-x * x) * y + lib.tanh(y)
+
+
+BLOCK = 1 << 14
+
+
+def hand_written() -> Callable[[Any, Any], float]:
+    """Return the loop that a person would write: blocks on all threads, in registers."""
+    import numba
+
+    @numba.njit(parallel=True, fastmath=True)
+    def total(x: Any, y: Any) -> float:
+        blocks = (x.size + BLOCK - 1) // BLOCK
+        parts = np.empty(blocks)
+        for b in numba.prange(blocks):
+            s = 0.0
+            for i in range(b * BLOCK, min((b + 1) * BLOCK, x.size)):
+                s += (x[i] - 0.5) * y[i] + x[i] * 2 - y[i] / 3
+            parts[b] = s
+        return parts.sum()
+
+    numba.set_num_threads(min(WORKERS, numba.get_num_threads()))
+    return total
+
+
+def by_numexpr(text: str) -> Callable[..., float]:
+    import numexpr
+
+    numexpr.set_num_threads(WORKERS)
+    return lambda **arrays: float(numexpr.evaluate(text, arrays))
+
+
+def near(right: float) -> Any:
+    """Return what equals any sum of the same numbers in another order."""
+    return _Near(right)
+
+
+class _Near:
+    def __init__(self, right: float) -> None:
+        self.right = right
+
+    def __eq__(self, other: Any) -> bool:
+        return math.isclose(float(other), self.right, rel_tol=1e-9, abs_tol=1e-9)
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,306 @@
+"""What chunked arrays cost: lazyflow, dask.array, NumPy, numexpr and a hand-written Numba loop.
+
+Every case is a function of one `Bench` and gives one `Table`, as in `overhead`. Kernels that are
+compiled in the background are waited for after the warm-up turn, as Numba's are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from benchmarks import bench as common
+from benchmarks.array_sides import (
+    SIDES,
+    Chunked,
+    by_numexpr,
+    hand_written,
+    near,
+    simple,
+    transcendental,
+)
+from benchmarks.command import Suite
+from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
+from benchmarks.shapes import WORKERS
+
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Size(common.Turns):
+    """How much is measured. A goal is judged where its numbers are those of the full size."""
+
+    elements: int  # of each long array
+    chunk: int
+    rows: int  # of a table with 50 columns
+    grid: int  # chunks of 20 x 20 along each side
+    pieces: int  # chunks of what is permuted
+    matrix: int  # rows and columns
+    block: int
+    bytes: int  # of what is rechunked or stored
+
+
+SIZES = {
+    "tiny": Size(1, 1, 100_000, 10_000, 2_000, 10, 20, 200, 100, 8_000_000),
+    "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 300, 1000, 250, 160_000_000),
+    "full": Size(11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000),
+}
+
+
+class Bench(common.Bench):
+    """The libraries that are there, and the data."""
+
+    def __init__(self, size: Size, repeat: int | None = None) -> None:
+        super().__init__(size, SIZES["full"], repeat)
+        self.chunked = {"lazyflow": Chunked("lazyflow")}
+        if self.there("dask"):
+            self.chunked["dask"] = Chunked("dask")
+
+    @cached_property
+    def long(self) -> tuple[Any, Any]:
+        rng = np.random.default_rng(0)
+        return rng.random(self.size.elements), rng.random(self.size.elements)
+
+    def turns(self, row: str, work: Callable[[Chunked], Any], right: Any) -> dict[Label, Turn]:
+        """Return the turns of the chunked libraries."""
+        return {
+            (row, name): self._turn(lambda lib=lib: work(lib), right)  # type: ignore[misc]
+            for name, lib in self.chunked.items()
+        }
+
+    def _turn(self, work: Callable[[], Any], right: Any) -> Turn:
+        def turn() -> float:
+            seconds = clock(work, right)
+            self.chunked["lazyflow"].lib.wait_compiled()  # outside the clock; at once when warm
+            return seconds
+
+        return turn
+
+    def fresh(self, case: str, size: int, *sides: str) -> tuple[list[dict[str, Any]], Any]:
+        """Run a case in fresh processes; return what they printed by side, and who failed."""
+        found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+        failed: dict[str, str] = {}
+        for _ in range(self.repeat if self.repeat < 3 else 3):
+            for side in sides:
+                try:
+                    text = self.child("-m", "benchmarks.array_process", side, case, str(size))
+                    found[side].append(json.loads(text))
+                except RuntimeError as error:
+                    failed[side] = f"failed: {error}"
+        rows = [
+            {side: [one[what] for one in v] for side, v in found.items() if v}
+            for what in ("seconds", "peak")
+        ]
+        return rows, failed
+
+
+def _judged(bench: Bench, row: Row, result: float | None, goal: Goal, *sizes: str) -> None:
+    row.result = result
+    bench.judged(row, goal, *sizes)
+
+
+# -- cases ----------------------------------------------------------------------------------
+
+
+def fused(bench: Bench) -> Table:
+    """((x - 0.5)*y + x*2 - y/3).sum(), warm; result = dask / lazyflow, then lazyflow / numba"""
+    x, y = bench.long
+    right = near(float(simple(x, y).sum()))
+    chunk = bench.size.chunk
+
+    def work(lib: Chunked) -> Any:
+        return lib.value(simple(lib.array(x, chunk), lib.array(y, chunk)).sum())
+
+    row = "sum"
+    turns = bench.turns(row, work, right)
+    turns[row, "numpy"] = lambda: clock(lambda: simple(x, y).sum(), right)
+    if bench.there("numexpr"):
+        evaluate = by_numexpr("sum((x - 0.5)*y + x*2 - y/3)")
+        turns[row, "numexpr"] = lambda: clock(lambda: evaluate(x=x, y=y), right)
+    total = hand_written()
+    turns[row, "numba"] = lambda: clock(lambda: total(x, y), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    _judged(bench, rows[0], rows[0].ratio("dask", "lazyflow"), Goal(">=", 8), "elements", "chunk")
+    by_hand = Row("lazyflow / numba", "times", broken=rows[0].broken)
+    _judged(
+        bench, by_hand, rows[0].ratio("lazyflow", "numba"), Goal("<=", 1.3), "elements", "chunk"
+    )
+    rows.append(by_hand)
+    return bench.table(fused, rows, failed, amount=f"{bench.size.elements:,} elements")
+
+
+def first(bench: Bench) -> Table:
+    """the same, first time in a fresh process, import included; result = dask / lazyflow"""
+    size = bench.size.elements
+    (seconds, _), failed = bench.fresh("first", size, *bench.chunked, "numpy")
+    row = Row("first", "ms", {side: [s * 1e3 for s in v] for side, v in seconds.items()})
+    row.broken = "lazyflow" in failed
+    _judged(bench, row, row.ratio("dask", "lazyflow"), Goal(">=", 8), "elements")
+    return bench.table(first, [row], failed, amount=f"{size:,} elements")
+
+
+def functions(bench: Bench) -> Table:
+    """(exp(-x*x)*y + tanh(y)).sum(), warm; result = dask / lazyflow, then numexpr / lazyflow"""
+    x, y = bench.long
+    right = near(float(transcendental(np, x, y).sum()))
+    chunk = bench.size.chunk
+
+    def work(lib: Chunked) -> Any:
+        made = transcendental(lib.lib, lib.array(x, chunk), lib.array(y, chunk))
+        return lib.value(made.sum())
+
+    row = "sum"
+    turns = bench.turns(row, work, right)
+    turns[row, "numpy"] = lambda: clock(lambda: transcendental(np, x, y).sum(), right)
+    if bench.there("numexpr"):
+        evaluate = by_numexpr("sum(exp(-x*x)*y + tanh(y))")
+        turns[row, "numexpr"] = lambda: clock(lambda: evaluate(x=x, y=y), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    _judged(bench, rows[0], rows[0].ratio("dask", "lazyflow"), Goal(">=", 3), "elements", "chunk")
+    other = Row("numexpr / lazyflow", "times", broken=rows[0].broken)
+    _judged(
+        bench, other, rows[0].ratio("numexpr", "lazyflow"), Goal(">=", 4), "elements", "chunk"
+    )
+    rows.append(other)
+    return bench.table(functions, rows, failed, amount=f"{bench.size.elements:,} elements")
+
+
+def standardise(bench: Bench) -> Table:
+    """((x - x.mean(0)) / x.std(0)).max() of 50 columns; result = dask / lazyflow"""
+    x = np.random.default_rng(0).random((bench.size.rows, 50))
+    right = near(float(((x - x.mean(0)) / x.std(0)).max()))
+    chunks = (max(bench.size.rows // 20, 1), 50)
+
+    def work(lib: Chunked) -> Any:
+        a = lib.array(x, chunks)
+        return lib.value(((a - a.mean(axis=0)) / a.std(axis=0)).max())
+
+    turns = bench.turns("max", work, right)
+    turns["max", "numpy"] = lambda: clock(lambda: ((x - x.mean(0)) / x.std(0)).max(), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    _judged(bench, rows[0], rows[0].ratio("dask", "lazyflow"), Goal(">=", 6), "rows")
+    return bench.table(standardise, rows, failed, amount=f"{bench.size.rows:,} x 50")
+
+
+def small_chunks(bench: Bench) -> Table:
+    """(a + 1 + a.T).sum(0) in chunks of 20 x 20; result = dask / lazyflow"""
+    n = bench.size.grid * 20
+    a = np.random.default_rng(0).random((n, n))
+    right = near(float((a + 1 + a.T).sum(0).sum()))
+
+    def work(lib: Chunked) -> Any:
+        x = lib.array(a, 20)
+        return lib.value((x + 1 + x.T).sum(axis=0)).sum()
+
+    turns = bench.turns("sum", work, right)
+    turns["sum", "numpy"] = lambda: clock(lambda: (a + 1 + a.T).sum(0).sum(), right)
+    rows, failed = bench.measure(turns, "ms", 1e3, patience=20.0)
+    _judged(bench, rows[0], rows[0].ratio("dask", "lazyflow"), Goal(">=", 50), "grid")
+    return bench.table(small_chunks, rows, failed, amount=f"{bench.size.grid ** 2:,} chunks")
+
+
+def permutation(bench: Bench) -> Table:
+    """x[permutation]; result = dask / lazyflow"""
+    n = bench.size.pieces * 1000
+    rng = np.random.default_rng(0)
+    x, order = rng.random(n), rng.permutation(n)
+    right = float(x[order][::7].sum())
+
+    def work(lib: Chunked) -> Any:
+        return float(lib.value(lib.array(x, 1000)[order])[::7].sum())
+
+    turns = bench.turns("x[p]", work, right)
+    turns["x[p]", "numpy"] = lambda: clock(lambda: float(x[order][::7].sum()), right)
+    rows, failed = bench.measure(turns, "ms", 1e3, patience=20.0)
+    _judged(bench, rows[0], rows[0].ratio("dask", "lazyflow"), Goal(">=", 10), "pieces")
+    return bench.table(permutation, rows, failed, amount=f"{bench.size.pieces:,} chunks")
+
+
+def matmul(bench: Bench) -> Table:
+    """a @ b, in blocks; result = NumPy / lazyflow"""
+    n, block = bench.size.matrix, bench.size.block
+    rng = np.random.default_rng(0)
+    a, b = rng.random((n, n)), rng.random((n, n))
+    right = near(float((a @ b).sum()))
+
+    def work(lib: Chunked) -> Any:
+        return lib.value(lib.array(a, block) @ lib.array(b, block)).sum()
+
+    turns = bench.turns("a @ b", work, right)
+    turns["a @ b", "numpy"] = lambda: clock(lambda: (a @ b).sum(), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    _judged(bench, rows[0], rows[0].ratio("numpy", "lazyflow"), Goal(">=", 0.9), "matrix", "block")
+    return bench.table(matmul, rows, failed, amount=f"{n:,} x {n:,} in {block:,} x {block:,}")
+
+
+def rechunk(bench: Bench) -> Table:
+    """whole rows to whole columns, in a fresh process; result = peak / data, lazyflow / dask"""
+    size = bench.size.bytes
+    (seconds, peaks), failed = bench.fresh("rechunk", size, *bench.chunked)
+    memory = Row("peak", "MB", {side: [p / MB for p in v] for side, v in peaks.items()})
+    spent = Row("time", "s", seconds)
+    memory.broken = spent.broken = "lazyflow" in failed
+    if not memory.broken:
+        _judged(bench, memory, memory.median("lazyflow") * MB / size, Goal("<=", 1.35), "bytes")
+    _judged(bench, spent, spent.ratio("lazyflow", "dask"), Goal("<=", 1), "bytes")
+    return bench.table(rechunk, [memory, spent], failed, amount=f"{size / MB:,.0f} MB")
+
+
+def anomaly(bench: Bench) -> Table:
+    """x - x.mean(0) of random numbers, stored by chunks, in a fresh process; result = MB"""
+    size = bench.size.bytes
+    (seconds, peaks), failed = bench.fresh("anomaly", size, *bench.chunked)
+    memory = Row("peak", "MB", {side: [p / MB for p in v] for side, v in peaks.items()})
+    spent = Row("time", "s", seconds)
+    memory.broken = spent.broken = "lazyflow" in failed
+    if not memory.broken:
+        _judged(bench, memory, memory.median("lazyflow"), Goal("<=", 200), "bytes")
+    return bench.table(anomaly, [memory, spent], failed, amount=f"{size / MB:,.0f} MB")
+
+
+IMPORT = """\
+import time
+start = time.perf_counter()
+import {module}
+print(time.perf_counter() - start)
+"""
+
+
+def imports(bench: Bench) -> Table:
+    """the import, in a fresh process; result = lazyflow / dask"""
+    modules = {"lazyflow": "lazyflow.array", "dask": "dask.array", "numpy": "numpy"}
+    turns: dict[Label, Turn] = {
+        ("import", side): lambda module=module: float(  # type: ignore[misc]
+            bench.child("-c", IMPORT.format(module=module))
+        )
+        for side, module in modules.items() if side == "numpy" or side in bench.chunked
+    }
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    _judged(bench, rows[0], rows[0].ratio("lazyflow", "dask"), Goal("<=", 0.5))
+    return bench.table(imports, rows, failed)
+
+
+CASES: dict[str, Callable[[Bench], Table]] = {
+    case.__name__: case
+    for case in (
+        fused, first, functions, standardise, small_chunks, permutation, matmul, rechunk, anomaly,
+        imports,
+    )
+}
+
+main = Suite(
+    name="arrays",
+    about=(__doc__ or "").splitlines()[0],
+    cases=CASES,
+    sizes=SIZES,
+    sides=SIDES,
+    packages=("lazyflow", "dask", "numpy", "numexpr", "numba"),
+    make=Bench,
+    alike=f"{WORKERS} threads on every side",
+    durations="tiny takes some seconds, small half a minute, full some minutes; goals are for full",
+).main

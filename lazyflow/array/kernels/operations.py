@@ -1,0 +1,341 @@
+"""Operations as LLVM instructions on vectors: only those that give NumPy's bits everywhere.
+
+IEEE's own operations, comparisons, integers that wrap, selections, and casts whose result is
+defined. Whatever else a ufunc does is called at the address of its loop (loops.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.program import CAST, WHERE
+
+DType = np.dtype[Any]
+
+FLOATS = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
+BOOL = np.dtype(bool)
+SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
+    BOOL,
+    *FLOATS,
+}
+
+
+class Body:
+    """Lines of a basic block; names are numbered through the whole function."""
+
+    def __init__(self, width: int, lines: list[str], names: list[int]) -> None:
+        self.width = width
+        self.lines = lines
+        self._names = names
+
+    def name(self) -> str:
+        """Return a new name."""
+        self._names[0] += 1
+        return f"%v{self._names[0]}"
+
+    def let(self, text: str) -> str:
+        """Add an instruction with a result."""
+        name = self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Add an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def wide(self, scalar: str) -> str:
+        """Return a type of this body's width."""
+        return scalar if self.width == 1 else f"<{self.width} x {scalar}>"
+
+    def type(self, dtype: DType) -> str:
+        """Return the type of values of a dtype in registers."""
+        return self.wide(register(dtype))
+
+    def fixed(self, scalar: str, value: str) -> str:
+        """Return a constant, the same in all lanes."""
+        if self.width == 1:
+            return value
+        return f"<{', '.join([f'{scalar} {value}'] * self.width)}>"
+
+    def zero(self, dtype: DType) -> str:
+        """Return zeros."""
+        return self.fixed(register(dtype), "0.0" if dtype in FLOATS else "0")
+
+    def intrinsic(self, name: str, dtype: DType, *operands: str) -> str:
+        """Call an LLVM intrinsic on values of a dtype."""
+        kind = self.type(dtype)
+        suffix = ("" if self.width == 1 else f"v{self.width}") + f"f{8 * dtype.itemsize}"
+        given = ", ".join(f"{kind} {x}" for x in operands)
+        return self.let(f"call {kind} @llvm.{name}.{suffix}({given})")
+
+
+def register(dtype: DType) -> str:
+    """Return the LLVM type of one value in a register."""
+    if dtype in FLOATS:
+        return FLOATS[dtype]
+    return "i1" if dtype == BOOL else f"i{8 * dtype.itemsize}"
+
+
+def memory(dtype: DType) -> str:
+    """Return the LLVM type of one value in memory."""
+    return "i8" if dtype == BOOL else register(dtype)
+
+
+Emit = Callable[[Body, DType, list[str]], str]
+
+
+def _plain(word: str) -> Emit:
+    return lambda b, t, x: b.let(f"{word} {b.type(t)} {', '.join(x)}")
+
+
+def _intrinsic(word: str) -> Emit:
+    return lambda b, t, x: b.intrinsic(word, t, *x)
+
+
+def _compare(word: str) -> Emit:
+    return lambda b, t, x: b.let(f"{word} {b.type(t)} {x[0]}, {x[1]}")
+
+
+def compare_quietly(b: Body, word: str, t: DType, x: list[str]) -> str:
+    """Emit an ordered comparison that raises no flag for NaN; an ``fcmp`` of these does."""
+    suffix = ("" if b.width == 1 else f"v{b.width}") + f"f{8 * t.itemsize}"
+    return b.let(
+        f"call {b.wide('i1')} @llvm.experimental.constrained.fcmp.{suffix}({b.type(t)} {x[0]}, "
+        f'{b.type(t)} {x[1]}, metadata !"{word}", metadata !"fpexcept.strict")'
+    )
+
+
+def _quiet(word: str) -> Emit:
+    return lambda b, t, x: compare_quietly(b, word, t, x)
+
+
+def _bits(b: Body, t: DType, x: str) -> tuple[str, str, str]:
+    """Return a float's bits: their type, all of them, and the exponent's mask."""
+    word = f"i{8 * t.itemsize}"
+    mask = {4: 0x7F800000, 8: 0x7FF0000000000000}[t.itemsize]
+    return word, b.let(f"bitcast {b.type(t)} {x} to {b.wide(word)}"), b.fixed(word, str(mask))
+
+
+def _isnan(b: Body, t: DType, x: list[str]) -> str:
+    return b.let(f"fcmp uno {b.type(t)} {x[0]}, {x[0]}")
+
+
+def _isfinite(b: Body, t: DType, x: list[str]) -> str:
+    word, bits, mask = _bits(b, t, x[0])
+    exponent = b.let(f"and {b.wide(word)} {bits}, {mask}")
+    return b.let(f"icmp ne {b.wide(word)} {exponent}, {mask}")
+
+
+def _isinf(b: Body, t: DType, x: list[str]) -> str:
+    word, bits, mask = _bits(b, t, b.intrinsic("fabs", t, x[0]))
+    return b.let(f"icmp eq {b.wide(word)} {bits}, {mask}")
+
+
+def _signbit(b: Body, t: DType, x: list[str]) -> str:
+    word, bits, _ = _bits(b, t, x[0])
+    return b.let(f"icmp slt {b.wide(word)} {bits}, {b.fixed(word, '0')}")
+
+
+def _reciprocal(b: Body, t: DType, x: list[str]) -> str:
+    return b.let(f"fdiv {b.type(t)} {b.fixed(register(t), '1.0')}, {x[0]}")
+
+
+def _extreme(word: str) -> Emit:
+    def emit(b: Body, t: DType, x: list[str]) -> str:
+        first = compare_quietly(b, word, t, x)
+        nan = b.let(f"fcmp uno {b.type(t)} {x[0]}, {x[0]}")
+        which = b.let(f"or {b.wide('i1')} {first}, {nan}")
+        return _select(b, t, [which, *x])
+
+    return emit
+
+
+def _whole_extreme(word: str) -> Emit:
+    def emit(b: Body, t: DType, x: list[str]) -> str:
+        sign = "u" if t.kind == "u" else "s"
+        which = b.let(f"icmp {sign}{word} {b.type(t)} {x[0]}, {x[1]}")
+        return _select(b, t, [which, *x])
+
+    return emit
+
+
+def _select(b: Body, t: DType, x: list[str]) -> str:
+    kind = b.type(t)
+    return b.let(f"select {b.wide('i1')} {x[0]}, {kind} {x[1]}, {kind} {x[2]}")
+
+
+def _negative(b: Body, t: DType, x: list[str]) -> str:
+    return b.let(f"sub {b.type(t)} {b.zero(t)}, {x[0]}")
+
+
+def _absolute(b: Body, t: DType, x: list[str]) -> str:
+    if t.kind == "u":
+        return x[0]
+    low = b.let(f"icmp slt {b.type(t)} {x[0]}, {b.zero(t)}")
+    return _select(b, t, [low, _negative(b, t, x), x[0]])
+
+
+def _flipped(b: Body, t: DType, x: list[str]) -> str:
+    return b.let(f"xor {b.type(t)} {x[0]}, {b.fixed(register(t), '-1')}")
+
+
+def _order(word: str) -> Emit:
+    def emit(b: Body, t: DType, x: list[str]) -> str:
+        sign = "s" if t.kind == "i" else "u"
+        return b.let(f"icmp {sign}{word} {b.type(t)} {x[0]}, {x[1]}")
+
+    return emit
+
+
+def truth(b: Body, t: DType, x: str) -> str:
+    """Return whether values are other than zero."""
+    if t == BOOL:
+        return x
+    word = "fcmp une" if t in FLOATS else "icmp ne"
+    return b.let(f"{word} {b.type(t)} {x}, {b.zero(t)}")
+
+
+def _logical(word: str) -> Emit:
+    def emit(b: Body, t: DType, x: list[str]) -> str:
+        return b.let(f"{word} {b.wide('i1')} {', '.join([truth(b, t, v) for v in x])}")
+
+    return emit
+
+
+def _logical_not(b: Body, t: DType, x: list[str]) -> str:
+    return _flipped(b, BOOL, [truth(b, t, x[0])])
+
+
+_ANY: dict[Any, Emit] = {
+    np.positive: lambda b, t, x: x[0],
+    np.logical_and: _logical("and"),
+    np.logical_or: _logical("or"),
+    np.logical_xor: _logical("xor"),
+    np.logical_not: _logical_not,
+}
+
+_FLOAT: dict[Any, Emit] = _ANY | {
+    np.add: _plain("fadd"),
+    np.subtract: _plain("fsub"),
+    np.multiply: _plain("fmul"),
+    np.divide: _plain("fdiv"),
+    np.negative: _plain("fneg"),
+    np.absolute: _intrinsic("fabs"),
+    np.fabs: _intrinsic("fabs"),
+    np.sqrt: _intrinsic("sqrt"),
+    np.floor: _intrinsic("floor"),
+    np.ceil: _intrinsic("ceil"),
+    np.trunc: _intrinsic("trunc"),
+    np.rint: _intrinsic("rint"),
+    np.copysign: _intrinsic("copysign"),
+    np.square: lambda b, t, x: b.let(f"fmul {b.type(t)} {x[0]}, {x[0]}"),
+    np.reciprocal: _reciprocal,
+    np.maximum: _extreme("ogt"),
+    np.minimum: _extreme("olt"),
+    np.equal: _compare("fcmp oeq"),
+    np.not_equal: _compare("fcmp une"),
+    np.less: _quiet("olt"),
+    np.less_equal: _quiet("ole"),
+    np.greater: _quiet("ogt"),
+    np.greater_equal: _quiet("oge"),
+    np.isnan: _isnan,
+    np.isfinite: _isfinite,
+    np.isinf: _isinf,
+    np.signbit: _signbit,
+}
+
+_COMPARED: dict[Any, Emit] = {
+    np.equal: _compare("icmp eq"),
+    np.not_equal: _compare("icmp ne"),
+    np.less: _order("lt"),
+    np.less_equal: _order("le"),
+    np.greater: _order("gt"),
+    np.greater_equal: _order("ge"),
+    np.bitwise_and: _plain("and"),
+    np.bitwise_or: _plain("or"),
+    np.bitwise_xor: _plain("xor"),
+    np.invert: _flipped,
+}
+
+_WHOLE: dict[Any, Emit] = (
+    _ANY
+    | _COMPARED
+    | {
+        np.add: _plain("add"),
+        np.subtract: _plain("sub"),
+        np.multiply: _plain("mul"),
+        np.negative: _negative,
+        np.absolute: _absolute,
+        np.square: lambda b, t, x: b.let(f"mul {b.type(t)} {x[0]}, {x[0]}"),
+        np.maximum: _whole_extreme("gt"),
+        np.minimum: _whole_extreme("lt"),
+    }
+)
+
+_TRUTH: dict[Any, Emit] = (
+    _ANY
+    | _COMPARED
+    | {
+        np.add: _plain("or"),
+        np.multiply: _plain("and"),
+        np.maximum: _plain("or"),
+        np.minimum: _plain("and"),
+    }
+)
+
+
+def _table(dtype: DType) -> dict[Any, Emit]:
+    return _FLOAT if dtype in FLOATS else _TRUTH if dtype == BOOL else _WHOLE
+
+
+def can_cast(have: DType, want: DType) -> bool:
+    """Tell whether a cast is the same on all machines that NumPy runs on the way we emit it."""
+    if have not in SUPPORTED or want not in SUPPORTED:
+        return False
+    return have not in FLOATS or want in FLOATS or want == BOOL or want.str[1:] in ("i4", "i8")
+
+
+def cast(b: Body, have: DType, want: DType, x: str) -> str:
+    """Emit a cast."""
+    if want == BOOL:
+        return truth(b, have, x)
+    if have == want:
+        return x
+    if have in FLOATS:
+        word = "fptosi" if want not in FLOATS else "fpext" if want.itemsize > 4 else "fptrunc"
+    elif want in FLOATS:
+        word = "sitofp" if have.kind == "i" else "uitofp"
+    elif want.itemsize > have.itemsize or have == BOOL:
+        word = "sext" if have.kind == "i" else "zext"
+    elif want.itemsize == have.itemsize:
+        return x
+    else:
+        word = "trunc"
+    return b.let(f"{word} {b.type(have)} {x} to {b.type(want)}")
+
+
+def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
+    """Tell whether an operation is done by instructions."""
+    if any(dtype not in SUPPORTED for dtype in loop):
+        return False
+    if op is CAST:
+        return can_cast(loop[0], loop[1])
+    if op is WHERE:
+        return True
+    given = loop[:-1]
+    return op in _table(given[0]) and all(dtype == given[0] for dtype in given)
+
+
+def emit(b: Body, op: Any, loop: tuple[DType, ...], x: list[str]) -> str:
+    """Emit an operation for which `is_inline`."""
+    if op is CAST:
+        return cast(b, loop[0], loop[1], x[0])
+    if op is WHERE:
+        if loop[1] in FLOATS:
+            # AVX-512 would divide only where it is selected, and NumPy reports what it divides
+            x = [x[0], *(b.intrinsic("arithmetic.fence", loop[1], v) for v in x[1:])]
+        return _select(b, loop[1], x)
+    return _table(loop[0])[op](b, loop[0], x)

@@ -1,0 +1,137 @@
+"""What a notebook shows of a chunked array: sizes in a table, and a picture of the chunks."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import accumulate
+from typing import Any
+
+_LONGEST = 120  # pixels of the longest side
+_SHORTEST = 12
+_MOST_LINES = 24  # cuts that are drawn along one side; more are shown as a shade
+_DEPTH = 0.45  # of the third axis, by how much it goes to the side
+
+
+def array_html(x: Any) -> str:
+    """Return HTML for a chunked array."""
+    shape, chunk = x.shape, x.chunksize
+    known = None not in shape
+    rows = [
+        ("", "Array", "Chunk"),
+        ("Bytes", _bytes(x.nbytes) if known else "?", _bytes(_size(chunk) * x.itemsize)),
+        ("Shape", _shape(shape), _shape(chunk)),
+        ("Chunks", f"{x.npartitions:,}", ""),
+        ("Type", f"{x.dtype}", ""),
+    ]
+    cells = "".join(
+        "<tr>" + "".join(
+            f'<t{"h" if i == 0 or j == 0 else "d"} style="text-align:left;padding:2px 8px">'
+            f'{escape(text)}</t{"h" if i == 0 or j == 0 else "d"}>'
+            for j, text in enumerate(row)
+        ) + "</tr>"
+        for i, row in enumerate(rows)
+    )
+    table = f'<table style="border-collapse:collapse">{cells}</table>'
+    picture = _picture(x.chunks) if known and x.ndim else ""
+    name = escape(f"lazyflow.Array {x.expr.name}")
+    return (
+        f'<div><div style="font-weight:bold;margin-bottom:4px">{name}</div>'
+        f'<div style="display:flex;gap:24px;align-items:center">{table}{picture}</div></div>'
+    )
+
+
+def _size(shape: tuple[Any, ...]) -> Any:
+    size = 1
+    for n in shape:
+        if n is None:
+            return float("nan")
+        size *= n
+    return size
+
+
+def _bytes(count: float) -> str:
+    if count != count:
+        return "?"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def _shape(shape: tuple[Any, ...]) -> str:
+    shown = ", ".join("?" if n is None else f"{n}" for n in shape)
+    return f"({shown}{',' if len(shape) == 1 else ''})"
+
+
+def _lengths(shape: list[int]) -> list[float]:
+    """Return pixels for lengths: in proportion, but no side too short to be seen."""
+    longest = max([*shape, 1])
+    return [max(_LONGEST * n / longest, _SHORTEST) for n in shape]
+
+
+def _cuts(chunks: tuple[int, ...], pixels: float) -> list[float]:
+    n = sum(chunks) or 1
+    cuts = [0, *accumulate(chunks)]
+    if len(cuts) > _MOST_LINES:
+        step = -(-len(cuts) // _MOST_LINES)
+        cuts = [*cuts[::step], n]
+    return [pixels * at / n for at in cuts]
+
+
+def _picture(chunks: tuple[tuple[int, ...], ...]) -> str:
+    """Draw the last three axes; axes before them are said, not drawn."""
+    shown = chunks[-3:]
+    pixels = _lengths([sum(sizes) for sizes in shown])
+    if len(shown) == 1:
+        shown, pixels = ((1,), *shown), [_SHORTEST * 2, *pixels]
+    depth = 0.0
+    back: list[float] = []
+    if len(shown) == 3:
+        depth = pixels[0] * _DEPTH
+        back = [at * _DEPTH for at in _cuts(shown[0], pixels[0])]
+    height, width = pixels[-2:]
+    across, down = _cuts(shown[-2], height), _cuts(shown[-1], width)
+    lines = [(depth, depth + y, depth + width, depth + y) for y in across]
+    lines += [(depth + x, depth, depth + x, depth + height) for x in down]
+    for b in back:
+        at = depth - b
+        lines += [(at, at, at + width, at), (at, at, at, at + height)]
+    if back:
+        lines += [(depth + x, depth, x, 0) for x in down]
+        lines += [(depth, depth + y, 0, y) for y in across]
+    faces = [f'<rect x="{depth:.1f}" y="{depth:.1f}" width="{width:.1f}" height="{height:.1f}"/>']
+    if back:
+        faces.append(
+            f'<path d="M0 0 L{depth:.1f} {depth:.1f} L{depth + width:.1f} {depth:.1f} '
+            f'L{width:.1f} 0 Z M0 0 L{depth:.1f} {depth:.1f} L{depth:.1f} {depth + height:.1f} '
+            f'L0 {height:.1f} Z"/>'
+        )
+    drawn = "".join(
+        f'<path d="M{a:.1f} {b:.1f} L{c:.1f} {d:.1f}"/>' for a, b, c, d in lines
+    )
+    lengths = [sum(sizes) for sizes in chunks[-3:]]
+    texts = [
+        f'<text x="{depth + width / 2:.1f}" y="{depth + height + 16:.1f}" '
+        f'text-anchor="middle">{lengths[-1]}</text>'
+    ]
+    if len(lengths) > 1:
+        texts.append(
+            f'<text x="{depth + width + 6:.1f}" y="{depth + height / 2 + 4:.1f}">{lengths[-2]}'
+            "</text>"
+        )
+    if back:
+        texts.append(f'<text x="0" y="{height + depth / 2 + 22:.1f}">{lengths[0]}</text>')
+    more = len(chunks) - 3
+    if more > 0:
+        texts.append(
+            f'<text x="0" y="{depth + height + 34:.1f}">and {more} more '
+            f'{"axis" if more == 1 else "axes"} before</text>'
+        )
+    return (
+        f'<svg width="{depth + width + 60:.0f}" height="{depth + height + 40:.0f}" '
+        'style="overflow:visible">'
+        f'<g fill="#8bb8d8" fill-opacity="0.55" stroke="none">{"".join(faces)}</g>'
+        f'<g fill="none" stroke="#2b5d80" stroke-width="0.8">{drawn}</g>'
+        f'<g font-size="11" font-family="sans-serif" fill="currentColor">{"".join(texts)}</g></svg>'
+    )

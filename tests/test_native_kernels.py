@@ -1,0 +1,409 @@
+"""Generated kernels give the bits of tiles and report what NumPy reports; caching them is safe."""
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run, same_bits
+
+from lazyflow import config
+from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.program import CAST, WHERE, Elementwise, Program, Reduction, Step
+from lazyflow.array.kernels.run import report, run_program, wait_compiled
+from lazyflow.testing.signals import Gate
+
+I4, I8, U1 = np.dtype("i4"), np.dtype("i8"), np.dtype("u1")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    with config.set(kernel_cache=str(tmp_path / "kernels")):
+        yield tmp_path / "kernels"
+    assert wait_compiled(60)
+
+
+def both(program, blocks):
+    """Return what tiles and a kernel give; a kernel of None where there is none."""
+    with config.set(kernels="tiles"):
+        by_tiles = run(program, blocks)
+    try:
+        with config.set(kernels="native"):
+            return by_tiles, run(program, blocks)
+    except RuntimeError as error:
+        assert str(error).startswith("no kernel for this expression: ")
+        assert "other bits" not in str(error) and "Error: " not in str(error)
+        return by_tiles, None
+
+
+def random_outputs(rng, made):
+    """Return outputs, reduced and not, of the last value."""
+    last, dtype = len(made) - 1, made[-1].dtype
+    axes = [
+        a for n in range(made[0].ndim + 1) for a in itertools.combinations(range(made[0].ndim), n)
+    ]
+    axes = axes[rng.integers(len(axes))]
+    outputs = [(last, None), (int(rng.integers(len(made))), None)]
+    if dtype.kind == "c":
+        return outputs
+    wide = dtype if dtype.kind == "f" else I8
+    for kind, of in (("sum", wide), ("prod", wide), ("max", dtype), ("min", dtype), ("any", B)):
+        if rng.random() < 0.3:
+            outputs.append((last, Reduction(kind, axes, of)))
+    if rng.random() < 0.3:
+        masks = [n for n, value in enumerate(made) if value.dtype == B]
+        mask = masks[0] if masks and rng.random() < 0.5 else None
+        of = dtype if dtype.kind == "f" else F8
+        outputs.append((last, Reduction("moments", axes, of, mask)))
+    return outputs
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from([*(shape for shape in SHAPES if 0 not in shape), (600, 50), (16, 33)]),
+)
+def test_random_programs_give_the_bits_of_tiles(seed, shape):
+    rng = np.random.default_rng(seed)
+    blocks, steps, made = random_program(rng, shape)
+    program = Program(dtypes_of(blocks), tuple(steps), tuple(random_outputs(rng, made)))
+    by_tiles, by_kernel = both(program, blocks)
+    if by_kernel is not None:
+        for got, expected in zip(by_kernel, by_tiles, strict=True):
+            same_bits(got, expected)
+            assert got.flags.c_contiguous and got.flags.writeable
+
+
+def binary(ufunc, a, b, dtype=F8):
+    return Step(ufunc, (a, b), (dtype, dtype, dtype))
+
+
+@pytest.mark.parametrize("shape", [(5,), (5000,), (70_001,), (3, 30_001), (1001, 30), (5, 60, 70)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_moments_of_kernels_are_those_of_tiles(shape, masked):
+    rng = np.random.default_rng(0)
+    x, mask = rng.standard_normal(shape), rng.random(shape) < 0.5
+    for count in range(len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), count):
+            reduced = Reduction("moments", axes, F8, 1 if masked else None)
+            program = Program(
+                (F8, B),
+                (binary(np.multiply, 0, 0),),
+                ((2, reduced), (2, Reduction("sum", axes, F8)), (2, None)),
+            )
+            by_tiles, by_kernel = both(program, [x, mask])
+            for got, expected in zip(by_kernel, by_tiles, strict=True):
+                same_bits(got, expected)
+
+
+#: x*x + y in the ways that blocks lie
+SQUARED = Program(
+    (F8, F8),
+    (binary(np.multiply, 0, 0), binary(np.add, 2, 1)),
+    ((3, None), (3, Reduction("sum", (0, 1, 2), F8))),
+)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        np.s_[:],
+        np.s_[::2],
+        np.s_[:, ::-1],
+        np.s_[..., ::3],
+        np.s_[:1],
+        np.s_[:, :1],
+        np.s_[..., :1],
+        np.s_[:1, :, :1],
+        np.s_[:1, :1, :1],
+    ],
+)
+def test_blocks_may_lie_in_any_way(cut):
+    x = np.random.default_rng(0).standard_normal((20, 30, 100))
+    y = x[cut]
+    x = x[tuple(slice(n) if n > 1 else slice(None) for n in y.shape)]
+    for a, b in ((x, y), (x, y.copy()), (np.asfortranarray(x), y), (x.T, y.T)):
+        by_tiles, by_kernel = both(SQUARED, [a, b])
+        same_bits(by_kernel[0], a * a + b)
+        same_bits(by_kernel[1], by_tiles[1])
+
+
+def test_unaligned_blocks_are_read_too():
+    raw = np.random.default_rng(0).standard_normal((2, 3, 401)).tobytes()
+    x = np.frombuffer(b"1" + raw, F8, offset=1).reshape(2, 3, 401)
+    assert not x.flags.aligned
+    by_tiles, by_kernel = both(SQUARED, [x, x])
+    same_bits(by_kernel[0], x * x + x)
+    same_bits(by_kernel[1], by_tiles[1])
+
+
+def said(program, blocks, **errstate):
+    """Return the warnings of a program run by tiles and by a kernel."""
+    found = []
+    for kernels in ("tiles", "native"):
+        with warnings.catch_warnings(record=True) as seen, config.set(kernels=kernels):
+            warnings.simplefilter("always")
+            with np.errstate(**errstate):
+                run_program(program, blocks)
+        found.append([str(w.message) for w in seen])
+    assert found[0] == found[1]
+    return found[0]
+
+
+ONE = np.ones(1000)
+HOLED = np.where(np.arange(1000) == 500, 0.0, 1.0)
+MISSING = np.where(np.arange(1000) == 500, np.nan, 1.0)
+SELECTED = Program(  # where(b != 0, a / b, 0)
+    (F8, F8, F8),
+    (
+        binary(np.divide, 0, 1),
+        Step(np.not_equal, (1, 2), (F8, F8, B)),
+        Step(WHERE, (4, 3, 2), (B, F8, F8, F8)),
+    ),
+    ((5, None),),
+)
+
+
+def test_a_division_that_is_not_selected_is_reported_as_numpy_reports_it():
+    zero = np.array(0.0)
+    assert said(SELECTED, [ONE, HOLED, zero]) == ["divide by zero encountered in divide"]
+    assert said(SELECTED, [ONE, ONE, zero]) == []
+    assert said(SELECTED, [ONE, HOLED, zero], divide="ignore") == []
+    with config.set(kernels="native"), np.errstate(divide="raise"):
+        with pytest.raises(FloatingPointError, match="^divide by zero encountered in divide$"):
+            run_program(SELECTED, [ONE, HOLED, zero])
+
+
+@pytest.mark.parametrize(
+    "ufunc", [np.less, np.greater_equal, np.equal, np.maximum, np.minimum, np.isnan]
+)
+def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypatch):
+    count = ufunc.nin
+    of = F8 if ufunc in (np.maximum, np.minimum) else B
+    step = Step(ufunc, tuple(range(count)), (F8,) * count + (of,))
+    program = Program((F8,) * count, (step,), ((count, None), (count, Reduction("max", (0,), of))))
+    from lazyflow.array.kernels import run as module
+
+    def no_tiles(*given):
+        raise AssertionError("the kernel raised a flag")
+
+    blocks = [MISSING, np.array(0.5)][:count]
+    with config.set(kernels="native"), monkeypatch.context() as patched:
+        patched.setattr(module, "run_pass", no_tiles)
+        run_program(program, blocks)
+    assert said(program, blocks) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "value", "words"),
+    [
+        (Step(np.exp, (0,), (F8, F8)), 1e3, "overflow encountered in exp"),
+        (Step(np.log, (0,), (F8, F8)), 0.0, "divide by zero encountered in log"),
+        (Step(np.sqrt, (0,), (F8, F8)), -1.0, "invalid value encountered in sqrt"),
+        (Step(np.square, (0,), (F8, F8)), 1e200, "overflow encountered in square"),
+        (Step(CAST, (0,), (F8, I4)), np.nan, "invalid value encountered in cast"),
+        (binary(np.floor_divide, 0, 0), 0.0, "invalid value encountered in floor_divide"),
+    ],
+)
+def test_what_one_element_raises_is_reported(step, value, words):
+    x = np.where(np.arange(1000) == 777, value, 1.0)
+    assert said(Program((F8,), (step,), ((1, None),)), [x]) == [words]
+
+
+def test_overflow_of_a_sum_is_reported_once():
+    program = Program((F8,), (binary(np.add, 0, 0),), ((1, Reduction("sum", (0,), F8)),))
+    assert said(program, [np.full(200_000, 1e305)]) == ["overflow encountered in reduce"]
+
+
+SIX = Program(
+    (F8,) * 4,
+    (
+        binary(np.subtract, 0, 2),
+        binary(np.multiply, 4, 1),
+        binary(np.divide, 0, 3),
+        binary(np.add, 5, 6),
+    ),
+    ((7, Reduction("sum", (0,), F8)),),
+)
+BLOCKS = [*np.random.default_rng(1).standard_normal((2, 1_000_000)), *map(np.array, (0.5, 3.0))]
+
+
+def fresh(number):
+    """Return a program that no other test compiles."""
+    (*steps, last), count = SIX.steps, len(SIX.steps)
+    more = [binary(np.add, 3 + count, 2)] * 1
+    for n in range(number):
+        more.append(binary(np.multiply, 4 + count + n, 2))
+    return Program(
+        SIX.inputs,
+        (*steps, last, *more),
+        ((3 + count + len(more), Reduction("sum", (0,), F8)),),
+    )
+
+
+def test_kernels_are_compiled_behind_blocks_that_go_on_by_tiles():
+    program = fresh(1)
+    assert "no kernel yet" in report(program, BLOCKS)
+    first = run_program(program, BLOCKS)
+    assert wait_compiled(60)
+    assert "by a kernel" in report(program, BLOCKS)
+    same_bits(run_program(program, BLOCKS)[0], first[0])
+    with config.set(kernels="tiles"):
+        same_bits(run_program(program, BLOCKS)[0], first[0])
+
+
+def test_threads_that_meet_a_new_kernel_all_get_the_same_bits():
+    program = fresh(2)
+    with config.set(kernels="tiles"):
+        expected = run_program(program, BLOCKS)[0]
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(run_program(program, BLOCKS)[0]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for got in found:
+        same_bits(got, expected)
+
+
+def test_waiting_says_when_the_time_was_too_short(monkeypatch):
+    gate = Gate()
+
+    def compile_at_the_gate(kernel, folder):
+        gate.wait()
+        compile_now(kernel, folder)
+
+    compile_now = compiler.compile_now
+    monkeypatch.setattr(compiler, "compile_now", compile_at_the_gate)
+    run_program(fresh(3), BLOCKS)
+    assert wait_compiled(0) is False
+    gate.open()
+    assert wait_compiled(60) is True
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Step(CAST, (0,), (F8, U1)), "astype from float64 to uint8 is done by NumPy"),
+        (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
+        (Step(Elementwise(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
+    ],
+)
+def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):
+    program = Program((F8,), (step,), ((1, None),))
+    with config.set(kernels="native"):
+        with pytest.raises(RuntimeError, match=f"^no kernel for this expression: {words}"):
+            run_program(program, [ONE])
+    assert words in report(program, [np.ones(100_000)])
+
+
+def test_the_report_has_numbers():
+    with config.set(kernels="native"):
+        run_program(SIX, BLOCKS)
+    words = report(SIX, BLOCKS)
+    assert words.startswith("4 operations and sum over 1,000,000 elements, 16.0 MB read: by a kern")
+    assert report(SIX, [x[:10] if x.ndim else x for x in BLOCKS]) == (
+        "4 operations and sum over 10 elements, 160 bytes read: whole, by ufuncs: it is no more "
+        "than one tile (65,536 elements)"
+    )
+
+
+RUN = """
+import numpy as np
+from lazyflow import config
+from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.run import run_program
+F8 = np.dtype("f8")
+steps = (Step(np.multiply, (0, 0), (F8,) * 3), Step(np.exp, (1,), (F8, F8)))
+program = Program((F8,), steps, ((2, Reduction("sum", (0,), F8)),))
+kernels = []
+make = compiler._make
+def seen(engine, kernel, folder):
+    kernels.append(kernel)
+    make(engine, kernel, folder)
+compiler._make = seen
+with config.set(kernels="native"):
+    print(run_program(program, [np.arange(1000.0) / 1000])[0][0].hex())
+print(kernels[0].state, kernels[0].from_disk)
+"""
+
+
+def started(folder):
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN],
+        env={**os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out.split()
+
+
+def test_kernels_on_disk_serve_the_next_process_and_damaged_ones_are_made_again(tmp_path):
+    files = tmp_path / "lazyflow" / "kernels"
+    value, *how = ended(started(tmp_path))
+    assert how == ["ready", "False"]
+    (name,) = os.listdir(files)
+    kept = (files / name).read_bytes()
+    assert ended(started(tmp_path)) == [value, "ready", "True"]
+    for damage in (b"", kept[:-1], kept[:-1] + b"?", b"?" + kept[1:]):
+        (files / name).write_bytes(damage)
+        assert ended(started(tmp_path)) == [value, "ready", "False"]
+        assert (files / name).read_bytes() == kept
+        assert os.listdir(files) == [name]
+
+
+def test_what_others_could_have_written_is_not_run(tmp_path):
+    files = tmp_path / "lazyflow" / "kernels"
+    value, *_ = ended(started(tmp_path))
+    (name,) = os.listdir(files)
+    os.chmod(files / name, 0o622)
+    assert ended(started(tmp_path)) == [value, "ready", "False"]
+    assert ended(started(tmp_path)) == [value, "ready", "True"]
+
+
+def test_processes_at_once_do_not_disturb_each_other(tmp_path):
+    found = [ended(process)[:2] for process in [started(tmp_path) for _ in range(3)]]
+    assert found == [[found[0][0], "ready"]] * 3
+    assert len(os.listdir(tmp_path / "lazyflow" / "kernels")) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
+    (tmp_path / "lazyflow").write_text("in the way")
+    assert ended(started(tmp_path))[1:] == ["ready", "False"]
+
+
+def test_a_forked_child_compiles_and_runs():
+    program, other = fresh(4), fresh(5)
+    run_program(program, BLOCKS)  # is being compiled while the process forks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are there, that's it
+        child = os.fork()
+    if not child:
+        good = 1
+        try:
+            for each in (program, other):
+                first = run_program(each, BLOCKS)[0]
+                wait_compiled(30)
+                good &= "by a kernel" in report(each, BLOCKS)
+                good &= bool(run_program(each, BLOCKS)[0] == first)
+        finally:
+            os._exit(0 if good == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert wait_compiled(60)
+    assert "by a kernel" in report(program, BLOCKS)
