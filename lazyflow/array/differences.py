@@ -38,7 +38,7 @@ def diff(
     """Return differences between neighbours, `n` times; parameters are those of ``np.diff``.
 
     >>> import lazyflow.array as la
-    >>> la.diff(la.asarray([1, 4, 9, 16], chunks=2)).compute()
+    >>> la.diff(la.from_array([1, 4, 9, 16], chunks=2)).compute()
     array([3, 5, 7])
     """
     n = operator.index(n)

@@ -352,7 +352,7 @@ def topk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
     Examples
     --------
     >>> import lazyflow.array as la
-    >>> la.topk(la.asarray([5, 1, 3, 6], chunks=2), 2).compute()
+    >>> la.topk(la.from_array([5, 1, 3, 6], chunks=2), 2).compute()
     array([6, 5])
     """
     return _top(a, k, axis, split_every, False)

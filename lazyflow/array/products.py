@@ -145,6 +145,11 @@ def _given(x: Any) -> Array:
     return x if isinstance(x, Array) else Array(as_node(x))
 
 
+def _conjugate(x: Array) -> Array:
+    found: Array = functions["conj"](x) if x.dtype.kind in "cO" else x
+    return found
+
+
 def _dtype(a: Array, b: Array) -> np.dtype[Any]:
     *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None))
     return found
@@ -173,7 +178,7 @@ def _shown(x: Array) -> str:
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Return sums of products over axes; parameters are those of ``np.tensordot``."""
     a, b = _given(a), _given(b)
-    if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
+    if not isinstance(axes, tuple | list) and np.ndim(axes) == 0:
         count = operator.index(axes)
         first, second = tuple(range(-count, 0)), tuple(range(count))
     else:
@@ -227,7 +232,7 @@ def vdot(a: Any, b: Any, /) -> Array:
             )
         a, b = flat(a), flat(b)
     labels = tuple(range(a.ndim))
-    return Array(_contracted(functions["conj"](a), labels, b, labels, (), _dtype(a, b)))
+    return Array(_contracted(_conjugate(a), labels, b, labels, (), _dtype(a, b)))
 
 
 @implements()
@@ -251,7 +256,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
     first = (*batch[len(batch) - a.ndim + 1:], len(batch))
     second = (*batch[len(batch) - b.ndim + 1:], len(batch))
     dtype = _dtype(a, b)
-    return result(_contracted(functions["conj"](a), first, b, second, batch, dtype), out)
+    return result(_contracted(_conjugate(a), first, b, second, batch, dtype), out)
 
 
 def _last(x: Array, axis: int) -> Array:
@@ -271,7 +276,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
     """Return products of conjugate vectors, the last axis, with matrices."""
     a, b = _given(x1), _given(x2)
-    return result(matmul(functions["conj"](a)[..., None, :], b)[..., 0, :].expr, out)
+    return result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
 
 
 @implements(np.trace)
