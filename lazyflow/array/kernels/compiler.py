@@ -63,7 +63,7 @@ class _Engine:
             cpu=cpu, features=features, opt=2
         )
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
-        self._loaded: list[Any] = []
+        self._loaded: dict[str, Any] = {}
         versions = (np.__version__, llvmlite.__version__)
         self._made_for = repr((versions, cpu, features)).encode()
 
@@ -77,12 +77,15 @@ class _Engine:
         return bytes(self._machine.emit_object(module))
 
     def load(self, code: bytes, name: str) -> Any:
+        if name in self._loaded:
+            return self._loaded[name]
         found = self._llvm.object_file.ObjectFileRef.from_data(code)
         self._engine.add_object_file(found)
         self._engine.finalize_object()
-        self._loaded.append(found)
         address = self._engine.get_function_address(name)
-        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        self._loaded[name] = made
+        return made
 
 
 _engine: _Engine | None = None
@@ -91,6 +94,7 @@ _changed = threading.Condition()  # for what follows
 _queue: deque[tuple[Kernel, str | None]] = deque()
 _running: list[Kernel] = []
 _thread: threading.Thread | None = None
+_ended = False
 
 
 def unavailable() -> str:
@@ -105,7 +109,7 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
     global _engine
     start = perf_counter()
     with _compiling:
-        if kernel.state in (READY, REFUSED):
+        if kernel.state in (READY, REFUSED) or _ended:
             return
         try:
             if _engine is None:
@@ -194,9 +198,9 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    with _changed:
-        _queue.clear()
-    _compiling.acquire()  # for ever: LLVM's own end must not meet it at work
+    global _ended
+    with _compiling:  # LLVM's own end must not meet it at work
+        _ended = True
 
 
 os.register_at_fork(
