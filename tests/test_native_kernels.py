@@ -156,6 +156,21 @@ def said(program, blocks, **errstate):
     return found[0]
 
 
+@pytest.mark.parametrize("exponent", [2.0, 0.5, -1.0, 3.0, 1 / 3])
+def test_powers_are_numpys(exponent):
+    x = np.random.default_rng(0).standard_normal(50_000)
+    x[:3] = -np.inf, -0.0, np.nan
+    step = binary(np.power, 0, 1)
+    program = Program((F8, F8), (step, binary(np.add, 2, 0)), ((2, None), (3, None)))
+    for exponents in (np.array(exponent), np.full(50_000, exponent)):
+        with np.errstate(all="ignore"):
+            powers = x**exponents
+            sums = powers + x
+        for found in both(program, [x, exponents]):
+            same_bits(found[0], powers)
+            same_bits(found[1], sums)
+
+
 ONE = np.ones(1000)
 HOLED = np.where(np.arange(1000) == 500, 0.0, 1.0)
 MISSING = np.where(np.arange(1000) == 500, np.nan, 1.0)

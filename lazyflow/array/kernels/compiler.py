@@ -15,6 +15,7 @@ import platform
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -57,7 +58,10 @@ class _Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         cpu = llvm.get_host_cpu_name()
-        features = llvm.get_host_cpu_features().flatten()
+        able = llvm.get_host_cpu_features()
+        if not able.get("sse4.1"):  # floor and the like would be calls of a library
+            raise RuntimeError(f"kernels need SSE 4.1, which {cpu} doesn't have")
+        features = able.flatten()
         self._llvm = llvm
         self._machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=cpu, features=features, opt=2
@@ -97,10 +101,26 @@ _thread: threading.Thread | None = None
 _ended = False
 
 
+@lru_cache(1)
+def flag_functions() -> tuple[int, int]:
+    """Return where C's feclearexcept and fetestexcept are."""
+    own = ctypes.CDLL("libm.so.6")
+    clear, test = (
+        ctypes.cast(found, ctypes.c_void_p).value for found in (own.feclearexcept, own.fetestexcept)
+    )
+    return clear or 0, test or 0
+
+
+@lru_cache(1)
 def unavailable() -> str:
     """Return why nothing can be compiled here, or nothing."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return f"kernels are generated for x86-64, this is {platform.machine()}"
+    here = f"{platform.system()} on {platform.machine()}"
+    if here != "Linux on x86_64":
+        return f"kernels are generated for Linux on x86_64, this is {here}"
+    try:
+        flag_functions()
+    except (OSError, AttributeError) as error:
+        return f"the C library's floating-point flags can't be reached: {error}"
     return ""
 
 
