@@ -82,7 +82,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
                 f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
             )
         parts.append(functions["astype"](end, x.dtype))
-    if parts == [None, None]:
+    if to_begin is None and to_end is None:
         return found
     parts.insert(1, found)
     joined: Array = functions["concatenate"]([part for part in parts if part is not None])
