@@ -27,6 +27,8 @@ from dask._task_spec import TaskRef
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import task_name
+from lazyflow.schedulers.dask_actors import DaskLine
+from lazyflow.schedulers.engine.actor_host import ActorHost, handle_of
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome
@@ -155,6 +157,19 @@ class DaskEngine(Engine):
         name = task_name(group.last)
         name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
         return _Handle(f"{name}-{next(_numbers)}-{self._unique}")
+
+    # -- actors -----------------------------------------------------------------------------
+
+    def new_line(self, host: ActorHost) -> DaskLine:
+        return DaskLine(self, host)
+
+    def handle(self, key: str) -> _Handle:
+        """Return what stands for a key."""
+        return _Handle(key)
+
+    def token(self, value: Remote | Put) -> str:
+        key: str = handle_of(value).key
+        return key
 
     # -- handing over -----------------------------------------------------------------------
 
@@ -336,6 +351,7 @@ class DistributedScheduler(EngineScheduler):
 
     def __init__(self, where: Any = None) -> None:
         self._where = where if where is None or isinstance(where, str) else weakref.ref(where)
+        super().__init__()
         self._own: Any = None  # a client that was made here
         self._cluster: Any = None
         self._starting = threading.Lock()
@@ -389,6 +405,7 @@ class DistributedScheduler(EngineScheduler):
 
     def shutdown(self) -> None:
         """Close what was opened here: never a client or a cluster of the user's."""
+        self.end_actors()
         with self._starting:
             client, self._own = self._own, None
             cluster, self._cluster = self._cluster, None
@@ -405,6 +422,7 @@ class DistributedScheduler(EngineScheduler):
         """In the child of a fork: connections and threads are the parent's."""
         self._own = self._cluster = None
         self._starting = threading.Lock()
+        self.leave()
 
 
 _of_clients: weakref.WeakKeyDictionary[Any, DistributedScheduler] = weakref.WeakKeyDictionary()
