@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import uuid
 import weakref
 from collections.abc import Callable
@@ -23,9 +24,10 @@ from distributed.client import FutureState
 from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
-from lazyflow.schedulers.engine import blame
+from lazyflow.schedulers.engine import journal
 from lazyflow.schedulers.engine.actor_host import ActorHost, Line
-from lazyflow.schedulers.engine.actor_work import Home, Messages, as_bytes
+from lazyflow.schedulers.engine.actor_work import Home, Messages
+from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Outcome, Packed
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class _Port:
         if self.is_closed:  # nobody would let go of what is kept
             return
         number = report[1]
-        data = as_bytes((self.key, *report))
+        data = pickle.dumps((self.key, *report))
         found = {"value": value, "state": state}
         kept = {
             kept_key(self.key, number, what): Outcome({number: packed}, {})
@@ -142,8 +144,8 @@ class DaskHome:
         self._port = port
         self._home = Home("distributed", port)
         weakref.finalize(self, _close, self._home, port)
-        where = worker.address, worker.nanny, os.getpid(), self._home.blame.path
-        worker.log_event(topic, as_bytes((key, OPENED, *where)))
+        where = worker.address, worker.nanny, os.getpid(), self._home.journal.path
+        worker.log_event(topic, pickle.dumps((key, OPENED, *where)))
 
     async def tell(self, messages: Messages) -> bytes | None:
         """Take messages in, on the worker's loop; returns the next answer if it comes soon."""
@@ -264,15 +266,15 @@ class DaskLine(Line):
     def kill(self) -> None:
         """Do nothing: others have their work and values in that process."""
 
-    def find_blame(self, then: Callable[[int | None], None]) -> None:
+    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
         self._forget()
-        found = blame.read(self._path) if self._path else 0  # no call can have begun
+        found = journal.read(self._path) if self._path else (0, [])  # no call can have begun
         if found is not None:
             then(found)
             return
         self.engine.client.loop.add_callback(self._ask, self.engine.client, then)
 
-    async def _ask(self, client: Any, then: Callable[[int | None], None]) -> None:
+    async def _ask(self, client: Any, then: Callable[[Entries | None], None]) -> None:
         """Ask the nanny of the worker, or another worker of the machine."""
         host = str(self._address).rpartition(":")[0]
         beside = [a for a in client.scheduler_info()["workers"] if a.rpartition(":")[0] == host]
@@ -280,7 +282,7 @@ class DaskLine(Line):
             if address is None or address == self._address:
                 continue
             try:
-                asked = client._run(blame.read, self._path, workers=[address])
+                asked = client._run(journal.read, self._path, workers=[address])
                 then((await asyncio.wait_for(asked, _ASKING))[address])
                 return
             except Exception:  # it ended too

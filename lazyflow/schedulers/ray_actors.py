@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from lazyflow.schedulers.engine import blame
+from lazyflow.schedulers.engine import journal
 from lazyflow.schedulers.engine.actor_host import ActorHost, Line
 from lazyflow.schedulers.engine.actor_work import Home, Messages
+from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Outcome, Packed
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class RayHome:
         self._port = _Port(asyncio.get_running_loop())
         self._home = Home("ray", self._port, self._folder)
         node = ray.get_runtime_context().get_node_id()
-        return os.getpid(), node, self._home.blame.path
+        return os.getpid(), node, self._home.journal.path
 
     async def exchange(
         self, serial: int, messages: Messages
@@ -172,14 +173,14 @@ class RayLine(Line):
     def kill(self) -> None:
         ray.kill(self._actor)
 
-    def find_blame(self, then: Callable[[int | None], None]) -> None:
+    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
         self._actor = None
-        found = blame.read(self._path) if self._path else 0  # no call can have begun
+        found = journal.read(self._path) if self._path else (0, [])  # no call can have begun
         if found is not None:
             then(found)
             return
         there = NodeAffinitySchedulingStrategy(self._node, soft=False)
-        read = ray.remote(blame.read).options(
+        read = ray.remote(journal.read).options(
             num_cpus=0, max_retries=0, scheduling_strategy=there, name="lazyflow_actor")
         read.remote(self._path).future().add_done_callback(
             lambda future: then(None if future.exception() else future.result()))

@@ -8,6 +8,7 @@ it fetches them in the cluster.
 
 from __future__ import annotations
 
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -31,6 +32,7 @@ from lazyflow.schedulers.engine.actor_work import (
     pickled,
 )
 from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Packed, packed
 from lazyflow.schedulers.engine.packing import unsendable
 from lazyflow.schedulers.error_records import rebuilt
@@ -71,8 +73,8 @@ class Line(ABC):
         """Return the handle of what the engine keeps of a call: its ``"value"`` or ``"state"``."""
 
     @abstractmethod
-    def find_blame(self, then: Callable[[int | None], None]) -> None:
-        """Find out which call was begun last, after the end; None: nobody knows."""
+    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
+        """Find the journal, after the end; None: nobody has it."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -180,15 +182,18 @@ class ActorHost:
         if isinstance(cause, SchedulerLost):
             self.cancel(cause)
         elif self.error is None:
-            line.find_blame(lambda n: self.engine.post(self._died, line.where, cause, n))
+            line.find_journal(lambda found: self.engine.post(self._died, line, cause, found))
 
-    def _died(self, where: str, cause: BaseException | None, last: int | None) -> None:
-        """Take the end in: who had begun is to blame, the others go on in a new one.
-
-        What had begun and was not answered may have ended too, with its answer on the way.
-        """
+    def _died(self, line: Line, cause: BaseException | None, found: Entries | None) -> None:
+        """Take the end in: who had begun is to blame, the others go on in a new one."""
         if self.error is not None:
             return
+        last, answers = (None, []) if found is None else found
+        for data in answers:
+            _, number, outcome, state = pickle.loads(data)
+            item = self.flying.get(number)
+            if item is not None and item is not self._init:
+                self._answered(line, item, number, outcome, state)
         sent, self.flying = self.flying, {}
         if self._is_closing and not sent and not self.waiting:
             self._end()
@@ -197,7 +202,7 @@ class ActorHost:
         blamed = {id(item) for item in ran}
         is_last = self._restarts == self.spec.restarts
         words = Words(
-            self.spec.label, "ended", where, ran[-1].name if ran else "", self.spec.restarts)
+            self.spec.label, "ended", line.where, ran[-1].name if ran else "", self.spec.restarts)
         back = [i for i in sent.values() if id(i) not in blamed and i is not self._init]
         self.waiting.extendleft(reversed(back))
         if is_last:

@@ -18,7 +18,7 @@ from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COPIED, IMMUTABLE, kinds
 from lazyflow.schedulers import error_records
 from lazyflow.schedulers.actor_calls import Checkpoint, finish
-from lazyflow.schedulers.engine.blame import Blame
+from lazyflow.schedulers.engine.journal import Journal
 from lazyflow.schedulers.engine.outcome import Outcome, Packed, packed
 from lazyflow.schedulers.engine.work import Inside
 from lazyflow.schedulers.failures import text_of
@@ -77,13 +77,13 @@ class Home:
     port
         The way out.
     folder
-        Where the file goes that says what ran; None: where temporary files go.
+        Where the journal goes; None: where temporary files go.
     """
 
     def __init__(self, name: str, port: Port, folder: str | None = None) -> None:
         self.name = name
         self.port = port
-        self.blame = Blame(folder)
+        self.journal = Journal(folder)
         self.instance: Any = None
         self.checkpoint: Checkpoint | None = None
         self.inside = Inside(name)
@@ -135,14 +135,14 @@ class Home:
         """End after the calls that were taken in."""
         if self._lane is not None:
             self._lane.close()
-        self.blame.close()
+        self.journal.close()
 
     # -- for calls, in their threads ----------------------------------------------------------
 
     def begin(self, number: int) -> None:
         """Note that a call begins."""
         self._waiting.pop(number, None)
-        self.blame.began(number)
+        self.journal.began(number)
 
     def saved(self) -> Packed | None:
         """Return the state, if it is time to keep it."""
@@ -161,11 +161,14 @@ class Home:
     def tell(
         self, number: int, outcome: tuple[Any, ...], value: Packed | None, state: Packed | None
     ) -> None:
-        """Send the outcome of a call."""
-        if state is None or state.size() <= SHORT:
-            self.port.answer((ANSWER, number, outcome, state), value)
-        else:
+        """Send the outcome of a call, and note it if that is all of it."""
+        if state is not None and state.size() > SHORT:
             self.port.answer((ANSWER, number, outcome, KEPT), value, state)
+            return
+        report = (ANSWER, number, outcome, state)
+        if value is None:
+            self.journal.ended(pickle.dumps(report, 5))
+        self.port.answer(report, value)
 
 
 def pickled(value: Any) -> Packed:
@@ -296,8 +299,3 @@ class _Making(_Calling):
     def failed(self, error: BaseException) -> None:
         self.home.checkpoint = None
         super().failed(error)
-
-
-def as_bytes(report: tuple[Any, ...]) -> bytes:
-    """Pickle a report, whatever is in it being ours."""
-    return pickle.dumps(report, 5)
