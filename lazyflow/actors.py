@@ -308,7 +308,7 @@ class _Core:
                 'actor(..., scheduler="threads") or "processes"'
             )
         self.shares_memory = getattr(self.scheduler, "actors_share_memory", True)
-        init = self._call_of(cls._init, args, kwargs, 3)
+        init = self._call_of(cls._init, args, kwargs, 4)
         spec = Spec(
             cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -61,9 +62,18 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def ray() -> Iterator[None]:
+    """Let the workers of Ray find the modules of tests, as a program's modules have to be found."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+        yield
+        lazyflow.shutdown()
+
+
 def scheduling(request: pytest.FixtureRequest, name: str) -> Iterator[str]:
-    if name == "distributed":
-        request.getfixturevalue("client")
+    if name in ("distributed", "ray"):
+        request.getfixturevalue({"distributed": "client"}.get(name, name))
     with config.set(scheduler=name, num_workers=2):
         yield name
 
@@ -324,7 +334,8 @@ def test_a_constructor_that_fails_fails_all_calls(scheduler: str) -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="can't be made") as caught:
             weights.get().result()
-    assert "Weights.__init__(3, broken=True)" in caught.value.__notes__[0]
+    assert "Weights.__init__(3, broken=True), made at" in caught.value.__notes__[0]
+    assert "test_actors.py" in caught.value.__notes__[0]
 
 
 def test_typos_are_told_of_at_once(scheduler: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,6 +15,11 @@ from lazyflow.testing.signals import Tally
 from lazyflow.weights import get_weights, mean_gradients, mean_weights, set_weights
 
 SCHEDULERS = ["sync", "threads", "processes", "distributed"]
+RAY = pytest.param("ray", marks=[
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+])
 AVERAGING = [parameter_averaging, gradient_averaging]
 
 
@@ -50,7 +56,7 @@ def test_averaging_is_the_plain_loop_to_the_bit(module, scheduler, capsys):
     assert len(re.findall(r"^ +\d+ +0\.\d+ +0\.\d+$", text, re.MULTILINE)) == 6
 
 
-@pytest.mark.parametrize("on", ["sync", "threads", "processes"])
+@pytest.mark.parametrize("on", [*SCHEDULERS, RAY])
 @pytest.mark.parametrize("module", AVERAGING, ids=lambda m: m.__name__.rpartition(".")[2])
 def test_averaging_by_actors_is_the_plain_loop_to_the_bit(module, on, capsys):
     assert list(module.main(on, with_actors=True)) == plain_loop(module)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 from dask._task_spec import Task as TheirTask
+from dask._task_spec import TaskRef
 from distributed.client import FutureState
 from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
@@ -138,7 +139,7 @@ def kept_key(key: str, number: int, what: str) -> str:
 class DaskHome:
     """The actor, as distributed sees it."""
 
-    def __init__(self, topic: str, key: str, client: str) -> None:
+    def __init__(self, topic: str, key: str, client: str, place: None) -> None:
         worker = distributed.get_worker()
         port = _Port(worker, topic, key, client)
         self._port = port
@@ -151,6 +152,10 @@ class DaskHome:
         """Take messages in, on the worker's loop; returns the next answer if it comes soon."""
         self._home.take(messages)
         return await self._port.reply()
+
+
+def _nothing() -> None:
+    return None
 
 
 def _close(home: Home, port: _Port) -> None:
@@ -190,7 +195,8 @@ class DaskLine(Line):
     def __init__(self, engine: DaskEngine, host: ActorHost) -> None:
         self.engine = engine
         self.host = host
-        self.key = f"lazyflow_actor-{next(_numbers)}-{_unique}"
+        number = next(_numbers)
+        self.key = f"lazyflow_actor-{number}-{_unique}"
         self._address: str | None = None
         self._nanny: str | None = None
         self._path = ""
@@ -200,8 +206,14 @@ class DaskLine(Line):
         state = client.futures[self.key] = _Watched(self.key)
         state.line = self
         engine.lines[self.key] = self
-        task = TheirTask(self.key, DaskHome, engine.topic, self.key, client.id)
-        (self._future,) = client.get({self.key: task}, [self.key], sync=False, actors=True)
+        place = f"lazyflow_place-{number}-{_unique}"
+        graph = {
+            # of a task that needs another the scheduler asks which worker has the fewest actors
+            place: TheirTask(place, _nothing),
+            self.key: TheirTask(
+                self.key, DaskHome, engine.topic, self.key, client.id, TaskRef(place)),
+        }
+        (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
         """Have the engine's thread do something."""
@@ -249,8 +261,15 @@ class DaskLine(Line):
             self.post(self._told)
             if reply["result"] is not None:
                 self.engine.heard(reply["result"])
-        else:
+        elif await self._is_scheduler_there(client):  # else the client hears that it is lost
             self.gone(error)
+
+    async def _is_scheduler_there(self, client: Any) -> bool:
+        try:
+            await client.scheduler.who_has(keys=[self.key])
+        except OSError:
+            return False
+        return True
 
     def _told(self) -> None:
         self._is_free = True
@@ -277,16 +296,22 @@ class DaskLine(Line):
     async def _ask(self, client: Any, then: Callable[[Entries | None], None]) -> None:
         """Ask the nanny of the worker, or another worker of the machine."""
         host = str(self._address).rpartition(":")[0]
-        beside = [a for a in client.scheduler_info()["workers"] if a.rpartition(":")[0] == host]
-        for address in [self._nanny, *beside][:2]:
-            if address is None or address == self._address:
+        try:
+            workers = list(await client.scheduler.ncores())
+        except OSError:
+            workers = []
+        beside = [a for a in workers if a.rpartition(":")[0] == host and a != self._address]
+        for address in [self._nanny, *beside][:3]:
+            if address is None:
                 continue
             try:
                 asked = client._run(journal.read, self._path, workers=[address])
-                then((await asyncio.wait_for(asked, _ASKING))[address])
-                return
+                found = (await asyncio.wait_for(asked, _ASKING))[address]
             except Exception:  # it ended too
                 continue
+            if found is not None:
+                then(found)
+                return
         then(None)
 
     def end(self) -> None:

@@ -1,4 +1,6 @@
-"""`scheduler="distributed"`: plans on a dask.distributed cluster. The only importer of it.
+"""`scheduler="distributed"`: plans on a dask.distributed cluster.
+
+Only this and dask_actors.py import distributed.
 
 A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
 one that was given up while it runs ends at once for the cluster, and others get its place. What a

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from lazyflow.errors import Cancelled
+from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COPIED, IMMUTABLE, kinds
 from lazyflow.schedulers import error_records
@@ -179,6 +179,19 @@ def pickled(value: Any) -> Packed:
     return found.copied()
 
 
+def _opened(packed: Packed, what: str) -> Any:
+    """Return a part of a call."""
+    try:
+        return packed.opened()
+    except SerializationError as error:
+        why = error.__cause__
+        raise SerializationError(
+            f"{what} of an actor was pickled but can't be unpickled in its worker: "
+            f"{type(why).__name__}: {text_of(why) if why is not None else error}. Modules have to "
+            "be importable there: install them on the workers, or set PYTHONPATH before they start"
+        ) from why
+
+
 class _Calling:
     """A call of a method."""
 
@@ -217,10 +230,10 @@ class _Calling:
         if self.number in home.skipped:
             home.skipped.discard(self.number)
             raise Cancelled(f"{self.method} was cancelled before it began")
-        values = [self._opened(k, *load) for k, load in enumerate(loads)]
+        values = [self._value(k, *load) for k, load in enumerate(loads)]
         self.awaits = {}
         if flags & BLOB:
-            arguments = arguments.opened()
+            arguments = _opened(arguments, "an argument")
         order = range(len(values)) if sources is None else sources
         self.call = calls.Call(
             self.function(), arguments, flags, (binding, None), [values[k] for k in order],
@@ -228,14 +241,14 @@ class _Calling:
         )
         return self.call([])
 
-    def _opened(self, k: int, how: int, what: Any, i: int = 0) -> Any:
+    def _value(self, k: int, how: int, what: Any, i: int = 0) -> Any:
         if how == HELD:
             what = self.awaits[k].local_outcome()[0]
             if what is None:
                 raise Cancelled("an input failed")  # the caller has said so already
-            value = what.value(i) if type(what) is Outcome else what.opened()
+            value = what.value(i) if type(what) is Outcome else _opened(what, "an argument")
         else:
-            value = what if how == PLAIN else what.opened()
+            value = what if how == PLAIN else _opened(what, "an argument")
         return read_only(value) if kinds[type(value)] == ARRAY else value
 
     def function(self) -> Any:
@@ -285,7 +298,7 @@ class _Making(_Calling):
         self.state = state
 
     def function(self) -> Any:
-        factory, self.home.checkpoint = self.made_of.opened()
+        factory, self.home.checkpoint = _opened(self.made_of, "the class")
         return factory.__wrapped__
 
     def done(self, box: list[Any]) -> None:
