@@ -26,7 +26,8 @@ from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
 from lazyflow.schedulers.engine import journal
-from lazyflow.schedulers.engine.actor_host import ActorHost, Line
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import Line
 from lazyflow.schedulers.engine.actor_work import Home, Messages
 from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Outcome, Packed
@@ -316,6 +317,7 @@ class DaskLine(Line):
 
     def end(self) -> None:
         self._forget()
+        journal.remove(self._path)  # a worker of this machine may be killed before it does
 
     def _forget(self) -> None:
         self.engine.lines.pop(self.key, None)

@@ -30,7 +30,8 @@ from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.dask_actors import DaskLine
-from lazyflow.schedulers.engine.actor_host import ActorHost, handle_of
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.outcome import Outcome

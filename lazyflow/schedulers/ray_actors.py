@@ -17,7 +17,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from lazyflow.schedulers.engine import journal
-from lazyflow.schedulers.engine.actor_host import ActorHost, Line
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import Line
 from lazyflow.schedulers.engine.actor_work import Home, Messages
 from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Outcome, Packed
@@ -187,3 +188,4 @@ class RayLine(Line):
 
     def end(self) -> None:
         self._actor = None
+        journal.remove(self._path)  # an actor of this machine may be killed before it does

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.errors import SchedulerLost
 from lazyflow.schedulers.actor_calls import Call, Spec
 from lazyflow.schedulers.actor_items import Item, Words, shut_down
+from lazyflow.schedulers.engine.actor_line import Line
 from lazyflow.schedulers.engine.actor_work import (
     ANSWER,
     FAILURE,
@@ -31,7 +31,7 @@ from lazyflow.schedulers.engine.actor_work import (
     Messages,
     pickled,
 )
-from lazyflow.schedulers.engine.held import Put, Remote
+from lazyflow.schedulers.engine.held import Remote
 from lazyflow.schedulers.engine.journal import Entries
 from lazyflow.schedulers.engine.outcome import Packed, packed
 from lazyflow.schedulers.engine.packing import unsendable
@@ -46,43 +46,6 @@ if TYPE_CHECKING:
     from lazyflow.schedulers.engine.scheduler import Engine
 
 AHEAD = 64  # calls that are told before the first of them is answered
-
-
-class Line(ABC):
-    """The way to an engine's actor, which is made with it; used by the engine's thread.
-
-    It has the host told, there: `heard` of every report, `pump` when it is free again, and
-    `broken` when the actor is gone.
-
-    where
-        Words for the process, once it is known.
-    """
-
-    where = "its process did not start"
-
-    @abstractmethod
-    def is_free(self) -> bool:
-        """Tell whether something can be told now."""
-
-    @abstractmethod
-    def tell(self, messages: Messages) -> None:
-        """Send messages; they arrive in order."""
-
-    @abstractmethod
-    def kept(self, number: int, what: str) -> Any:
-        """Return the handle of what the engine keeps of a call: its ``"value"`` or ``"state"``."""
-
-    @abstractmethod
-    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        """Find the journal, after the end; None: nobody has it."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """End the process, if it is the actor's alone."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Let go of the actor: no call is left."""
 
 
 class ActorHost:
@@ -180,6 +143,7 @@ class ActorHost:
         self._asides = []
         cause = None if error is None else self.engine.translated(error)
         if isinstance(cause, SchedulerLost):
+            line.end()
             self.cancel(cause)
         elif self.error is None:
             line.find_journal(lambda found: self.engine.post(self._died, line, cause, found))
@@ -494,9 +458,3 @@ class ActorHost:
         """Let go of the values of a call that is over."""
         item.arguments, item.values, item.futures = None, [], []
         item.is_over = True
-
-
-def handle_of(value: Any) -> Any:
-    """Return what an engine calls a value that it holds."""
-    return value.send() if type(value) is Put else value.handle
-

@@ -102,6 +102,7 @@ class Home:
         state: Packed | None, arguments: Arguments,
     ) -> None:
         """Make the object, with the state that another had."""
+        self.journal.window = max(self.journal.window, concurrency)
         context = contextvars.copy_context()
         context.run(surroundings.enter, said)
         context.run(scheduler_here.set, self.inside)

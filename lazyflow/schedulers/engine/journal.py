@@ -12,11 +12,14 @@ import os
 import struct
 import tempfile
 import threading
+import time
 import uuid
 from collections import deque
 
 _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
+_PREFIX = "lazyflow-actor-"
+_OLD = 7 * 86400.0  # seconds without a call after which nobody will read a file any more
 _MOST = 1 << 20  # bytes after which only the last answers are written anew
 
 #: The call that was begun last, and answers to the last ones.
@@ -30,6 +33,9 @@ class Journal:
     ----------
     folder
         Where it goes; None: where temporary files go.
+
+    Attributes
+    ----------
     window
         How many of the last answers are kept at least.
 
@@ -42,15 +48,17 @@ class Journal:
     >>> read(journal.path)  # it is gone now
     """
 
-    def __init__(self, folder: str | None = None, window: int = 64) -> None:
-        self.path = os.path.join(
-            folder or tempfile.gettempdir(), f"lazyflow-actor-{uuid.uuid4().hex}")
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    window = 64
+
+    def __init__(self, folder: str | None = None) -> None:
+        folder = folder or tempfile.gettempdir()
+        _remove_old(folder)
+        self.path = os.path.join(folder, f"{_PREFIX}{uuid.uuid4().hex}")
+        self._fd = _opened(self.path)
         self._lock = threading.Lock()
         self._last = 0
-        self._window = window
         self._end = os.pwrite(self._fd, _NUMBER.pack(0), 0)
-        self._answers: deque[bytes] = deque(maxlen=window)
+        self._answers: deque[bytes] = deque()
 
     def began(self, number: int) -> None:
         """Note that a call begins; numbers go up in the order in which calls begin."""
@@ -63,6 +71,8 @@ class Journal:
         """Note the answer to a call."""
         with self._lock:
             self._answers.append(answer)
+            if len(self._answers) > self.window:
+                self._answers.popleft()
             data = _LENGTH.pack(len(answer)) + answer
             self._write(data, self._end)
             self._end += len(data)
@@ -72,7 +82,7 @@ class Journal:
     def _begin_anew(self) -> None:
         data = b"".join(_LENGTH.pack(len(each)) + each for each in self._answers)
         new = f"{self.path}-new"
-        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        fd = _opened(new)
         os.close(self._fd)
         self._fd = fd
         self._write(_NUMBER.pack(self._last) + data, 0)
@@ -80,6 +90,8 @@ class Journal:
         os.replace(new, self.path)
 
     def _write(self, data: bytes, at: int) -> None:
+        if self._fd < 0:  # nobody will read it
+            return
         try:
             os.pwrite(self._fd, data, at)
         except OSError:  # the disk is full: what is lost with the process is blamed for more
@@ -88,10 +100,34 @@ class Journal:
     def close(self) -> None:
         """Remove the file: the actor ended as it should."""
         with self._lock:
+            remove(self.path)
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _remove_old(folder: str) -> None:
+    """Remove what is left of actors that were killed together with those who would have read it."""
+    for name in os.listdir(folder):
+        if name.startswith(_PREFIX):
+            path = os.path.join(folder, name)
             try:
-                os.unlink(self.path)
-            except OSError:
+                if time.time() - os.stat(path).st_mtime > _OLD:
+                    os.unlink(path)
+            except OSError:  # another did
                 pass
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def read(path: str) -> Entries | None:

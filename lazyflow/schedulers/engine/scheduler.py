@@ -17,7 +17,8 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.actor_calls import Call, Spec
 from lazyflow.schedulers.base import Request
-from lazyflow.schedulers.engine.actor_host import ActorHost, Line
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import Line
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.packing import Digests
