@@ -301,10 +301,49 @@ def test_nothing_is_left_of_an_actor(client):
 
 
 def test_shutdown_leaves_the_client_and_later_actors(client):
-    counter = Counter()
-    assert counter.add(1).result() == 1
+    counters = [Counter(), Counter.options(scheduler=client)()]
+    assert [c.add(1).result() for c in counters] == [1, 1]
     lazyflow.shutdown()
-    with pytest.raises(lazyflow.Cancelled, match="lazyflow.shutdown"):
-        counter.add(1).result()
+    for counter in counters:
+        with pytest.raises(lazyflow.Cancelled, match="lazyflow.shutdown"):
+            counter.add(1).result()
     assert client.status == "running"
     assert Counter().add(1).result() == 1
+
+
+def test_a_client_that_is_closed_ends_its_actors(client):
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        gate, begun = Gate(), Gate()
+        counter = Counter.options(scheduler=other)()
+        blocked = counter.wait_at(gate, begun)
+        assert begun.wait()
+    for future in (blocked, counter.add(1)):
+        with pytest.raises(SchedulerLost):
+            future.result(timeout=PATIENCE)
+    del other
+    gc.collect()
+    with pytest.raises(SchedulerLost):
+        counter.add(1).result(timeout=PATIENCE)
+    gate.open()
+
+
+PROGRAM = """
+import sys, lazyflow
+class Speaker:
+    def twice(self, x): return 2 * x
+if __name__ == "__main__":
+    lazyflow.config.set(num_workers=1, scheduler="distributed")
+    speaker = lazyflow.actor(Speaker)()
+    print(speaker.twice(3).result())
+"""
+
+
+def test_a_program_ends_with_its_actors(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    out = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
+             "TMPDIR": str(tmp_path)})
+    assert (out.returncode, out.stdout, out.stderr) == (0, "6\n", "")
+    assert not list(tmp_path.glob("lazyflow-actor-*"))

@@ -131,7 +131,7 @@ class DaskEngine(Engine):
         self._asked_at = 0.0
         super().__init__()
         client.subscribe_topic(self.topic, self._event)
-        weakref.finalize(client, self._steps.put, None)  # the thread ends with it
+        weakref.finalize(client, self.close)  # the thread ends with it
 
     @property
     def client(self) -> Any:

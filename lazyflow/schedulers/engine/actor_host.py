@@ -98,9 +98,12 @@ class ActorHost:
         self._is_gone(call)  # if it is now, nobody may look at what was posted
 
     def _is_gone(self, call: Call) -> bool:
-        if self.engine.closing:
+        error = self.error  # the thread may have ended with what it served
+        if error is not None:
+            self._fail(Item(call), error(Item(call)))
+        elif self.engine.closing:
             call.future.set_error(shut_down(self.spec.label))
-        return self.engine.closing
+        return self.is_over
 
     @property
     def is_over(self) -> bool:

@@ -77,10 +77,14 @@ class Engine(ABC):
                 whose = None
             item = step = details = None  # hold nothing meanwhile
 
-    def end_thread(self) -> None:
-        """Let the thread end when it has done what was posted."""
+    def close(self) -> None:
+        """Let the thread end when it has done what was posted. Never locks."""
         self.closing = True
         self._steps.put(None)
+
+    def end_thread(self) -> None:
+        """Let the thread end when it has done what was posted, and wait for that."""
+        self.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(2.0)
 
