@@ -148,6 +148,28 @@ class Nesting:
         return counter.add(0).result() + sum(compute(*[delayed(inc)(0) for _ in range(n)]))
 
 
+def test_values_go_between_schedulers():
+    with config.set(num_workers=1):
+        large, small = lazyflow.map(np.ones, [SIZE, 3], scheduler="processes")
+        weights, counter = Weights(SIZE), Counter()
+        first = weights.step(large)
+        assert counter.total(small, [first]).exception() is not None  # of other shapes
+        assert counter.total(large, [first]).result().sum() == 2 * SIZE
+        assert delayed(np.sum)(first).compute(scheduler="processes") == SIZE
+        assert delayed(np.sum)(first).compute(scheduler="threads") == SIZE
+        (kept,) = persist(delayed(np.ones)(SIZE))
+        assert delayed(np.sum)(kept).compute(scheduler="processes") == SIZE
+        gate = Gate()
+        late = counter.wait_at(gate)
+        (joined,) = persist(delayed("-".join)([late, "on"]), scheduler="processes")
+        gate.open()
+        assert joined.compute() == "passed-on"
+        for scheduler in ("threads", "processes"):
+            home = Counter.options(scheduler=scheduler)()
+            assert home.total(first, counter.add(1)).result().sum() == 2 * SIZE
+            counter.add(-1)
+
+
 def test_a_client_is_a_scheduler_of_actors(client):
     counter = Counter.options(scheduler=client)(1)
     assert counter.add(1).result() == 2

@@ -126,6 +126,7 @@ class RayLine(Line):
         self._actor: Any = engine.remote_home.options(
             num_cpus=0, max_restarts=0, max_concurrency=1000, name=None
         ).remote(folder)
+        self._exchange: Any = self._actor.exchange.options(num_returns=3)
         self._actor.where.remote().future().add_done_callback(self._opened)
 
     def _opened(self, future: Any) -> None:
@@ -145,7 +146,7 @@ class RayLine(Line):
 
     def tell(self, messages: Messages) -> None:
         self._there += 1
-        refs = self._actor.exchange.options(num_returns=3).remote(self._serial, messages)
+        refs = self._exchange.remote(self._serial, messages)
         self._serial += 1
         refs[0].future().add_done_callback(lambda future: self._replied(future, refs[1:]))
 
@@ -175,7 +176,7 @@ class RayLine(Line):
         ray.kill(self._actor)
 
     def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        self._actor = None
+        self._actor = self._exchange = None
         found = journal.read(self._path) if self._path else (0, [])  # no call can have begun
         if found is not None:
             then(found)
@@ -187,5 +188,5 @@ class RayLine(Line):
             lambda future: then(None if future.exception() else future.result()))
 
     def end(self) -> None:
-        self._actor = None
+        self._actor = self._exchange = None
         journal.remove(self._path)  # an actor of this machine may be killed before it does

@@ -337,8 +337,8 @@ class ActorHost:
     def _input_done(self, item: Item, k: int, future: Future) -> None:
         value, error = future.local_outcome()
         driver = self.driver
-        if error is None and type(value) is Remote:
-            if value.driver is not driver:  # of another pool: a thread brings it here
+        if error is None and future.is_elsewhere():
+            if type(value) is not Remote or value.driver is not driver:  # a thread brings it here
                 threading.Thread(
                     target=self._bring, args=(item, k, value), name="lazyflow-fetch", daemon=True
                 ).start()
