@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -42,15 +41,17 @@ SIZE = 100_000  # numbers of an array that stays in its worker
 
 
 @pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+def client(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("journals")))  # of the workers
+        with (
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
 
 
 @pytest.fixture(autouse=True)
@@ -68,17 +69,18 @@ def until(condition):
 
 
 def journals():
-    return set(glob.glob(os.path.join(tempfile.gettempdir(), "lazyflow-actor-*")))
+    return set(glob.glob(os.path.join(os.environ["TMPDIR"], "lazyflow-actor-*")))
 
 
 def without_actors(client):
     """Wait until those of earlier tests are gone, and workers that were killed are there again."""
-    assert until(lambda: len(client.nthreads()) == 2 and actors_in(client) == 0)
+    assert until(lambda: actors_in(client) == [0, 0])
     return journals()
 
 
 def actors_in(client):
-    return sum(actors for _, actors in client.run(where, on_error="ignore").values())
+    """Return how many each worker has that answers."""
+    return sorted(actors for _, actors in client.run(where, on_error="ignore").values())
 
 
 # -- values ---------------------------------------------------------------------------------
@@ -302,6 +304,13 @@ def test_d7_the_scheduler_is_killed():
 # -- ends -----------------------------------------------------------------------------------
 
 
+def test_workers_get_as_many_actors(client):
+    without_actors(client)
+    counters = [Counter() for _ in range(12)]
+    wait([c.add(1) for c in counters])
+    assert actors_in(client) == [6, 6]
+
+
 def test_nothing_is_left_of_an_actor(client):
     before = without_actors(client)
     held = {key for keys in client.has_what().values() for key in keys}
@@ -310,14 +319,14 @@ def test_nothing_is_left_of_an_actor(client):
     assert submit(np.sum, results[2]).result() == 3 * SIZE
     assert counter.add(1).result() == 1
     assert len(journals() - before) == 2
-    assert actors_in(client) == 2
+    assert actors_in(client) == [1, 1]
     last = counter.wait_at(Gate())
     last.cancel()
     del counter, weights, results, last
     dead = Counter()
     with pytest.raises(WorkerDied):
         dead.die("exit").result()
-    assert until(lambda: actors_in(client) == 0)
+    assert until(lambda: actors_in(client) == [0, 0])
     assert until(lambda: journals() <= before)
     assert until(lambda: {k for ks in client.has_what().values() for k in ks} <= held)
 

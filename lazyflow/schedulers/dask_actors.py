@@ -197,7 +197,9 @@ class DaskLine(Line):
         self.engine = engine
         self.host = host
         number = next(_numbers)
-        self.key = f"lazyflow_actor-{number}-{_unique}"
+        # No "-" before the end, so that each is a group of its own: of many in one group the
+        # scheduler thinks that they are the beginning of a graph, and keeps them back.
+        self.key = f"lazyflow_actor_{number}_{_unique}"
         self._address: str | None = None
         self._nanny: str | None = None
         self._path = ""
@@ -207,7 +209,7 @@ class DaskLine(Line):
         state = client.futures[self.key] = _Watched(self.key)
         state.line = self
         engine.lines[self.key] = self
-        place = f"lazyflow_place-{number}-{_unique}"
+        place = f"lazyflow_place_{number}_{_unique}"
         graph = {
             # of a task that needs another the scheduler asks which worker has the fewest actors
             place: TheirTask(place, _nothing),
