@@ -1,7 +1,8 @@
 """Actors: objects with a state of their own that many tasks and callers share by calling it.
 
 A class marked with `actor` is called as before, but its object lives where the scheduler keeps
-it: a process of its own on processes, a thread of its own on threads, here on sync. A method
+it: a process of its own on processes and Ray, a worker of the cluster on distributed, a thread of
+its own on threads, here on sync. A method
 call returns a future at once; calls run one after the other, in the order in which they were
 made.
 """
@@ -237,7 +238,8 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         The class.
     scheduler
         ``"sync"``: calls run in the caller's thread at once. ``"threads"``: in a thread of its
-        own. ``"processes"``: in a process of its own. Left out: as `submit` chooses.
+        own. ``"processes"``, ``"ray"``: in a process of its own. ``"distributed"``: in a worker of
+        the cluster. Left out: as `submit` chooses.
     name, get_if_exists
         A name that only one living actor of this process may have; with ``get_if_exists=True``
         a handle on the one that has it is returned, if there is one.
@@ -308,7 +310,7 @@ class _Core:
                 'actor(..., scheduler="threads") or "processes"'
             )
         self.shares_memory = getattr(self.scheduler, "actors_share_memory", True)
-        init = self._call_of(cls._init, args, kwargs, 3)
+        init = self._call_of(cls._init, args, kwargs, 4)
         spec = Spec(
             cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,

@@ -144,6 +144,9 @@ class Weights:
     def state(self) -> Any:
         return {"w": self.w}
 
+    def pid(self) -> int:
+        return os.getpid()
+
     def load(self, state: Any) -> None:
         self.w = state["w"].copy()
 

@@ -50,7 +50,7 @@ def test_averaging_is_the_plain_loop_to_the_bit(module, scheduler, capsys):
     assert len(re.findall(r"^ +\d+ +0\.\d+ +0\.\d+$", text, re.MULTILINE)) == 6
 
 
-@pytest.mark.parametrize("on", ["sync", "threads", "processes"])
+@pytest.mark.parametrize("on", SCHEDULERS)
 @pytest.mark.parametrize("module", AVERAGING, ids=lambda m: m.__name__.rpartition(".")[2])
 def test_averaging_by_actors_is_the_plain_loop_to_the_bit(module, on, capsys):
     assert list(module.main(on, with_actors=True)) == plain_loop(module)

@@ -1,4 +1,6 @@
-"""`scheduler="distributed"`: plans on a dask.distributed cluster. The only importer of it.
+"""`scheduler="distributed"`: plans on a dask.distributed cluster.
+
+Only this and dask_actors.py import distributed.
 
 A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
 one that was given up while it runs ends at once for the cluster, and others get its place. What a
@@ -29,6 +31,9 @@ from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.cluster import said
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
+from lazyflow.schedulers.dask_actors import DaskLine
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.choice import chosen, refusal
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.hands import run_in_thread
@@ -139,7 +144,7 @@ class DaskEngine(Engine):
         self._hears_of_workers = False
         super().__init__()
         client.subscribe_topic(self.topic, self._event)
-        weakref.finalize(client, self._steps.put, None)  # the thread ends with it
+        weakref.finalize(client, self.close)  # the thread ends with it
 
     @property
     def client(self) -> Any:
@@ -168,6 +173,19 @@ class DaskEngine(Engine):
         name = task_name(group.last)
         name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
         return _Handle(f"{name}-{next(_numbers)}-{self._unique}")
+
+    # -- actors -----------------------------------------------------------------------------
+
+    def new_line(self, host: ActorHost) -> DaskLine:
+        return DaskLine(self, host)
+
+    def handle(self, key: str) -> _Handle:
+        """Return what stands for a key."""
+        return _Handle(key)
+
+    def token(self, value: Remote | Put) -> str:
+        key: str = handle_of(value).key
+        return key
 
     # -- handing over -----------------------------------------------------------------------
 
@@ -381,6 +399,7 @@ class DistributedScheduler(EngineScheduler):
 
     def __init__(self, where: Any = None) -> None:
         self._where = where if where is None or isinstance(where, str) else weakref.ref(where)
+        super().__init__()
         self._own: Any = None  # a client that was made here
         self._cluster: Any = None
         self._starting = threading.Lock()
@@ -434,6 +453,7 @@ class DistributedScheduler(EngineScheduler):
 
     def shutdown(self) -> None:
         """Close what was opened here: never a client or a cluster of the user's."""
+        self.end_actors()
         with self._starting:
             client, self._own = self._own, None
             cluster, self._cluster = self._cluster, None
@@ -450,6 +470,7 @@ class DistributedScheduler(EngineScheduler):
         """In the child of a fork: connections and threads are the parent's."""
         self._own = self._cluster = None
         self._starting = threading.Lock()
+        self.leave()
 
 
 _of_clients: weakref.WeakKeyDictionary[Any, DistributedScheduler] = weakref.WeakKeyDictionary()

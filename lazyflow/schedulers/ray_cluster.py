@@ -1,4 +1,4 @@
-"""`scheduler="ray"`: plans on Ray. The only importer of it.
+"""`scheduler="ray"`: plans on Ray. Only this and ray_actors.py import it.
 
 A group of tasks is one Ray task with two results: the outcome, which stays in Ray's store, and
 the report, which comes to the caller. Ray makes lost outcomes again by itself, and runs a group
@@ -28,6 +28,8 @@ from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.hands import run_in_thread
 from lazyflow.schedulers.engine.held import Put, Remote
@@ -35,6 +37,7 @@ from lazyflow.schedulers.engine.outcome import Outcome
 from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.scheduler import Engine, EngineScheduler
 from lazyflow.schedulers.engine.work import Work
+from lazyflow.schedulers.ray_actors import RayHome, RayLine
 from lazyflow.schedulers.threads import default_workers
 
 _RETRIES = 3  # of a group whose worker died
@@ -67,6 +70,7 @@ class RayEngine(Engine):
 
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
+        self.remote_home = ray.remote(RayHome)
         self._job = ray.get_runtime_context().get_job_id()
         self._is_gone = False
         super().__init__()
@@ -111,6 +115,18 @@ class RayEngine(Engine):
 
     def new_handle(self, group: Group) -> _Handle:
         return _Handle()
+
+    def new_line(self, host: ActorHost) -> RayLine:
+        if not self.is_usable():
+            raise _lost()
+        return RayLine(self, host, _session_folder())
+
+    def handle(self) -> _Handle:
+        """Return what will stand for a value."""
+        return _Handle()
+
+    def token(self, value: Remote | Put) -> list[Any]:
+        return [handle_of(value).ref]  # in a list Ray leaves it as it is
 
     def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
         if not self.is_usable():
@@ -234,6 +250,12 @@ def _own_path() -> list[str]:
     return [p for p in reversed(sys.path) if os.path.isdir(p) and not p.startswith(given)]
 
 
+def _session_folder() -> str:
+    """Return where this Ray has its files: what is left there goes with them."""
+    node = ray._private.worker._global_node
+    return str(node.get_session_dir_path()) if node is not None else ""
+
+
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
     error = SchedulerLost(
         "Ray was shut down, or its process on this machine ended, and with it what was running "
@@ -249,6 +271,7 @@ class RayScheduler(EngineScheduler):
     name = "ray"
 
     def __init__(self) -> None:
+        super().__init__()
         self._engine: RayEngine | None = None
         self._folder: str | None = None  # of a Ray that was started here
         self._lock = threading.Lock()
@@ -286,6 +309,7 @@ class RayScheduler(EngineScheduler):
 
     def shutdown(self) -> None:
         """End the Ray that was started here: never one of the user's."""
+        self.end_actors()
         with self._lock:
             engine, self._engine = self._engine, None
             is_current = engine is None or engine.is_current()
@@ -301,6 +325,7 @@ class RayScheduler(EngineScheduler):
         """In the child of a fork: the connection is the parent's."""
         self._engine = self._folder = None
         self._lock = threading.Lock()
+        self.leave()
 
 
 scheduler = RayScheduler()

@@ -20,6 +20,7 @@ _ALIASES = {
 _PARTS = ("name", "options", "start", "offer", "wait", "abandon")
 
 _made: dict[str, Scheduler] = {}
+_clients: weakref.WeakSet[Any] = weakref.WeakSet()  # schedulers of clients
 _executors: weakref.WeakKeyDictionary[Any, Scheduler] = weakref.WeakKeyDictionary()
 
 
@@ -112,7 +113,9 @@ def scheduler_of(what: Any) -> Scheduler:
     if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
         from lazyflow.schedulers import dask_cluster
 
-        return dask_cluster.scheduler_of(what)
+        of_client = dask_cluster.scheduler_of(what)
+        _clients.add(of_client)
+        return of_client
     if isinstance(what, Executor):
         if what not in _executors:
             from lazyflow.schedulers import executor
@@ -162,7 +165,7 @@ def shutdown() -> None:
 
     Running tasks get two seconds. The next compute starts what it needs again.
     """
-    for scheduler in tuple(_made.values()):
+    for scheduler in (*_made.values(), *_clients):
         close = getattr(scheduler, "shutdown", None)
         if close is not None:
             close()

@@ -11,6 +11,11 @@
     held.py      what the caller holds of values that the engine keeps
     scheduler.py the part of a scheduler that is the same for every engine
 
+    actor_host.py  an actor as the caller's process sees it: its calls, their inputs, its deaths
+    actor_line.py  the way to it, which each engine has its own of
+    actor_work.py  the actor inside the engine's worker
+    journal.py     what it has done, in a file that outlives its process
+
 The engine sees one task of its own for each group. Nothing that the user's code raises reaches
 it: failures travel as records in what its tasks return.
 """

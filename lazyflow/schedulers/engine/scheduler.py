@@ -9,12 +9,17 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.schedulers.actor_calls import Call, Spec
 from lazyflow.schedulers.base import Request
+from lazyflow.schedulers.engine.actor_host import ActorHost
+from lazyflow.schedulers.engine.actor_line import Line
 from lazyflow.schedulers.engine.groups import Group
 from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.packing import Digests
@@ -25,6 +30,7 @@ from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.run import Run
 
 _MOST_COSTS = 10_000  # functions whose times are remembered
+_GRACE = 2.0  # seconds that the end of actors may take
 
 
 class Engine(ABC):
@@ -46,6 +52,9 @@ class Engine(ABC):
         self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self._steps: SimpleQueue[Any] = SimpleQueue()
         self._groups: dict[int, tuple[EngineRun, Group]] = {}
+        self.actors: set[ActorHost] = set()
+        self.lines: dict[str, Any] = {}  # to actors that send reports as groups do, by their names
+        self.closing = False  # nothing that is posted will be done
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
         self._thread.start()
 
@@ -64,16 +73,22 @@ class Engine(ABC):
             try:
                 step(*details)
             except BaseException as bug:  # of ours, or the engine is gone: the caller must hear it
-                run = getattr(step, "__self__", None)
-                if isinstance(run, EngineRun):
-                    run.cancel(self.translated(bug))
+                whose = getattr(step, "__self__", None)
+                if isinstance(whose, EngineRun | ActorHost):
+                    whose.cancel(self.translated(bug))
                 else:
                     logging.getLogger("lazyflow").exception("a step of an engine failed")
+                whose = None
             item = step = details = None  # hold nothing meanwhile
 
-    def end_thread(self) -> None:
-        """Let the thread end when it has done what was posted."""
+    def close(self) -> None:
+        """Let the thread end when it has done what was posted. Never locks."""
+        self.closing = True
         self._steps.put(None)
+
+    def end_thread(self) -> None:
+        """Let the thread end when it has done what was posted, and wait for that."""
+        self.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(2.0)
 
@@ -105,13 +120,21 @@ class Engine(ABC):
 
     def _heard(self, data: bytes) -> None:
         report = pickle.loads(data)
+        if type(report[0]) is str:
+            line = self.lines.get(report[0])
+            if line is not None:
+                line.heard(*report[1:])
+            return
         found = self._groups.pop(report[0], None)
         if found is not None:
             self.post(found[0].reported, found[1], report)
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value is one that this engine keeps."""
-        return type(value) in (Remote, Put) and value.engine is self
+        if type(value) is Remote:
+            return value.engine is self and value.handle is not None
+        return type(value) is Put and value.engine is self
+
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -144,6 +167,14 @@ class Engine(ABC):
         """Fetch the outcomes of those that have no short value."""
 
     @abstractmethod
+    def new_line(self, host: ActorHost) -> Line:
+        """Have an actor of the engine made for a host; return the way to it."""
+
+    @abstractmethod
+    def token(self, value: Remote | Put) -> Any:
+        """Return what an actor fetches a value by that this engine holds."""
+
+    @abstractmethod
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         """Return worker and number of the task for what runs now of a run."""
 
@@ -162,14 +193,17 @@ class EngineScheduler(ABC):
     name: str
     options = frozenset({"priority", "resources"})
 
+    def __init__(self) -> None:
+        self._hosts: WeakSet[ActorHost] = WeakSet()
+
     @abstractmethod
     def engine(self) -> Engine:
         """Return the connection, made if there is none."""
 
     def make_run(self, plan: Plan, request: Request) -> Lifecycle:
         """Return the run of a plan; inside a task, one in this thread."""
-        here = scheduler_here.get()
-        if type(here) is Inside and here.name == self.name:
+        here = self._here()
+        if here is not None:
             return Run(plan, request, here)
         run = EngineRun(plan, request, self)
         run.engine = self.engine()
@@ -194,7 +228,47 @@ class EngineScheduler(ABC):
 
     def end_task(self, run: Any, i: int) -> None:
         """Give a running task up, after its future was cancelled: as when nobody needs it."""
-        run.engine.post(run.culled)
+        if type(run) is Call:
+            if run.host is not None:
+                run.host.engine.post(run.host.force, run)
+        else:
+            run.engine.post(run.culled)
+
+    @property
+    def actors_share_memory(self) -> bool:
+        """Whether the arguments of an actor's calls reach it as the caller has them."""
+        return self._here() is not None
+
+    def make_actor(self, spec: Spec) -> Any:
+        """Return where an actor lives: with the engine; inside a task, in this thread."""
+        here = self._here()
+        if here is not None:
+            return here.make_actor(spec)
+        host = ActorHost(spec, self, self.engine())
+        self._hosts.add(host)
+        return host
+
+    def end_actors(self) -> None:
+        """Fail the calls of actors that were made by this; returns when that is done."""
+        posted = []
+        for host in tuple(self._hosts):
+            if not host.is_over:
+                done = threading.Event()
+                host.engine.post(host.shut_down)
+                host.engine.post(done.set)
+                posted.append(done)
+        deadline = monotonic() + _GRACE
+        for done in posted:
+            done.wait(max(0.0, deadline - monotonic()))
+
+    def leave(self) -> None:
+        """In the child of a fork: actors and the engine's thread are the parent's."""
+        for host in tuple(self._hosts):
+            host.engine.closing = True
+
+    def _here(self) -> Inside | None:
+        here = scheduler_here.get()
+        return here if type(here) is Inside and here.name == self.name else None
 
     def put(self, value: Any, task: Task) -> Put:
         """Hand a snapshot of a value to the engine; `task` has its name and place.

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actor_calls import Call, Spec
+from lazyflow.schedulers.actor_items import Item, Words, shut_down
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.processes import surroundings
-from lazyflow.schedulers.processes.actor_items import ActorMember, Item, Words, shut_down
+from lazyflow.schedulers.processes.actor_member import ActorMember
 from lazyflow.schedulers.processes.calls import is_short, packed_call
 from lazyflow.schedulers.processes.nodes import Literal, Node
 from lazyflow.schedulers.processes.putting import held_node
@@ -239,7 +240,8 @@ class ActorHost:
         blamed = {id(item) for item in ran}
         while_it_ran = ran[0].name if ran else ""
         is_last = self._restarts == self.spec.restarts
-        words = Words(self.spec.label, how, pid, while_it_ran, self.spec.restarts)
+        words = Words(
+            self.spec.label, f"ended by {how}", f"process {pid}", while_it_ran, self.spec.restarts)
         back = [i for i in sent.values() if id(i) not in blamed and i is not self._init]
         self.waiting.extendleft(reversed(back))
         if is_last:
@@ -335,8 +337,8 @@ class ActorHost:
     def _input_done(self, item: Item, k: int, future: Future) -> None:
         value, error = future.local_outcome()
         driver = self.driver
-        if error is None and type(value) is Remote:
-            if value.driver is not driver:  # of another pool: a thread brings it here
+        if error is None and future.is_elsewhere():
+            if type(value) is not Remote or value.driver is not driver:  # a thread brings it here
                 threading.Thread(
                     target=self._bring, args=(item, k, value), name="lazyflow-fetch", daemon=True
                 ).start()

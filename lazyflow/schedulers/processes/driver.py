@@ -298,7 +298,7 @@ class Driver:
         if error is not None:
             self._fail_node(node, error)
         elif not node.inputs and node.phase == WAITING and not node.job.over:
-            if type(value) is Remote:  # of another pool: a thread brings it here
+            if future.is_elsewhere():  # of another pool, or an engine: a thread brings it here
                 threading.Thread(
                     target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
                 ).start()

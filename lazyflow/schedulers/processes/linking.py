@@ -123,9 +123,9 @@ class Link:
             self.job.nodes.append(node)
             self.broken.append((node, error))
             return node
-        if type(value) is Remote:
-            if value.driver is self.driver and value.node is not None:
-                return value.node
+        if type(value) is Remote and value.driver is self.driver and value.node is not None:
+            return value.node
+        if future.is_elsewhere():
             value = value.get()
         return self._literal(i, task, value)
 
@@ -157,7 +157,7 @@ class Link:
                 if value.driver is self.driver and value.node is not None:
                     node.inputs = node.distinct = (value.node,)
                     node.open = 0
-            else:
+            elif not future.is_elsewhere():  # else the driver has it brought
                 node.inputs = node.distinct = ()
                 node.open = 0
                 node.phase = DONE

@@ -1,20 +1,14 @@
-"""A call of an actor as it is packed, the process that it goes to, and what its death is called."""
+"""A call of an actor as it is packed for another process, and what a death there is called."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.graph.task import Task, place_text
+from lazyflow.graph.task import Task
 from lazyflow.schedulers.actor_calls import Call
 from lazyflow.schedulers.failures import told
 from lazyflow.schedulers.future import Future
-from lazyflow.schedulers.processes.nodes import Worker
-from lazyflow.schedulers.processes.pool import Member
-from lazyflow.schedulers.threads import default_workers
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.actor_host import ActorHost
 
 MISSING: Any = object()
 
@@ -58,51 +52,26 @@ class Item:
         return self.call.future.name
 
 
-class ActorMember(Member):
-    """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
-
-    def __init__(self, host: ActorHost, worker: Worker, settings: dict[str, Any]) -> None:
-        super().__init__(worker, settings | {"actor": True}, default_workers())
-        self.host = host
-        self.has_answered = True  # so that its end does not count as one of a pool that can't start
-
-    def running(self) -> None:
-        """Return None: it runs no node."""
-
-    def info(self) -> dict[str, Any]:
-        """Return figures."""
-        assert self.host is not None
-        running, flying = self.process.words[0], self.host.flying
-        item = flying.get(running)
-        return super().info() | {
-            "actor": self.host.spec.label,
-            "running": None if item is None else item.name,
-            "queued": len(flying) + len(self.host.waiting),
-        }
-
-    def doing(self) -> str | None:
-        """Say which call it runs, for people."""
-        try:
-            number = self.process.words[0]
-        except ValueError:  # it ended, and another thread asks
-            return None
-        assert self.host is not None
-        item = self.host.flying.get(number)
-        if item is None:
-            return None
-        return f"{item.name}, made at {place_text(item.task)} (actor, process {self.process.pid})"
-
-
 class Words:
-    """What is said of the death of an actor."""
+    """What is said of the death of an actor.
 
-    def __init__(self, label: str, how: str, pid: int, ran: str, restarts: int) -> None:
+    Parameters
+    ----------
+    label, how, where
+        Which actor, as in ``"ended by SIGKILL"``, and its process.
+    ran
+        The call that ran then, if one did.
+    """
+
+    def __init__(self, label: str, how: str, where: str, ran: str, restarts: int) -> None:
         self._restarts = restarts
-        self._what = f"the actor {label} (process {pid}) ended by {how}"
+        self._what = f"the actor {label} ({where}) {how}"
         self._ran = f" while it ran {ran}" if ran else ", no call of it ran"
 
-    def running(self, item: Item, is_last: bool, has_state: bool) -> BaseException:
-        """Return the error of the call that ran."""
+    def running(
+        self, item: Item, is_last: bool, has_state: bool, had_ended: bool = False
+    ) -> BaseException:
+        """Return the error of the call that ran, or whose answer was lost on the way."""
         if is_last:
             then = f"All later calls fail: {self._advice()}"
         else:
@@ -110,9 +79,12 @@ class Words:
                 "its last checkpoint." if has_state else
                 "its constructor: checkpoint= of lazyflow.actor keeps its state."
             )
+        when = f"while it ran {item.name}"
+        if had_ended:
+            when = f"before the answer of {item.name}, which it had begun, was here"
         return told(
             WorkerDied(
-                f"{self._what} while it ran {item.name}. The call is not run again, since nobody "
+                f"{self._what} {when}. The call is not run again, since nobody "
                 f"knows what it had done. {then}"
             ),
             item.task, None,
