@@ -38,7 +38,7 @@ class Elementwise(Expr):
 
     @property
     def name(self) -> str:
-        return str(self.op.__name__)
+        return str(self.op.name if isinstance(self.op, Function) else self.op.__name__)
 
     def params(self) -> tuple[Any, ...]:
         return (self.op, self.loop, self.result)
