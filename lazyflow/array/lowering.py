@@ -82,12 +82,15 @@ class Lowering:
         """Return the task of a block of a program's result, or of what is read by slices."""
         reads, func = self._shared.get((node, "fused")) or self._prepare(node)
         regions, args = [], []
-        for read in reads:
+        lengths: dict[int, tuple[int, ...]] = {}
+        for number, read in enumerate(reads):
             region, arg = read.at(self, index)
             regions.append(region)
             if arg is not None:
                 args.append(arg)
-        return self.task(func, (Where(index, tuple(regions)), *args), node)
+            if read.stretched:
+                lengths[number] = read.lengths(index)
+        return self.task(func, (Where(index, tuple(regions), lengths or None), *args), node)
 
     def _prepare(self, node: Expr) -> tuple[list[_Read], BlockTask]:
         program = getattr(node, "program", None)
@@ -100,17 +103,22 @@ class Lowering:
 
 
 class Where:
-    """Which block a task makes, and what of its inputs: an argument that is not searched."""
+    """Which block a task makes, and what of its inputs: an argument that is not searched.
 
-    __slots__ = ("index", "regions")
+    lengths
+        By number of an input that is stretched: the shape that it gets there.
+    """
+
+    __slots__ = ("index", "lengths", "regions")
     _lazyflow_kind = ATOM
 
-    def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
+    def __init__(self, index: Index, regions: tuple[Any, ...], lengths: Any = None) -> None:
         self.index = index
         self.regions = regions
+        self.lengths = lengths
 
     def __reduce__(self) -> Any:
-        return Where, (self.index, self.regions)
+        return Where, (self.index, self.regions, self.lengths)
 
     def __repr__(self) -> str:
         return f"block {self.index}"
@@ -128,6 +136,7 @@ class _Read:
             (base,), spec = node.inputs, node.spec
         self.base = base
         self.spec = spec
+        self.stretched = spec is not None and any(axis < 0 and ~axis != 1 for axis in spec.axes)
         self.anywhere = isinstance(base, Memory | Made | Stored)
         if self.anywhere:
             self.bounds = low.bounds(node)
@@ -143,11 +152,24 @@ class _Read:
             ]
         self.load = Load(base, spec)
 
-    def at(self, low: Lowering, index: Index) -> tuple[Any, Any]:
-        """Return what of the argument is needed for a block, and the argument."""
-        own = tuple([
+    def _own(self, index: Index) -> Index:
+        return tuple([
             0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
         ])
+
+    def lengths(self, index: Index) -> tuple[int, ...]:
+        """Return the lengths that stretched axes have in a block; -1: as they come."""
+        assert self.spec is not None
+        return tuple([
+            sizes[i] if axis < 0 else -1
+            for axis, sizes, i in zip(
+                self.spec.axes, self.node.chunks, self._own(index), strict=True
+            )
+        ])
+
+    def at(self, low: Lowering, index: Index) -> tuple[Any, Any]:
+        """Return what of the argument is needed for a block, and the argument."""
+        own = self._own(index)
         spec = self.spec
         if self.anywhere:
             assert spec is not None
@@ -187,7 +209,6 @@ class Load:
         self.reader = base.reader if isinstance(base, Stored) else None
         self.order: tuple[int, ...] | None = None
         self.new: tuple[Any, ...] | None = None
-        self.lengths: tuple[int, ...] | None = None
         if spec is not None:
             kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
             order = tuple([kept.index(axis) for axis in spec.axes if axis >= 0])
@@ -195,10 +216,8 @@ class Load:
                 self.order = order
             if any(axis < 0 for axis in spec.axes):
                 self.new = tuple([None if axis < 0 else slice(None) for axis in spec.axes])
-                if any(~axis != 1 for axis in spec.axes if axis < 0):
-                    self.lengths = tuple([~axis if axis < 0 else -1 for axis in spec.axes])
 
-    def __call__(self, region: Any, given: Any) -> Any:
+    def __call__(self, region: Any, given: Any, lengths: tuple[int, ...] | None) -> Any:
         """Return the block; `given` gives the arguments of the task."""
         if self.formula is not None:
             found = self._make(region)
@@ -212,6 +231,9 @@ class Load:
             found = found.transpose(self.order)
         if self.new is not None:
             found = found[self.new]
+        if lengths is not None:
+            shape = [own if n < 0 else n for n, own in zip(lengths, found.shape, strict=True)]
+            found = np.broadcast_to(found, shape)
         return found
 
     def _make(self, region: Any) -> Any:
@@ -284,15 +306,12 @@ class BlockTask:
 
     def __call__(self, where: Where, *given: Any) -> Any:
         args = iter(given)
-        blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
+        lengths = where.lengths or {}
+        blocks = [
+            load(region, args, lengths.get(number))
+            for number, (load, region) in enumerate(zip(self.loads, where.regions, strict=True))
+        ]
         if self.program is None:
-            (load,) = self.loads
-            found = blocks[0]
-            if load.lengths is not None:
-                shape = tuple([
-                    n if n >= 0 else found.shape[k] for k, n in enumerate(load.lengths)
-                ])
-                found = np.broadcast_to(found, shape)
-            return found
+            return blocks[0]
         found = run_program(self.program, (*self.consts, *blocks))
         return found[0] if len(found) == 1 else tuple(found)
