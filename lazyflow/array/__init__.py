@@ -28,7 +28,9 @@ from lazyflow.array.ufuncs import UFUNCS
 __all__ = ["Array", "normalize_chunks"]
 
 # Modules whose functions register themselves by name.
-for _module in ("creation", "reductions", "routines", "shaping", "joining"):
+for _module in (
+    "creation", "reductions", "routines", "shaping", "joining", "rearranging", "padding",
+):
     import_module(f"lazyflow.array.{_module}")
 
 
