@@ -254,6 +254,16 @@ def test_pad_wider_than_the_array(n, left, right, mode, odd, chunk):
     same(la.pad(la.from_array(a, chunks=chunk), (left, right), mode, **options), expected)
 
 
+@pytest.mark.parametrize("edges", [(55, 0), (55, 13)])
+def test_ramps_of_integers_round_as_numpy(edges):
+    """NumPy makes all lines in another way when one of them is flat: 3 / 11 * 55 is not 15."""
+    a = np.tile(np.array(edges), (2, 1)).T
+    x = la.from_array(a, chunks=1)
+    for width in (9, 10, 11, 22):
+        widths = ((0, 0), (width, 1))
+        same(la.pad(x, widths, "linear_ramp"), np.pad(a, widths, "linear_ramp"))
+
+
 def test_pad_chunks_and_corners():
     x = la.ones((10, 10), chunks=5)
     assert la.pad(x, 2).chunks == ((7, 7), (7, 7))
@@ -315,3 +325,41 @@ def test_on_other_schedulers(scheduler):
     y = np.pad(la.concatenate([x.reshape(12, 5), la.roll(x, 1, 2)[0]]).view("i8"), 1, "reflect")
     whole = np.pad(np.concatenate([A.reshape(12, 5), np.roll(A, 1, 2)[0]]).view("i8"), 1, "reflect")
     np.testing.assert_array_equal(y.compute(scheduler=scheduler), whole)
+
+
+STEPS = {
+    "transpose": lambda m, x: x.T,
+    "double": lambda m, x: x * 2,
+    "flip": lambda m, x: m.flip(x),
+    "sum": lambda m, x: x.sum(axis=0, keepdims=True),
+    "minus": lambda m, x: x - x.min(axis=-1, keepdims=True),
+    "every second": lambda m, x: x[..., ::2],
+    "backwards": lambda m, x: x[::-1, ..., None],
+    "cut": lambda m, x: x[:-1] if x.shape[0] > 1 else x,
+    "shift": lambda m, x: x + m.roll(x, 1, 0),
+    "join": lambda m, x: m.concatenate([x, x[..., :1], -x], -1),
+    "stack": lambda m, x: m.stack([x, x + 1], 1),
+    "pad": lambda m, x: m.pad(x, 1, "edge"),
+    "repeat": lambda m, x: m.repeat(x, 2, 0),
+    "tile": lambda m, x: m.tile(x, 2),
+    "wide": lambda m, x: m.broadcast_to(x[:1], (3, *x.shape[1:])),
+    "flat": lambda m, x: x.reshape(-1),
+    "rows": lambda m, x: x.reshape(x.shape[0], -1),
+    "pairs": lambda m, x: x.reshape(2, -1) if x.size % 2 == 0 else x,
+}
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_any_sequence_of_steps(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    a = np.arange(np.prod(shape)).reshape(shape)
+    chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
+    x = la.from_array(a, chunks=chunks)
+    if data.draw(st.booleans()):
+        x = x.persist(scheduler="sync")
+    for name in data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=7)):
+        step = STEPS[name]
+        if a.size < 3_000 and a.ndim < 6:
+            a, x = step(np, a), step(la, x)
+    same(x, a)

@@ -39,7 +39,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
     >>> import lazyflow.array as la
     >>> x = la.pad(la.arange(5, chunks=3), (2, 1), "reflect")
     >>> x.chunks, x.compute()
-    (((2, 3, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
+    (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
     """
     option, value = _option(mode, kwargs)
     x = of(array)
