@@ -30,6 +30,7 @@ __all__ = ["Array", "normalize_chunks"]
 # Modules whose functions register themselves by name.
 for _module in (
     "creation", "reductions", "routines", "shaping", "joining", "rearranging", "padding",
+    "layout",
 ):
     import_module(f"lazyflow.array.{_module}")
 
