@@ -1,0 +1,226 @@
+"""`pad`: one axis after the other, by concatenation with parts made of the array itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.array import Array, known
+from lazyflow.array.creation import arange, full, zeros
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.joining import concatenate
+from lazyflow.array.rearranging import along
+from lazyflow.array.shaping import broadcast_to, of
+
+_OPTIONS = {
+    "constant": "constant_values", "linear_ramp": "end_values", "maximum": "stat_length",
+    "mean": "stat_length", "median": "stat_length", "minimum": "stat_length",
+    "reflect": "reflect_type", "symmetric": "reflect_type", "edge": None, "wrap": None,
+    "empty": None,
+}
+_DEFAULTS = {
+    "constant_values": 0, "end_values": 0, "stat_length": None, "reflect_type": "even",
+}
+
+_REDUCTIONS = {"maximum": "max", "minimum": "min", "mean": "mean", "median": "median"}
+
+#: Makes what comes before (False) or after (True) an array along an axis, of a width.
+Maker = Callable[[Array, int, bool, int], Array]
+
+
+@implements(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+    """Return an array with more elements around it; parameters as np.pad, without functions.
+
+    Narrow edges become part of the chunks beside them.
+
+    >>> import lazyflow.array as la
+    >>> x = la.pad(la.arange(5, chunks=3), (2, 1), "reflect")
+    >>> x.chunks, x.compute()
+    (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
+    """
+    option, value = _option(mode, kwargs)
+    x = of(array)
+    known(x)
+    widths = _widths(pad_width, x.ndim)
+    if not x.size and mode not in ("constant", "empty"):
+        return _of_nothing(x, widths)
+    found = x
+    for axis, (left, right) in enumerate(widths):
+        make = _maker(mode, option, value, x.ndim, axis)
+        parts = [found]
+        if left:
+            parts.insert(0, make(found, axis, False, left).astype(x.dtype))
+        if right:
+            parts.append(make(found, axis, True, right).astype(x.dtype))
+        found = concatenate(parts, axis)
+    return found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
+
+
+def _option(mode: Any, given: dict[str, Any]) -> tuple[str | None, Any]:
+    if callable(mode):
+        raise TypeError(
+            "pad() of chunked arrays takes no function as mode. Pad with mode='empty', and fill "
+            "the edges in by x.map_blocks(...) or by assignment, x[:2] = ..."
+        )
+    if mode not in _OPTIONS:
+        raise ValueError(f"mode '{mode}' is not supported")
+    option = _OPTIONS[mode]
+    wrong = set(given) - {option}
+    if wrong:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
+    return option, given.get(option or "", _DEFAULTS.get(option or ""))
+
+
+def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(given, dict):
+        pairs: list[Any] = [(0, 0)] * ndim
+        for axis, width in given.items():
+            pairs[axis] = (width, width) if np.ndim(width) == 0 else tuple(width)
+        given = pairs
+    widths = np.asarray(given)
+    if widths.dtype.kind != "i" and widths.size:
+        raise TypeError("`pad_width` must be of integral type.")
+    found = [(int(left), int(right)) for left, right in _pairs(widths, ndim)]
+    if any(width < 0 for pair in found for width in pair):
+        raise ValueError("index can't contain negative values")
+    return found
+
+
+def _pairs(given: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """Return two values for each axis."""
+    if given is None:
+        return [(None, None)] * ndim
+    values = np.asarray(given)
+    if values.size == 2 and values.shape != (2, 1):
+        values = values.ravel()
+    return [(pair[0], pair[1]) for pair in np.broadcast_to(values, (ndim, 2))]
+
+
+def _of_nothing(x: Array, widths: list[tuple[int, int]]) -> Array:
+    for axis, pair in enumerate(widths):
+        if x.shape[axis] == 0 and any(pair):
+            raise ValueError(
+                f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'"
+            )
+    shape = [n + left + right for n, (left, right) in zip(x.shape, widths, strict=True)]
+    return zeros(shape, x.dtype, chunks=-1)
+
+
+def _beside(before: tuple[int, ...], widths: tuple[int, int], now: tuple[int, ...]) -> Any:
+    """Return chunks with narrow edges put into the chunks that they are beside."""
+    found = list(before)
+    most = max(before)
+    left, right = widths
+    after: list[int] = []
+    if left and left <= most:
+        found[0] += left
+    elif left:
+        found[:0] = _even(left, max(most, 1))
+    if right and right <= most:
+        found[-1] += right
+    elif right:
+        after = _even(right, max(most, 1))
+    assert sum(found) + sum(after) == sum(now)
+    return (*found, *after)
+
+
+def _even(n: int, most: int) -> list[int]:
+    count = -(-n // most)
+    return [n * (i + 1) // count - n * i // count for i in range(count)]
+
+
+# -- what is added --------------------------------------------------------------------------------
+
+
+def _maker(mode: str, option: str | None, value: Any, ndim: int, axis: int) -> Maker:
+    if mode in ("reflect", "symmetric", "wrap"):
+        if mode != "wrap" and value not in ("even", "odd"):
+            raise ValueError(f"reflect_type must be 'even' or 'odd'; got {value!r}")
+        return lambda x, k, after, n: _mirrored(x, k, after, n, mode, value == "odd")
+    if mode == "edge":
+        return lambda x, k, after, n: _wide(_edge(x, k, after), k, n)
+    pair = _pairs(0 if mode == "empty" else value, ndim)[axis]
+    if mode in _REDUCTIONS:
+        return lambda x, k, after, n: _statistic(x, k, after, n, mode, pair[after])
+    if mode == "linear_ramp":
+        return lambda x, k, after, n: _ramp(x, k, after, n, pair[after])
+    return lambda x, k, after, n: _constant(x, k, n, pair[after])
+
+
+def _wide(x: Array, axis: int, n: int) -> Array:
+    shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
+    return broadcast_to(x, shape)
+
+
+def _edge(x: Array, axis: int, after: bool) -> Array:
+    return along(x, axis, slice(-1, None) if after else slice(0, 1))
+
+
+def _constant(x: Array, axis: int, n: int, value: Any) -> Array:
+    shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
+    chunks = [sizes if k != axis else "auto" for k, sizes in enumerate(x.chunks)]
+    return full(shape, np.asarray(value).astype(x.dtype)[()], x.dtype, chunks=chunks)
+
+
+def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any) -> Array:
+    whole = x.shape[axis]
+    taken = whole if length is None else min(int(length), whole)
+    if taken < 0:
+        raise ValueError("index can't contain negative values")
+    if taken == 0 and mode in ("maximum", "minimum"):
+        raise ValueError("stat_length of 0 yields no value for padding")
+    part = along(x, axis, slice(whole - taken, None) if after else slice(0, taken))
+    found = functions[_REDUCTIONS[mode]](part, axis=axis, keepdims=True)
+    if x.dtype.kind in "iu" and found.dtype.kind == "f":
+        found = functions["round"](found)
+    return _wide(found, axis, n)
+
+
+def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
+    """Return ``np.linspace(end, edge, n, endpoint=False)``, turned around after the array."""
+    edge = _edge(x, axis, after)
+    kind = np.result_type(np.asarray(end).dtype, x.dtype, float)
+    start = np.asarray(end).astype(kind)[()]
+    at = arange(n).astype(kind)[(slice(None), *[None] * (x.ndim - axis - 1))]
+    width = edge.astype(kind) - start
+    step = width / n
+    # as NumPy: if one of the steps is 0, all lines are made in the way that suits that
+    made = functions["where"]((step == 0).any(), at / n * width, at * step) + start
+    if x.dtype.kind in "iu":
+        made = np.floor(made)
+    return functions["flip"](made, axis) if after else made
+
+
+def _mirrored(x: Array, axis: int, after: bool, n: int, mode: str, odd: bool) -> Array:
+    """Return what repeats the array: its places go on periodically on both sides."""
+    length = x.shape[axis]
+    if length == 1 and mode != "wrap":
+        return _wide(x, axis, n)
+    unit = length - 1 if mode == "reflect" else length
+    first, last = (length, length + n) if after else (-n, 0)
+    parts = []
+    for number in range(first // unit, -(-last // unit)):
+        start = max(first, number * unit) - number * unit
+        count = min(last, (number + 1) * unit) - number * unit - start
+        if number % 2 == 0 or mode == "wrap":
+            part = along(x, axis, slice(start, start + count))
+        else:
+            stop = length - 1 - start - count
+            part = along(x, axis, slice(length - 1 - start, stop if stop >= 0 else None, -1))
+        parts.append(_shifted(x, axis, part, number) if odd else part)
+    return concatenate(parts, axis)
+
+
+def _shifted(x: Array, axis: int, part: Array, number: int) -> Array:
+    """Return a repetition reflected at the edge's value instead of turned around only."""
+    low, high = _edge(x, axis, False), _edge(x, axis, True)
+    if number % 2:
+        part = 2 * (high if number > 0 else low) - part
+        number -= 1 if number > 0 else -1
+    if number:
+        rise = (high - low) * abs(number)
+        part = part + rise if number > 0 else part - rise
+    return part

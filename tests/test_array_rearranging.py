@@ -1,0 +1,365 @@
+"""Axes, flips, rolls, copies, parts, grids and padding of arrays, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow as lf
+import lazyflow.array as la
+from lazyflow.array.dispatch import functions
+from lazyflow.array.expr import below
+from lazyflow.array.optimize import optimize
+
+A = np.arange(60.0).reshape(3, 4, 5)
+B = np.arange(24).reshape(4, 6)
+V = np.arange(7)
+
+
+def values(x):
+    return x.compute(scheduler="sync")
+
+
+def same(found, expected, exact=True):
+    """Check values, shape and dtype, and that every block is what the array says of it."""
+    expected = np.asarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    check = np.testing.assert_array_equal if exact else np.testing.assert_allclose
+    check(values(found), expected)
+    blocks = lf.compute(*found.__lazyflow_tasks__(), scheduler="sync")
+    for block, at in zip(blocks, np.ndindex(*found.numblocks), strict=True):
+        wanted = tuple(sizes[i] for sizes, i in zip(found.chunks, at, strict=True))
+        assert np.shape(block) == wanted and block.dtype == found.dtype
+
+
+def same_all(found, expected, exact=True):
+    if isinstance(expected, tuple | list):
+        assert type(found) is type(expected) and len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other, exact)
+    else:
+        same(found, expected, exact)
+
+
+CASES = [
+    ("squeeze", A[:1], ()),
+    ("squeeze", A[:1, :, :1], (0,)),
+    ("squeeze", A[:1, :, :1], ((0, -1),)),
+    ("expand_dims", A, (1,)),
+    ("expand_dims", A, ((0, -1, 2),)),
+    ("transpose", A, ()),
+    ("transpose", A, ((1, 0, -1),)),
+    ("permute_dims", A, ((2, 0, 1),)),
+    ("matrix_transpose", A, ()),
+    ("moveaxis", A, (0, -1)),
+    ("moveaxis", A, ((0, 1), (-1, 0))),
+    ("rollaxis", A, (2,)),
+    ("rollaxis", A, (0, 3)),
+    ("rollaxis", A, (-1, -2)),
+    ("swapaxes", A, (0, -1)),
+    ("atleast_1d", V, ()),
+    ("atleast_2d", V, ()),
+    ("atleast_3d", V, ()),
+    ("atleast_3d", B, ()),
+    ("atleast_3d", A, ()),
+    ("broadcast_to", V, ((3, 7),)),
+    ("broadcast_to", A[:, :1], ((2, 3, 4, 5),)),
+    ("broadcast_to", V, (7,)),
+    ("broadcast_to", V[:0], ((2, 0),)),
+    ("flip", A, ()),
+    ("flip", A, (1,)),
+    ("flip", A, ((0, -1),)),
+    ("flipud", A, ()),
+    ("fliplr", A, ()),
+    *[("rot90", B, (k,)) for k in range(-1, 5)],
+    ("rot90", A, (1, (1, 2))),
+    ("rot90", A, (3, (2, 0))),
+    ("roll", V, (2,)),
+    ("roll", V, (-9,)),
+    ("roll", V, (7,)),
+    ("roll", B, (5,)),
+    ("roll", B, (1, 0)),
+    ("roll", B, ((1, -2), (0, 1))),
+    ("roll", B, (1, (0, 1))),
+    ("roll", B, ((1, 2), 0)),
+    ("roll", V[:0], (3,)),
+    ("repeat", V, (3,)),
+    ("repeat", B, (2,)),
+    ("repeat", B, (2, 0)),
+    ("repeat", B, (3, -1)),
+    ("repeat", B, (0, 0)),
+    ("repeat", B, ([2], 0)),
+    ("repeat", B, (1, 0)),
+    ("tile", V, (2,)),
+    ("tile", V, ((2, 3),)),
+    ("tile", B, (3,)),
+    ("tile", B, ((2, 1),)),
+    ("tile", B, ((2, 2, 3),)),
+    ("tile", A, ((2, 0),)),
+    ("array_split", V, (3,)),
+    ("array_split", V, (9,)),
+    ("array_split", B, ([1, 3, 9], 1)),
+    ("split", B, (2,)),
+    ("split", B, ([1, 2], -1)),
+    ("hsplit", B, (3,)),
+    ("hsplit", V, ([2, 5],)),
+    ("vsplit", B, (2,)),
+    ("dsplit", A, ([1, 3],)),
+    ("trim_zeros", np.array([0, 0, 1, 0, 2, 0]), ()),
+    ("trim_zeros", np.array([0, 0, 1, 0, 2, 0]), ("f",)),
+    ("trim_zeros", np.array([0, 0, 1, 0, 2, 0]), ("b",)),
+    ("trim_zeros", np.zeros(5), ()),
+    ("trim_zeros", np.zeros(0), ()),
+]
+
+
+@pytest.mark.parametrize("chunk", [2, 3, -1])
+@pytest.mark.parametrize(("name", "a", "args"), CASES)
+def test_as_numpy(name, a, args, chunk):
+    chunks = tuple(chunk if n else 0 for n in a.shape)
+    x = la.from_array(a, chunks=chunks)
+    expected = getattr(np, name)(a, *args)
+    same_all(getattr(la, name)(x, *args), expected)
+    same_all(getattr(np, name)(x + 0, *args), expected)
+    same_all(getattr(la, name)(a, *args), expected)
+
+
+def test_methods():
+    x = la.from_array(A, chunks=2)
+    same(x.swapaxes(0, 1), A.swapaxes(0, 1))
+    same(x[:1].squeeze(), A[:1].squeeze())
+    same(x.repeat(2, axis=1), A.repeat(2, axis=1))
+    same(x.flatten(), A.flatten())
+
+
+def test_views_have_no_tasks_of_their_own():
+    x = la.from_array(A, chunks=2)
+    for y in (x.T, np.flip(x), x[None], np.moveaxis(x, 0, 1), la.roll(x, 0), np.rot90(x)):
+        (made,) = optimize([(y + 1).expr])
+        assert {node.name for node in below([made])} <= {"add", "getitem", "memory"}
+        assert made.numblocks == y.numblocks
+
+
+def test_several_arrays():
+    x, y = la.from_array(V, chunks=3), la.from_array(B[:, :1], chunks=2)
+    same_all(np.broadcast_arrays(x, y, 1.0), np.broadcast_arrays(V, B[:, :1], 1.0))
+    same_all(la.atleast_2d(x, 3.0), np.atleast_2d(V, 3.0))
+    assert np.shape(x) == (7,) and np.ndim(y) == 2 and np.size(y) == 4 and np.size(y, 1) == 1
+
+
+def test_broadcast_to_chunks():
+    x = la.from_array(V, chunks=3) + 0
+    assert la.broadcast_to(x, (4, 7), chunks=((1, 3), (7,))).chunks == ((1, 3), (7,))
+    same(la.broadcast_to(x, (4, 7), chunks=2), np.broadcast_to(V, (4, 7)))
+    wide = la.broadcast_to(x, (10**7, 7))
+    assert wide.chunks[1] == (3, 3, 1) and max(wide.chunks[0]) < 10**6
+    same(la.broadcast_to(x, (6, 7)).sum(0), V * 6)
+
+
+def test_roll_and_repeat_keep_chunks_in_bounds():
+    x = la.ones((40, 30), chunks=(7, 30))
+    assert la.roll(x, 3, axis=0).chunks == x.chunks
+    assert la.repeat(x, 3, axis=0).shape == (120, 30)
+    wide = la.repeat(la.ones(10**6, chunks=10**5), 1000)
+    assert max(wide.chunks[0]) <= 2**20 and wide.npartitions < 2_000
+
+
+@pytest.mark.skipif("take" not in functions, reason="needs take")
+def test_repeat_of_each_its_own():
+    x = la.from_array(B, chunks=3)
+    same(la.repeat(x, [1, 0, 2, 3], axis=0), np.repeat(B, [1, 0, 2, 3], axis=0))
+
+
+@pytest.mark.parametrize("indexing", ["xy", "ij"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_meshgrid(indexing, sparse):
+    arrays = [np.arange(4.0), np.arange(3), np.arange(5, dtype="f4")]
+    for count in (1, 2, 3):
+        given = arrays[:count]
+        chunked = [la.from_array(a, chunks=2) for a in given]
+        expected = np.meshgrid(*given, indexing=indexing, sparse=sparse)
+        same_all(la.meshgrid(*chunked, indexing=indexing, sparse=sparse), expected)
+        same_all(np.meshgrid(*chunked, indexing=indexing, sparse=sparse), expected)
+    assert la.meshgrid() == ()
+
+
+def test_indices():
+    same(la.indices((3, 4), chunks=2), np.indices((3, 4)))
+    same(la.indices((5,), dtype="f4"), np.indices((5,), dtype="f4"))
+    same_all(la.indices((3, 4, 2), sparse=True, chunks=2), np.indices((3, 4, 2), sparse=True))
+    assert la.indices((4, 6), chunks=(2, 3)).chunks == ((1, 1), (2, 2), (3, 3))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f4", "u1", "c16", "V16"])
+def test_view_of_bytes(dtype):
+    a = np.arange(24.0).reshape(3, 8)
+    for chunks in (2, 3, -1):
+        x = la.from_array(a, chunks=chunks)
+        same((x + 0).view(dtype), a.view(dtype))
+    assert la.ones(3).view() is not None
+    same(la.from_array(a.T, chunks=2).view("i8"), a.T.view("i8"))
+
+
+def test_unify_chunks():
+    x, y = la.ones((6, 4), chunks=3), la.ones((4, 1), chunks=2)
+    chunks, (one, other, last) = la.unify_chunks(x, "ij", y, "jk", 5, None)
+    assert chunks == {"i": (3, 3), "j": (2, 1, 1), "k": (1,)}
+    assert one.chunks == ((3, 3), (2, 1, 1)) and other.chunks == ((2, 1, 1), (1,)) and last == 5
+
+
+PADS = [
+    ("constant", {}), ("constant", {"constant_values": 7.9}),
+    ("constant", {"constant_values": ((1, 2), (3, 4))}), ("edge", {}), ("wrap", {}),
+    ("reflect", {}), ("symmetric", {}), ("reflect", {"reflect_type": "odd"}),
+    ("symmetric", {"reflect_type": "odd"}), ("linear_ramp", {}),
+    ("linear_ramp", {"end_values": ((-3, 4), (9, 2))}), ("maximum", {}), ("minimum", {}),
+    ("maximum", {"stat_length": 2}), ("minimum", {"stat_length": ((1, 2), (3, 9))}),
+    ("mean", {}), ("mean", {"stat_length": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f8", "u1", "i4"])
+@pytest.mark.parametrize(("mode", "options"), PADS)
+def test_pad(mode, options, dtype):
+    if dtype == "u1" and "end_values" in options:
+        options = {"end_values": 5}
+    a = ((B * 7) % 11).astype(dtype)
+    x = la.from_array(a, chunks=(3, 2))
+    exact = a.dtype.kind in "iu"
+    for widths in (2, (1, 3), ((0, 2), (3, 0)), ((5, 9), (13, 4)), 0):
+        expected = np.pad(a, widths, mode, **options)
+        same(la.pad(x, widths, mode, **options), expected, exact)
+        same(np.pad(x + np.ones((), dtype) - np.ones((), dtype), widths, mode, **options),
+             expected, exact)
+
+
+@pytest.mark.skipif("median" not in functions, reason="needs median")
+def test_pad_with_the_median():
+    x = la.from_array(B, chunks=(3, 2))
+    same(la.pad(x, 2, "median"), np.pad(B, 2, "median"))
+    same(la.pad(x, 2, "median", stat_length=3), np.pad(B, 2, "median", stat_length=3))
+
+
+@given(
+    n=st.integers(1, 7), left=st.integers(0, 25), right=st.integers(0, 25),
+    mode=st.sampled_from(["reflect", "symmetric", "wrap", "edge"]), odd=st.booleans(),
+    chunk=st.integers(1, 7),
+)
+@settings(max_examples=80, deadline=None)
+def test_pad_wider_than_the_array(n, left, right, mode, odd, chunk):
+    a = np.arange(n) ** 2
+    options = {"reflect_type": "odd"} if odd and mode in ("reflect", "symmetric") else {}
+    expected = np.pad(a, (left, right), mode, **options)
+    same(la.pad(la.from_array(a, chunks=chunk), (left, right), mode, **options), expected)
+
+
+@pytest.mark.parametrize("edges", [(55, 0), (55, 13)])
+def test_ramps_of_integers_round_as_numpy(edges):
+    """NumPy makes all lines in another way when one of them is flat: 3 / 11 * 55 is not 15."""
+    a = np.tile(np.array(edges), (2, 1)).T
+    x = la.from_array(a, chunks=1)
+    for width in (9, 10, 11, 22):
+        widths = ((0, 0), (width, 1))
+        same(la.pad(x, widths, "linear_ramp"), np.pad(a, widths, "linear_ramp"))
+
+
+def test_pad_chunks_and_corners():
+    x = la.ones((10, 10), chunks=5)
+    assert la.pad(x, 2).chunks == ((7, 7), (7, 7))
+    assert la.pad(x, (0, 12)).chunks == ((5, 5, 4, 4, 4),) * 2
+    assert la.pad(x, {0: 1, -1: (2, 3)}).chunks == ((6, 6), (7, 8))
+    assert la.pad(x, 2, "empty").shape == (14, 14)
+    same(la.pad(la.ones((0, 3)), ((1, 1), (0, 0))), np.zeros((2, 3)))
+    same(la.pad(la.ones((0, 3)), ((0, 0), (2, 1)), "edge"), np.zeros((0, 6)))
+    same(la.pad(la.asarray(["a", "bc"]), 1, constant_values="xyz"),
+         np.pad(np.array(["a", "bc"]), 1, constant_values="xyz"))
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda x: la.squeeze(x, 0), ValueError, "size not equal to one: the shape is"),
+    (lambda x: la.squeeze(x, 5), ValueError, "axis 5 is out of bounds"),
+    (lambda x: la.expand_dims(x, 7), ValueError, "axis 7 is out of bounds"),
+    (lambda x: la.moveaxis(x, 0, (0, 1)), ValueError, "same number of elements"),
+    (lambda x: la.rollaxis(x, 0, 9), ValueError, "'start' arg requires -2 <= start < 3"),
+    (lambda x: la.broadcast_to(x, (4, 7)), ValueError, r"requested shape \(4, 7\)"),
+    (lambda x: la.broadcast_to(x, (6,)), ValueError, r"shape \(4, 6\) does not stretch"),
+    (lambda x: la.broadcast_to(x, (4, 6), subok=True), TypeError, "no subclasses"),
+    (lambda x: la.rot90(x, axes=(0, 0)), ValueError, "Axes must be different"),
+    (lambda x: la.rot90(x, axes=(0, 3)), ValueError, "out of range for array of ndim=2"),
+    (lambda x: la.fliplr(x[0]), ValueError, "Input must be >= 2-d"),
+    (lambda x: la.matrix_transpose(x[0]), ValueError, "at least 2-dimensional, but it is 1"),
+    (lambda x: la.repeat(x, -1), ValueError, "negative"),
+    (lambda x: la.repeat(x, [1, 2], 0), ValueError, r"with shape \(4,\) \(2,\)"),
+    (lambda x: la.repeat(x, 1.5), TypeError, "repeats must be an integer"),
+    (lambda x: la.tile(x, -1), ValueError, "negative dimensions"),
+    (lambda x: la.split(x, 3), ValueError, "equal division"),
+    (lambda x: la.array_split(x, 0), ValueError, "larger than 0"),
+    (lambda x: la.vsplit(x[0], 1), ValueError, "2 or more dimensions"),
+    (lambda x: la.meshgrid(x, indexing="no"), ValueError, "'xy' and 'ij'"),
+    (lambda x: la.trim_zeros(x), ValueError, "one axis; this one has 2"),
+    (lambda x: la.trim_zeros(x[0], "q"), ValueError, "unexpected character"),
+    (lambda x: x.view("V5"), ValueError, "divisor of the total size"),
+    (lambda x: x[0, 0].view("f4"), ValueError, "0d array"),
+    (lambda x: x.view(object), TypeError, "array of references"),
+    (lambda x: la.unify_chunks(x), ValueError, "pairs of an array and the names"),
+    (lambda x: la.unify_chunks(x, "ii"), ValueError, r"axes named 'i' have lengths \[4, 6\]"),
+    (lambda x: la.unify_chunks(x, "i"), ValueError, "2 axes got 1 names"),
+    (lambda x: la.pad(x, 1, "no"), ValueError, "mode 'no' is not supported"),
+    (lambda x: la.pad(x, 1, "edge", constant_values=3), ValueError, "unsupported keyword"),
+    (lambda x: la.pad(x, 1, lambda *a: None), TypeError, "takes no function as mode"),
+    (lambda x: la.pad(x, -1), ValueError, "negative values"),
+    (lambda x: la.pad(x, 1.5), TypeError, "integral type"),
+    (lambda x: la.pad(x[:0], 1, "edge"), ValueError, "can't extend empty axis 0"),
+    (lambda x: la.pad(x, 1, "reflect", reflect_type="no"), ValueError, "'even' or 'odd'"),
+    (lambda x: la.pad(x, 1, "maximum", stat_length=0), ValueError, "stat_length of 0"),
+])
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call(la.from_array(B, chunks=3))
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_on_other_schedulers(scheduler):
+    x = la.from_array(A, chunks=2)
+    y = np.pad(la.concatenate([x.reshape(12, 5), la.roll(x, 1, 2)[0]]).view("i8"), 1, "reflect")
+    whole = np.pad(np.concatenate([A.reshape(12, 5), np.roll(A, 1, 2)[0]]).view("i8"), 1, "reflect")
+    np.testing.assert_array_equal(y.compute(scheduler=scheduler), whole)
+
+
+STEPS = {
+    "transpose": lambda m, x: x.T,
+    "double": lambda m, x: x * 2,
+    "flip": lambda m, x: m.flip(x),
+    "sum": lambda m, x: x.sum(axis=0, keepdims=True),
+    "minus": lambda m, x: x - x.min(axis=-1, keepdims=True),
+    "every second": lambda m, x: x[..., ::2],
+    "backwards": lambda m, x: x[::-1, ..., None],
+    "cut": lambda m, x: x[:-1] if x.shape[0] > 1 else x,
+    "shift": lambda m, x: x + m.roll(x, 1, 0),
+    "join": lambda m, x: m.concatenate([x, x[..., :1], -x], -1),
+    "stack": lambda m, x: m.stack([x, x + 1], 1),
+    "pad": lambda m, x: m.pad(x, 1, "edge"),
+    "repeat": lambda m, x: m.repeat(x, 2, 0),
+    "tile": lambda m, x: m.tile(x, 2),
+    "wide": lambda m, x: m.broadcast_to(x[:1], (3, *x.shape[1:])),
+    "flat": lambda m, x: x.reshape(-1),
+    "rows": lambda m, x: x.reshape(x.shape[0], -1),
+    "pairs": lambda m, x: x.reshape(2, -1) if x.size % 2 == 0 else x,
+}
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_any_sequence_of_steps(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    a = np.arange(np.prod(shape)).reshape(shape)
+    chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
+    x = la.from_array(a, chunks=chunks)
+    if data.draw(st.booleans()):
+        x = x.persist(scheduler="sync")
+    for name in data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=7)):
+        step = STEPS[name]
+        if a.size < 3_000 and a.ndim < 6:
+            a, x = step(np, a), step(la, x)
+    same(x, a)
