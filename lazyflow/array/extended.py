@@ -53,7 +53,7 @@ class Margin(NamedTuple):
         n = sum(chunks)
         low, high = start - self.before, stop + self.after
         inside = Pick(max(low, 0), 1, min(high, n) - max(low, 0))
-        found = [Piece(*each) for each in cut(chunks, inside)] if inside.length else []
+        found = [Piece(*each) for each in cut(chunks, inside)]
         if self._is("none"):
             return found
         return [

@@ -353,14 +353,14 @@ def sliding_window_view(
     grids: list[tuple[int, ...]] = []
     for k, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
         less = sum([w - 1 for a, w in zip(axes, windows, strict=True) if a == k])
-        grids.append(_first(sizes, n - less))
+        grids.append(_first(sizes, n - less) if k in axes else sizes)
     if automatic_rechunk:
         grids = _smaller(grids, prod(windows), x)
     margins = tuple([
         Margin(0, n - sum(grid), "none", grid)
         for grid, n in zip(grids, x.shape, strict=True)
     ])
-    node = Extended(x.expr, margins)
+    node = Array(Extended(x.expr, margins)).expr
     call = Call(
         np.lib.stride_tricks.sliding_window_view, [BLOCK],
         {"window_shape": windows, "axis": axes}, "sliding_window_view",
@@ -381,7 +381,7 @@ def _windows(x: Array, window_shape: Any, axis: Any) -> tuple[tuple[int, ...], t
         axes = tuple(range(x.ndim))
         if len(windows) != len(axes):
             raise ValueError(
-                "Since axis is None, must provide window_shape for all dimensions of `x`; got "
+                "Since axis is `None`, must provide window_shape for all dimensions of `x`; got "
                 f"{len(windows)} window_shape elements and `x.ndim` is {x.ndim}."
             )
     else:
@@ -398,17 +398,19 @@ def _windows(x: Array, window_shape: Any, axis: Any) -> tuple[tuple[int, ...], t
 
 
 def _first(sizes: tuple[int, ...], n: int) -> tuple[int, ...]:
-    """Return the chunks of the first n elements.
+    """Return the chunks of the first n elements, none of them empty.
 
-    >>> _first((3, 3, 3), 5)
+    >>> _first((3, 0, 3, 3), 5)
     (3, 2)
     """
     found: list[int] = []
     for size in sizes:
-        if n <= 0 and found:
-            break
-        found.append(min(size, n))
-        n -= size
+        taken = min(size, n)
+        if taken:
+            found.append(taken)
+        n -= taken
+    if n:  # there is one window of length 0 more than elements
+        found[-1:] = [sum(found[-1:]) + n]
     return tuple(found)
 
 
