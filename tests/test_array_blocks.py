@@ -4,6 +4,7 @@ import operator
 import threading
 from itertools import product
 
+import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,6 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.lowering import Lowering
-from lazyflow.array.optimize import optimize
 
 SCHEDULERS = ["sync", "threads", "processes"]
 
@@ -555,8 +554,12 @@ def test_a_reduction_puts_together_no_more_than_it_should():
     found = la.reduction(x, np.sum, note, dtype=float)
     assert found.compute(scheduler="sync") == 100
     assert sorted(sizes) == [4, 7, 16, 16, 16, 16, 16, 16]
+    sizes.clear()
     assert la.reduction(x, np.sum, note, dtype=float, split_every=100).compute() == 100
-    assert sizes[-1] == 100
+    assert sizes == [100]
+    sizes.clear()
+    assert la.reduction(x[:17], np.sum, note, dtype=float).compute(scheduler="sync") == 17
+    assert sorted(sizes) == [1, 2, 16]
 
 
 def test_a_reduction_with_weights_output_size_and_out():
@@ -1099,8 +1102,17 @@ def test_a_dtype_is_asked_for_by_several_threads():
     assert found == [np.dtype(float)] * 4
 
 
-def test_a_slice_of_a_function_is_lowered_once():
-    x = la.arange(6, chunks=2).map_blocks(np.sort, dtype=int)
-    low = Lowering()
-    (one, other), = [low.lower(optimize([x.expr, (x + 0).expr]))]
-    assert len(one) == len(other) == 3
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_arrays_without_a_known_dtype_travel_and_are_arguments(scheduler):
+    x = la.arange(6, chunks=2).map_blocks(lambda b: b / 2)
+    total = lazyflow.delayed(np.sum)(x)
+    assert total.compute(scheduler=scheduler) == 7.5
+    back = cloudpickle.loads(cloudpickle.dumps(x))
+    check(back, np.arange(6) / 2, scheduler)
+
+
+def test_a_function_that_two_arrays_need_runs_once_for_each_block():
+    calls = Calls()
+    x = la.arange(6, chunks=2).map_blocks(calls, dtype=int)
+    lazyflow.compute(x + 1, x.sum(), x.map_blocks(np.sort, dtype=int), scheduler="sync")
+    assert len(calls.shapes) == 3

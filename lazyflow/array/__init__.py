@@ -29,7 +29,7 @@ __all__ = ["Array", "normalize_chunks"]
 # Modules whose functions register themselves by name.
 for _module in (
     "creation", "reductions", "routines", "block_functions", "block_reductions",
-    "gufuncs", "along_axes", "overlap",
+    "gufuncs", "along_axes", "overlap", "windows",
 ):
     import_module(f"lazyflow.array.{_module}")
 
