@@ -49,6 +49,7 @@ from lazyflow.array import (
     shaping,
     statistics,
     storing,
+    windows,
 )
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
@@ -88,6 +89,7 @@ _MODULES = (
     shaping,
     statistics,
     storing,
+    windows,
 )
 
 

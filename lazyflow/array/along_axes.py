@@ -170,7 +170,7 @@ def frompyfunc(func: Callable[..., Any], nin: int, nout: int) -> PyFunc:
     Examples
     --------
     >>> import lazyflow.array as la
-    >>> la.frompyfunc(oct, 1, 1)(la.array([10, 30])).compute()
+    >>> la.frompyfunc(oct, 1, 1)(la.asarray([10, 30])).compute()
     array(['0o12', '0o36'], dtype=object)
     """
     return PyFunc(func, nin, nout)
@@ -193,7 +193,7 @@ class vectorize:
     --------
     >>> import lazyflow.array as la
     >>> larger = la.vectorize(lambda a, b: a if a > b else b, otypes=[float])
-    >>> larger(la.array([1.0, 5.0]), 3.0).compute()
+    >>> larger(la.asarray([1.0, 5.0]), 3.0).compute()
     array([3., 5.])
     """
 

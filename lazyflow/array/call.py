@@ -10,8 +10,11 @@ import numpy as np
 
 from lazyflow.array.expr import Expr
 from lazyflow.array.lazy_dtype import LazyDtype
-from lazyflow.graph.arguments import bind
-from lazyflow.graph.task import function_name
+from lazyflow.graph.arguments import bind, read_only
+from lazyflow.graph.task import VALUE, function_name, new_leaf
+from lazyflow.lazy import Delayed
+
+_LARGE = 1 << 20  # bytes of an argument that is no part of the function
 
 #: Stands for a block among the arguments of a function.
 BLOCK: Any = type("Block", (), {"__repr__": lambda self: "<block>"})()
@@ -52,8 +55,8 @@ class Call:
         self.asked_by = asked_by
         self.name = name or function_name(func)
         self.places = tuple([i for i, x in enumerate(args) if x is BLOCK])
-        plain = [None if x is BLOCK else x for x in args]
-        self.inputs, self._binder = bind(plain, kwargs)
+        plain = [None if x is BLOCK else _apart(x) for x in args]
+        self.inputs, self._binder = bind(plain, {k: _apart(x) for k, x in kwargs.items()})
         self.takes_id = takes(func, "block_id") and "block_id" not in kwargs
         self.takes_info = takes(func, "block_info") and "block_info" not in kwargs
 
@@ -68,6 +71,13 @@ class Call:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "inputs": (None,) * len(self.inputs)}  # only how many there are
+
+
+def _apart(x: Any) -> Any:
+    """Make a large array an input of its own, which travels once and not with the function."""
+    if isinstance(x, np.ndarray) and x.nbytes >= _LARGE:
+        return new_leaf(Delayed, VALUE, read_only(x))
+    return x
 
 
 def takes(func: Any, keyword: str) -> bool:
@@ -143,13 +153,13 @@ def inferred(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dty
 def tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
     """Return what a function returns for made-up blocks; raises as `inferred`."""
     remedy = REMEDIES.get(call.asked_by, "dtype") + "="
-    if call.inputs:
+    if any(task._func is not VALUE for task in call.inputs):
         raise TypeError(
             f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} gets lazy "
             f"values, so that it can't be tried without computing them. Pass {remedy} to "
             f"{call.asked_by}()."
         )
-    args, kwargs = call.arguments((), blocks)
+    args, kwargs = call.arguments([task._args[0] for task in call.inputs], blocks)
     shown = ", ".join(map(_shown, blocks))
     try:
         with np.errstate(all="ignore"):

@@ -436,7 +436,7 @@ def arange(
     step = 1 if step is None else step
     if step == 0:
         raise ZeroDivisionError("arange() needs a step other than 0")
-    dtype = np.arange(start, start + step, step).dtype if dtype is None else np.dtype(dtype)
+    dtype = np.arange(start * 0, stop * 0, step).dtype if dtype is None else np.dtype(dtype)
     if dtype.kind not in "iufc":
         raise TypeError(f"arange() makes numbers; got dtype {dtype}")
     count = max(int(np.ceil((stop - start) / step)), 0)

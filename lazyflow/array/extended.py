@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,37 +49,39 @@ class Margin(NamedTuple):
             found.append((before, after))
         return tuple(found)
 
-    def pieces(self, start: int, stop: int, chunks: tuple[int, ...]) -> list[Piece]:
-        """Return what the extended block of a range consists of."""
-        n = sum(chunks)
+    def pieces(self, start: int, stop: int, edges: list[int]) -> list[Piece]:
+        """Return what the extended block of a range consists of.
+
+        edges
+            Where the chunks of the axis begin, and where it ends.
+        """
+        n = edges[-1]
         low, high = start - self.before, stop + self.after
-        inside = Pick(max(low, 0), 1, min(high, n) - max(low, 0))
-        found = [Piece(*each) for each in cut(chunks, inside)] if inside.length else []
+        found = _pieces(edges, Pick(max(low, 0), 1, min(high, n) - max(low, 0)))
         if self._is("none"):
             return found
         return [
-            *self._beyond(max(-low, 0), -1, chunks, n),
+            *self._beyond(max(-low, 0), -1, edges),
             *found,
-            *self._beyond(max(high - n, 0), 1, chunks, n),
+            *self._beyond(max(high - n, 0), 1, edges),
         ]
 
     def _is(self, boundary: str) -> bool:
         return isinstance(self.boundary, str) and self.boundary == boundary
 
-    def _beyond(self, count: int, side: int, chunks: tuple[int, ...], n: int) -> list[Piece]:
+    def _beyond(self, count: int, side: int, edges: list[int]) -> list[Piece]:
         """Return what stands before (side -1) or after the axis."""
+        n = edges[-1]
         if not count:
             return []
         if self._is("periodic"):
-            taken = Pick(n - count if side < 0 else 0, 1, count)
-        elif self._is("reflect"):
-            taken = Pick(count - 1 if side < 0 else n - 1, -1, count)
-        elif self._is("nearest"):
-            ((number, place, _),) = cut(chunks, Pick(0 if side < 0 else n - 1, 1, 1))
-            return [Piece(number, place, count)]
-        else:
-            return [Piece(None, slice(None), count)]
-        return [Piece(*each) for each in cut(chunks, taken)]
+            return _pieces(edges, Pick(n - count if side < 0 else 0, 1, count))
+        if self._is("reflect"):
+            return _pieces(edges, Pick(count - 1 if side < 0 else n - 1, -1, count))
+        if self._is("nearest"):
+            (last,) = _pieces(edges, Pick(0 if side < 0 else n - 1, 1, 1))
+            return [last._replace(length=count)]
+        return [Piece(None, slice(None), count)]
 
 
 class Piece(NamedTuple):
@@ -93,6 +96,22 @@ class Piece(NamedTuple):
     number: int | None
     place: slice
     length: int
+
+
+def _pieces(edges: list[int], pick: Pick) -> list[Piece]:
+    """Return what a pick of an axis takes of each chunk; looks only at the chunks around.
+
+    >>> _pieces([0, 3, 6, 9], Pick(4, 1, 2))
+    [Piece(number=1, place=slice(1, 3, 1), length=2)]
+    """
+    if not pick.length:
+        return [Piece(0, slice(0, 0, 1), 0)]
+    ends = pick.start, pick.start + (pick.length - 1) * pick.step
+    first = bisect_right(edges, min(ends)) - 1
+    last = bisect_right(edges, max(ends))
+    sizes = tuple([b - a for a, b in pairwise(edges[first:last + 1])])
+    inner = pick._replace(start=pick.start - edges[first])
+    return [Piece(first + number, place, n) for number, place, n in cut(sizes, inner)]
 
 
 class Extended(Expr):
@@ -126,16 +145,18 @@ class Extended(Expr):
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         (node,) = self.inputs
-        bounds = low.shared(self, "grid", _grid, self.margins)
+        grids = low.shared(self, "grid", _grid, self.margins)
         axes = [
-            margin.pieces(edge[i], edge[i + 1], sizes)
-            for margin, edge, i, sizes in zip(self.margins, bounds, index, node.chunks, strict=True)
+            margin.pieces(grid[i], grid[i + 1], edges)
+            for margin, grid, i, edges in zip(
+                self.margins, grids, index, low.bounds(node), strict=True
+            )
         ]
         numbers = [
             list(dict.fromkeys([piece.number for piece in axis if piece.number is not None]))
             for axis in axes
         ]
-        if all(len(axis) == 1 for axis in axes) and self._is_block(axes):
+        if self._is_block(axes):
             return low.block(node, tuple([axis[0].number for axis in axes]))  # type: ignore[misc]
         placed = [
             [piece._replace(number=None if piece.number is None else own.index(piece.number))
@@ -147,14 +168,12 @@ class Extended(Expr):
         return low.task(task, [low.block(node, i) for i in product(*numbers)], self)
 
     def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
+        """Tell whether a block of the input is taken as it is."""
         return all(
-            piece.number is not None and piece.place == slice(0, size, 1)
-            for (piece,), size in zip(
-                axes,
-                [sizes[axis[0].number] if axis[0].number is not None else None
-                 for sizes, axis in zip(self.inputs[0].chunks, axes, strict=True)],
-                strict=True,
-            )
+            len(axis) == 1
+            and axis[0].number is not None
+            and axis[0].place == slice(0, sizes[axis[0].number], 1)
+            for sizes, axis in zip(self.inputs[0].chunks, axes, strict=True)
         )
 
 

@@ -52,5 +52,8 @@ class LazyDtype:
 
 def common_dtype(blocks: Iterable[Any]) -> np.dtype[Any]:
     """Return the dtype that an array of these blocks has."""
-    found: np.dtype[Any] = np.result_type(*{block.dtype for block in blocks})
+    different = {block.dtype for block in blocks}
+    if len(different) == 1:  # result_type would change the order of bytes
+        return different.pop()
+    found: np.dtype[Any] = np.result_type(*different)
     return found
