@@ -617,6 +617,32 @@ def test_what_is_taken_of_results(name, data):
     check((found + 1)[key], (expected + 1)[key], exact=False)
 
 
+UNKNOWN = {
+    "argmax": lambda x: np.argmax(x), "cumsum": lambda x: np.cumsum(x, axis=0),
+    "median": lambda x: np.median(x), "diff": lambda x: np.diff(x), "sort": lambda x: np.sort(x),
+    "histogram": lambda x: np.histogram(x, 3)[0], "bincount": lambda x: np.bincount(x),
+    "digitize": lambda x: np.digitize(x, [2, 4]), "equal": lambda x: np.array_equal(x, x),
+    "xor": lambda x: np.bitwise_xor.reduce(x), "trapezoid": lambda x: np.trapezoid(x),
+    "covariance": lambda x: np.cov(x),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_lengths_that_are_not_known(name):
+    x = np.bincount([1, 5, 5, 3, 9, 9, 9])
+    a = la.bincount(la.from_array(np.array([1, 5, 5, 3, 9, 9, 9]), chunks=3))
+    assert a.shape == (None,)
+    found = UNKNOWN[name](a).compute(scheduler="sync")
+    np.testing.assert_allclose(found, UNKNOWN[name](x))
+
+
+def test_methods():
+    assert RESULTS["topk"][0].shape == A.topk(2, 1).shape
+    check(A.argsort(1), X.argsort(1))
+    check(A.argtopk(1, 0)[0], X.argmax(0))
+    check(A.cumprod(1), X.cumprod(1), exact=False)
+
+
 def test_on_processes():
     x = RNG.random((6, 5))
     a = la.from_array(x, chunks=2)
