@@ -643,6 +643,15 @@ def test_methods():
     check(A.cumprod(1), X.cumprod(1), exact=False)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i8"])
+def test_sums_of_a_short_type(dtype):
+    x = RNG.integers(0, 100, (40, 50)).astype(dtype)
+    for chunks in (7, -1):
+        a = la.from_array(x, chunks=chunks)
+        check(a.sum(dtype=dtype), x.sum(dtype=dtype))
+        check(a.prod(axis=0, dtype=dtype), x.prod(axis=0, dtype=dtype))
+
+
 def test_on_processes():
     x = RNG.random((6, 5))
     a = la.from_array(x, chunks=2)
