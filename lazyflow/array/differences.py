@@ -70,23 +70,24 @@ def diff(
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """Return differences between neighbours of the raveled array; parameters as np.ediff1d."""
     x = flat(ary)
+    begin = _end_of(to_begin, "to_begin", x.dtype)
+    end = _end_of(to_end, "to_end", x.dtype)
     found: Array = diff(x)
-    parts: list[Any] = []
-    for each, name in ((to_begin, "to_begin"), (to_end, "to_end")):
-        if each is None:
-            parts.append(None)
-            continue
-        end = flat(each)
-        if not np.can_cast(end.dtype, x.dtype, casting="same_kind"):
-            raise TypeError(
-                f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
-            )
-        parts.append(functions["astype"](end, x.dtype))
-    if to_begin is None and to_end is None:
-        return found
-    parts.insert(1, found)
-    joined: Array = functions["concatenate"]([part for part in parts if part is not None])
-    return joined
+    if begin is not None or end is not None:
+        found = functions["concatenate"]([y for y in (begin, found, end) if y is not None])
+    return found
+
+
+def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
+    if given is None:
+        return None
+    x = flat(given)
+    if not np.can_cast(x.dtype, dtype, casting="same_kind"):
+        raise TypeError(
+            f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
+        )
+    found: Array = functions["astype"](x, dtype)
+    return found
 
 
 # -- slopes -------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     if edge_order == 1:
         parts.append((at(1, 2) - at(0, 1)) / first)
     else:
-        parts.append(_edge(at(0, 1), at(1, 2), at(2, 3), space if even else space[:2], even))
+        parts.append(_first(at(0, 1), at(1, 2), at(2, 3), space if even else space[:2], even))
     if n > 2:
         before, after = neighbours(x, axis, 2)
         if even:
@@ -181,13 +182,13 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     if edge_order == 1:
         parts.append((at(-1, None) - at(-2, -1)) / last)
     else:
-        parts.append(_end(at(-3, -2), at(-2, -1), at(-1, None),
-                          space if even else space[-2:], even))
+        three = at(-3, -2), at(-2, -1), at(-1, None)
+        parts.append(_last(*three, space if even else space[-2:], even))
     joined = functions["concatenate"](parts, axis=axis)
     return Array(rechunk(joined.expr, x.chunks))
 
 
-def _edge(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
+def _first(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
     """Return the slope at the first of three points, to the second order."""
     if even:
         return -1.5 / space * one + 2.0 / space * two + -0.5 / space * three
@@ -198,7 +199,7 @@ def _edge(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array
     )
 
 
-def _end(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
+def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
     """Return the slope at the last of three points, to the second order."""
     if even:
         return 0.5 / space * one + -2.0 / space * two + 1.5 / space * three
