@@ -20,7 +20,7 @@ from lazyflow.array.kernels.program import CAST, WHERE, Elementwise, Program, Re
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
 
-I4, I8, U1 = np.dtype("i4"), np.dtype("i8"), np.dtype("u1")
+I1, U1, I2, U2, I4, I8, U8 = map(np.dtype, ["i1", "u1", "i2", "u2", "i4", "i8", "u8"])
 
 
 @pytest.fixture(autouse=True)
@@ -179,8 +179,8 @@ def test_powers_are_numpys(exponent):
 
 
 def test_casts_there_and_back_are_not_a_truncation():
-    x = np.array([-0.3, -0.0, 1e300, -1e300, np.nan, np.inf, 7.9] * 10)
-    for whole in (I4, I8):
+    x = np.array([-0.3, -0.0, 1e300, -1e300, np.nan, np.inf, 7.9, 300.5, -1e5] * 10)
+    for whole in (I1, U1, I2, U2, I4, I8):
         steps = (Step(CAST, (0,), (F8, whole)), Step(CAST, (1,), (whole, F8)))
         for found in both(Program((F8,), steps, ((2, None),)), [x]):
             with np.errstate(invalid="ignore"):
@@ -325,7 +325,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step(CAST, (0,), (F8, U1)), "astype from float64 to uint8 is done by NumPy"),
+        (Step(CAST, (0,), (F8, U8)), "astype from float64 to uint64 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
         (Step(Elementwise(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
     ],
