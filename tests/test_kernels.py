@@ -82,6 +82,18 @@ def test_sums_are_as_exact_as_numpys(n, dtype):
         assert abs(got - math.fsum(x.tolist())) <= bound
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_along_an_axis_are_as_exact(axis, dtype):
+    shape = (100_000, 3) if axis == 0 else (3, 100_000)
+    x = (np.random.default_rng(0).random(shape) + 100).astype(dtype)
+    program = Program((x.dtype,), (), ((0, Reduction("sum", (axis,), x.dtype)),))
+    got = run_program(program, [x])[0].reshape(3)
+    for n, column in enumerate(np.moveaxis(x, axis, 0).T):
+        exact = math.fsum(column.tolist())
+        assert abs(float(got[n]) - exact) <= 16 * np.finfo(dtype).eps * exact
+
+
 @pytest.mark.parametrize("shape", [*REDUCED, (20, 6000), (9, 3, 5000), (1,), (0,), (0, 4)])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "c16", "i4"])

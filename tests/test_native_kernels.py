@@ -419,6 +419,45 @@ def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
     assert ended(started(tmp_path))[1:] == ["ready", "False"]
 
 
+ENDING = """
+import atexit
+import numpy as np
+from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.run import run_program, wait_compiled
+F8 = np.dtype("f8")
+x = np.arange(100_000.0)
+def run(times):
+    operands = [(n, 0) for n in range(times)]
+    steps = tuple(Step(np.add, pair, (F8,) * 3) for pair in operands)
+    program = Program((F8,), steps, ((times, Reduction("max", (0,), F8)),))
+    for _ in range(30):
+        found = run_program(program, [x])
+    return found[0][0] == (times + 1) * x[-1]
+atexit.register(lambda: print(run(4), run(5), end=" "))
+print(run(2), end=" ")
+if WAIT:
+    wait_compiled()
+print(run(3), end=" ")
+"""
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_program_may_end_at_any_time(wait, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ENDING.replace("WAIT", str(wait))],
+        env={
+            **os.environ,
+            "XDG_CACHE_HOME": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True True True True ", "")
+
+
 def test_a_forked_child_compiles_and_runs():
     programs = [fresh(n) for n in range(4, 9)]
     for program in programs[1:]:  # the first of these is being compiled while the process forks
