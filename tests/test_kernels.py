@@ -248,3 +248,18 @@ def test_a_function_that_changes_the_shape_is_refused():
     program = Program((F8,), (Step(Elementwise(first), (0,), (F8, F8)),), ((1, None),))
     with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for tiles of sh"):
         run_program(program, [np.arange(5.0)])
+
+
+@pytest.mark.parametrize("n", [10, 100_000])
+def test_blocks_that_are_not_what_was_said_are_refused(n):
+    x = np.ones(n)
+    program = Program((F8, F8), (Step(np.add, (0, 1), (F8, F8, F8)),), ((2, None),))
+    with pytest.raises(
+        TypeError,
+        match="^the block for input 1 has dtype float32, the program was made for float64",
+    ):
+        run_program(program, [x, x.astype("f4")])
+    with pytest.raises(TypeError, match="^a program of 2 inputs was given 1 blocks$"):
+        run_program(program, [x])
+    with pytest.raises(ValueError, match="shape mismatch"):
+        run_program(program, [x, x[1:]])
