@@ -141,6 +141,15 @@ def test_blocks_may_lie_in_any_way(cut):
         same_bits(by_kernel[1], by_tiles[1])
 
 
+def test_a_chain_may_be_long():
+    steps = tuple(binary(np.add, n, 0) for n in range(2000))
+    program = Program((F8,), steps, ((2000, None), (2000, Reduction("moments", (0,), F8))))
+    x = np.arange(1000.0)
+    for values, moments in both(program, [x]):
+        same_bits(values, x * 2001)
+        np.testing.assert_allclose(moments[1], values.mean(), rtol=1e-14)
+
+
 def test_unaligned_blocks_are_read_too():
     raw = np.random.default_rng(0).standard_normal((2, 3, 401)).tobytes()
     x = np.frombuffer(b"1" + raw, F8, offset=1).reshape(2, 3, 401)

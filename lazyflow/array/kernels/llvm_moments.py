@@ -89,7 +89,12 @@ class MomentsWriter(Writer):
 
     def _second_ways(self) -> None:
         """Write the way for the squares."""
-        inline = self.stages.groups[0].inline
+        wanted: set[int | None] = {n for _, value, mask in self.moments for n in (value, mask)}
+        inline = []
+        for call in reversed(self.stages.groups[0].inline):
+            if call.results[0] in wanted:
+                wanted.update(call.operands)
+                inline.insert(0, call)
 
         def inside(b: Body, index: str) -> None:
             value = self._values(b, index, inline)
