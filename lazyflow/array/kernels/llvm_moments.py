@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.llvm_ir import Writer
+from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.operations import Body
 from lazyflow.array.kernels.order import GROUP
 from lazyflow.array.kernels.staging import Spec, Stages
@@ -90,7 +91,7 @@ class MomentsWriter(Writer):
     def _second_ways(self) -> None:
         """Write the way for the squares."""
         wanted: set[int | None] = {n for _, value, mask in self.moments for n in (value, mask)}
-        inline = []
+        inline: list[Call] = []
         for call in reversed(self.stages.groups[0].inline):
             if call.results[0] in wanted:
                 wanted.update(call.operands)
