@@ -82,6 +82,18 @@ def test_sums_are_as_exact_as_numpys(n, dtype):
         assert abs(got - math.fsum(x.tolist())) <= bound
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_along_an_axis_are_as_exact(axis, dtype):
+    shape = (100_000, 3) if axis == 0 else (3, 100_000)
+    x = (np.random.default_rng(0).random(shape) + 100).astype(dtype)
+    program = Program((x.dtype,), (), ((0, Reduction("sum", (axis,), x.dtype)),))
+    got = run_program(program, [x])[0].reshape(3)
+    for n, column in enumerate(np.moveaxis(x, axis, 0).T):
+        exact = math.fsum(column.tolist())
+        assert abs(float(got[n]) - exact) <= 16 * np.finfo(dtype).eps * exact
+
+
 @pytest.mark.parametrize("shape", [*REDUCED, (20, 6000), (9, 3, 5000), (1,), (0,), (0, 4)])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "c16", "i4"])
@@ -236,3 +248,18 @@ def test_a_function_that_changes_the_shape_is_refused():
     program = Program((F8,), (Step(Elementwise(first), (0,), (F8, F8)),), ((1, None),))
     with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for tiles of sh"):
         run_program(program, [np.arange(5.0)])
+
+
+@pytest.mark.parametrize("n", [10, 100_000])
+def test_blocks_that_are_not_what_was_said_are_refused(n):
+    x = np.ones(n)
+    program = Program((F8, F8), (Step(np.add, (0, 1), (F8, F8, F8)),), ((2, None),))
+    with pytest.raises(
+        TypeError,
+        match="^the block for input 1 has dtype float32, the program was made for float64",
+    ):
+        run_program(program, [x, x.astype("f4")])
+    with pytest.raises(TypeError, match="^a program of 2 inputs was given 1 blocks$"):
+        run_program(program, [x])
+    with pytest.raises(ValueError, match="shape mismatch"):
+        run_program(program, [x, x[1:]])

@@ -20,7 +20,7 @@ from lazyflow.array.kernels.program import CAST, WHERE, Elementwise, Program, Re
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
 
-I4, I8, U1 = np.dtype("i4"), np.dtype("i8"), np.dtype("u1")
+I1, U1, I2, U2, I4, I8, U8 = map(np.dtype, ["i1", "u1", "i2", "u2", "i4", "i8", "u8"])
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +141,15 @@ def test_blocks_may_lie_in_any_way(cut):
         same_bits(by_kernel[1], by_tiles[1])
 
 
+def test_a_chain_may_be_long():
+    steps = tuple(binary(np.add, n, 0) for n in range(2000))
+    program = Program((F8,), steps, ((2000, None), (2000, Reduction("moments", (0,), F8))))
+    x = np.arange(1000.0)
+    for values, moments in both(program, [x]):
+        same_bits(values, x * 2001)
+        np.testing.assert_allclose(moments[1], values.mean(), rtol=1e-14)
+
+
 def test_unaligned_blocks_are_read_too():
     raw = np.random.default_rng(0).standard_normal((2, 3, 401)).tobytes()
     x = np.frombuffer(b"1" + raw, F8, offset=1).reshape(2, 3, 401)
@@ -179,8 +188,8 @@ def test_powers_are_numpys(exponent):
 
 
 def test_casts_there_and_back_are_not_a_truncation():
-    x = np.array([-0.3, -0.0, 1e300, -1e300, np.nan, np.inf, 7.9] * 10)
-    for whole in (I4, I8):
+    x = np.array([-0.3, -0.0, 1e300, -1e300, np.nan, np.inf, 7.9, 300.5, -1e5] * 10)
+    for whole in (I1, U1, I2, U2, I4, I8):
         steps = (Step(CAST, (0,), (F8, whole)), Step(CAST, (1,), (whole, F8)))
         for found in both(Program((F8,), steps, ((2, None),)), [x]):
             with np.errstate(invalid="ignore"):
@@ -325,7 +334,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step(CAST, (0,), (F8, U1)), "astype from float64 to uint8 is done by NumPy"),
+        (Step(CAST, (0,), (F8, U8)), "astype from float64 to uint64 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
         (Step(Elementwise(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
     ],
@@ -417,6 +426,45 @@ def test_processes_at_once_do_not_disturb_each_other(tmp_path):
 def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
     (tmp_path / "lazyflow").write_text("in the way")
     assert ended(started(tmp_path))[1:] == ["ready", "False"]
+
+
+ENDING = """
+import atexit
+import numpy as np
+from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.run import run_program, wait_compiled
+F8 = np.dtype("f8")
+x = np.arange(100_000.0)
+def run(times):
+    operands = [(n, 0) for n in range(times)]
+    steps = tuple(Step(np.add, pair, (F8,) * 3) for pair in operands)
+    program = Program((F8,), steps, ((times, Reduction("max", (0,), F8)),))
+    for _ in range(30):
+        found = run_program(program, [x])
+    return found[0][0] == (times + 1) * x[-1]
+atexit.register(lambda: print(run(4), run(5), end=" "))
+print(run(2), end=" ")
+if WAIT:
+    wait_compiled()
+print(run(3), end=" ")
+"""
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_program_may_end_at_any_time(wait, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ENDING.replace("WAIT", str(wait))],
+        env={
+            **os.environ,
+            "XDG_CACHE_HOME": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True True True True ", "")
 
 
 def test_a_forked_child_compiles_and_runs():

@@ -68,6 +68,8 @@ class _Engine:
         )
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
         self._loaded: dict[str, Any] = {}
+        # For ever: at the interpreter's end llvmlite would dispose of it when half is gone.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         versions = (np.__version__, llvmlite.__version__)
         self._made_for = repr((versions, cpu, features)).encode()
 
@@ -162,14 +164,18 @@ def request(kernel: Kernel, folder: str | None) -> None:
     """Have a new kernel compiled in the background."""
     global _thread
     with _changed:
-        if kernel.state != NEW:
+        if kernel.state != NEW or _ended:
             return
+        if _thread is None:
+            thread = threading.Thread(target=_work, name="lazyflow-kernels", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending, or there can't be more threads
+                return
+            _thread = thread
         kernel.state = QUEUED
         _queue.append((kernel, folder))
         _changed.notify_all()
-        if _thread is None:
-            _thread = threading.Thread(target=_work, name="lazyflow-kernels", daemon=True)
-            _thread.start()
 
 
 def _work() -> None:

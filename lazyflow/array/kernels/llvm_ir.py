@@ -288,20 +288,17 @@ class Writer:
         return inside
 
     def _values(self, b: Body, index: str, calls: Sequence[Call]) -> Callable[[int], str]:
-        """Return what gives values at an index: computed by the calls, once, or read."""
+        """Write calls; return what gives values at an index: theirs, or read once."""
         values: dict[int, str] = {}
-        home = {call.results[0]: call for call in calls}
 
         def value(n: int) -> str:
             if n not in values:
-                call = home.get(n)
-                values[n] = (
-                    self._read(b, n, index)
-                    if call is None
-                    else emit(b, call.op, call.loop, [value(x) for x in call.operands])
-                )
+                values[n] = self._read(b, n, index)
             return values[n]
 
+        for call in calls:
+            given = [value(n) for n in call.operands]
+            values[call.results[0]] = emit(b, call.op, call.loop, given)
         return value
 
     def _read(self, b: Body, n: int, index: str) -> str:

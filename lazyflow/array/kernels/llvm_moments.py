@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.llvm_ir import Writer
+from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.operations import Body
 from lazyflow.array.kernels.order import GROUP
 from lazyflow.array.kernels.staging import Spec, Stages
@@ -89,7 +90,12 @@ class MomentsWriter(Writer):
 
     def _second_ways(self) -> None:
         """Write the way for the squares."""
-        inline = self.stages.groups[0].inline
+        wanted: set[int | None] = {n for _, value, mask in self.moments for n in (value, mask)}
+        inline: list[Call] = []
+        for call in reversed(self.stages.groups[0].inline):
+            if call.results[0] in wanted:
+                wanted.update(call.operands)
+                inline.insert(0, call)
 
         def inside(b: Body, index: str) -> None:
             value = self._values(b, index, inline)

@@ -16,7 +16,7 @@ from lazyflow.array.kernels.program import CAST, WHERE
 DType = np.dtype[Any]
 
 FLOATS = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
-BOOL = np.dtype(bool)
+BOOL, _I4 = np.dtype(bool), np.dtype("i4")
 SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
     BOOL,
     *FLOATS,
@@ -295,7 +295,7 @@ def can_cast(have: DType, want: DType) -> bool:
     """Tell whether a cast is the same on all machines that NumPy runs on the way we emit it."""
     if have not in SUPPORTED or want not in SUPPORTED:
         return False
-    return have not in FLOATS or want in FLOATS or want == BOOL or want.str[1:] in ("i4", "i8")
+    return have not in FLOATS or want.str[1:] not in ("u4", "u8")
 
 
 def cast(b: Body, have: DType, want: DType, x: str) -> str:
@@ -321,6 +321,8 @@ def cast(b: Body, have: DType, want: DType, x: str) -> str:
 
 def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
     # as a plain fptosi, there and back would be a truncation: other bits where it overflows
+    if want.itemsize < 4:  # what C does: values beyond wrap, if they fit in 32 bits
+        return cast(b, _I4, want, _to_whole(b, have, _I4, x))
     many = "" if b.width == 1 else f"v{b.width}"
     name = f"fptosi.{many}i{8 * want.itemsize}.{many}f{8 * have.itemsize}"
     return b.let(

@@ -184,7 +184,8 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = WHOLE) -> 
         next(iter(groups.values())).extend(plain)
     else:
         groups[None] = plain
-    inside = tuple(c for c in lowered.calls if c not in set(before))
+    early = {n for call in before for n in call.results}
+    inside = tuple(call for call in lowered.calls if call.results[0] not in early)
     passes = tuple(
         _pass(lowered, form, outputs, inside, _panels(lowered, shape, form, outputs))
         for form, outputs in groups.items()

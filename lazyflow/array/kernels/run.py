@@ -102,6 +102,18 @@ def _by_kernel(
     return [sink.finish() for sink in sinks]
 
 
+def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
+    """Say which block isn't what the program was made for: kernels would read it as if it were."""
+    if len(arrays) != len(program.inputs):
+        raise TypeError(f"a program of {len(program.inputs)} inputs was given {len(arrays)} blocks")
+    for at, (array, dtype) in enumerate(zip(arrays, program.inputs, strict=True)):
+        if array.dtype != dtype:
+            raise TypeError(
+                f"the block for input {at} has dtype {array.dtype}, the program was made for "
+                f"{dtype}: what made the block has given another dtype than it was said to give"
+            )
+
+
 _WAYS = {"auto": _auto, "native": _native, "tiles": run_pass}
 
 
@@ -120,6 +132,11 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
     For each output a new contiguous array: of the shape that the blocks broadcast to, or, reduced,
     with reduced axes of length 1. Moments have a new first axis: count, mean, sum of squares.
 
+    Raises
+    ------
+    TypeError
+        Blocks of other dtypes than the program's inputs, or more or fewer of them.
+
     Examples
     --------
     >>> from lazyflow.array.kernels.program import Step
@@ -132,6 +149,8 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
     """
     arrays: list[Any] = [x if type(x) is np.ndarray else np.asarray(x) for x in blocks]
     shapes = tuple([x.shape for x in arrays])
+    if tuple([x.dtype for x in arrays]) != program.inputs:
+        _refuse_blocks(program, arrays)
     plan = _plan_for(program, shapes)
     with Collected() as reports:
         if plan.whole:
@@ -157,6 +176,8 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
     compute but reductions of the inputs, as fast by tiles'
     """
     arrays: list[Any] = [np.asarray(x) for x in blocks]
+    if tuple([x.dtype for x in arrays]) != program.inputs:
+        _refuse_blocks(program, arrays)
     plan = _plan_for(program, tuple([x.shape for x in arrays]))
     return describe(plan, arrays, config.get("kernels"))
 

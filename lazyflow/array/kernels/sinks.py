@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,34 +21,31 @@ from lazyflow.array.kernels.order import (
 from lazyflow.array.kernels.planning import TILE, Plan
 
 
-class Sinking:
-    """Takes the tiles of the output `at`, one after the other.
+class Sinking(Protocol):
+    """Takes the tiles of an output, one after the other.
 
+    at
+        Which output.
     flat
         The result in one dimension, where tiles may be written, or None.
     array
         What kernels write into.
     """
 
-    flat: Any = None
-    array: Any = None
-
-    def __init__(self, plan: Plan, at: int) -> None:
-        self.plan = plan
-        self.at = at
+    at: int
+    flat: Any
+    array: Any
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
-        """Take elements from `low` on."""
-        raise AssertionError("each kind of sink takes tiles in its own way")
+        """Take elements from `low` on, and what of them counts, or None."""
 
     def finish(self) -> np.ndarray:
         """Return the result."""
-        raise AssertionError("each kind of sink has its own result")
 
 
-class _Plain(Sinking):
+class _Plain:
     def __init__(self, plan: Plan, at: int) -> None:
-        super().__init__(plan, at)
+        self.at = at
         self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.sinks[at].value])
         self.array = self.flat = self.result.reshape(-1)
 
@@ -59,10 +56,11 @@ class _Plain(Sinking):
         return self.result
 
 
-class _Reduced(Sinking):
+class _Reduced:
+    flat = None
+
     def __init__(self, plan: Plan, at: int, form: Form) -> None:
-        super().__init__(plan, at)
-        self.form = form
+        self.plan, self.at, self.form = plan, at, form
         self.reduction = plan.lowered.sinks[at].reduction
         assert self.reduction is not None
         self.ufunc = KINDS[self.reduction.kind]
@@ -118,10 +116,11 @@ def finish_reduced(plan: Plan, at: int, partial: Any) -> np.ndarray:
     return contiguous(result).reshape(kept_shape(plan.shape, reduction.axes))
 
 
-class _Moments(Sinking):
+class _Moments:
+    flat = None
+
     def __init__(self, plan: Plan, at: int, form: Form) -> None:
-        super().__init__(plan, at)
-        self.form = form
+        self.plan, self.at, self.form = plan, at, form
         sink = plan.lowered.sinks[at]
         dtype = plan.lowered.dtypes[sink.value]
         self.array = self.partial = moments.new_moments(form, dtype, sink.mask is not None)
