@@ -51,6 +51,13 @@ class Collection(ABC):
         """
         return wanted
 
+    def __lazyflow_once__(self) -> Self:
+        """Return what to compute where only the value of the whole is wanted, and only once.
+
+        Then parts may be put in their places as they come, instead of being kept until the end.
+        """
+        return self
+
     def __lazyflow_value__(self) -> Task:
         """Return one task whose result is the value of the whole: what a call gets as input."""
         from lazyflow.lazy import Delayed  # which needs this module when it is imported

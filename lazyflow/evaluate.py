@@ -250,7 +250,7 @@ def held_values(plan: Plan) -> list[Any]:
 
 def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     """Compute arguments; the error is returned, so that the public function can raise it."""
-    wanted = Wanted(args, options.traverse, keep=False)
+    wanted = Wanted(args, options.traverse, keep=False, once=True)
     if not wanted.tasks:
         return wanted.fill([], finalized), None
     run = start(make_plan(wanted.tasks, options.optimize_graph), options)

@@ -94,7 +94,7 @@ class Trace:
     ) -> _Built:
         leaves = [new_leaf(Delayed, VALUE, None) for _ in args]
         named = {name: new_leaf(Delayed, VALUE, None) for name in kwargs}
-        wanted = Wanted((self._func(*leaves, **named),), self._options.traverse, keep=False)
+        wanted = Wanted((self._func(*leaves, **named),), self._options.traverse)
         plan = make_plan(wanted.tasks, self._options.optimize_graph)
         place_of = {leaf: at for at, leaf in enumerate([*leaves, *named.values()])}
         used = {i: place_of[plan.tasks[i]] for i in plan.leaves if plan.tasks[i] in place_of}

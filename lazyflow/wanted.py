@@ -15,10 +15,13 @@ class Wanted:
     """The tasks inside some arguments, and how their values go back in.
 
     ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
-    With ``keep=False`` collections may be made of other parts than they say.
+    With ``keep=False`` collections may be made of other parts than they say; with ``once=True``
+    their tasks may put parts of the value in place, so that they can be run once only.
     """
 
-    def __init__(self, args: tuple[Any, ...], traverse: bool, keep: bool = True) -> None:
+    def __init__(
+        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False
+    ) -> None:
         if all(kinds[type(x)] == LAZY for x in args):
             self.tasks: list[Task] = list(args)
             self._items: Sequence[Any] | None = None
@@ -28,6 +31,8 @@ class Wanted:
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
         for item in _optimized(self._items, keep):
+            if once and kinds[type(item)] == COLLECTION:
+                item = item.__lazyflow_once__()
             tasks = [item] if kinds[type(item)] == LAZY else list(item.__lazyflow_tasks__())
             self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
             self.tasks.extend(tasks)

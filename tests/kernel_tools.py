@@ -9,10 +9,11 @@ from lazyflow.array.kernels.run import run_program
 
 B, F8 = np.dtype(bool), np.dtype("f8")
 DTYPES = [np.dtype(name) for name in ["bool", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c16"]]
+#: Not power: what it gives depends on the strides of exponents.
 BINARY = [
     *(np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.floor_divide),
     *(np.less, np.greater_equal, np.equal, np.remainder, np.logical_and, np.bitwise_xor),
-    *(np.arctan2, np.power, np.left_shift, np.copysign, np.hypot, np.fmax, np.not_equal),
+    *(np.arctan2, np.left_shift, np.copysign, np.hypot, np.fmax, np.not_equal),
 ]
 UNARY = [
     *(np.negative, np.abs, np.sqrt, np.exp, np.tanh, np.sin, np.isnan, np.square, np.floor),

@@ -419,6 +419,21 @@ def test_schedulers_agree(scheduler):
         np.testing.assert_allclose(y[3:7].sum().compute(), expected[3:7].sum(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_large_results_are_put_together_in_place(scheduler):
+    a = np.arange(300_000.0).reshape(600, 500)
+    x = la.from_array(a, chunks=(100, 300))
+    one, two = lazyflow.compute(x + 1, x.T, scheduler=scheduler)
+    np.testing.assert_array_equal(one, a + 1)
+    np.testing.assert_array_equal(two, a.T)
+    one[:] = 0  # the caller's own
+    np.testing.assert_array_equal((x + 1).compute(scheduler=scheduler), a + 1)
+    run = lazyflow.trace(lambda k: x + k)
+    first, second = run(1), run(2)
+    np.testing.assert_array_equal(first, a + 1)
+    np.testing.assert_array_equal(second, a + 2)
+
+
 def test_errstate_and_warnings_are_numpys():
     x = la.from_array(np.array([0.0, 1.0]), chunks=1)
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():

@@ -154,6 +154,8 @@ def test_a_task_sees_the_block_it_was_computed_in_and_its_own_stay_with_it() -> 
         ({"num_workers": True}, "num_workers must be a whole number, 1 or more; got True"),
         ({"max_runs_ahead": None}, "max_runs_ahead must be a whole number, 1 or more; got None"),
         ({"check_mutation": 1}, "check_mutation must be True or False; got 1"),
+        ({"kernels": "numba"}, 'kernels must be "auto", "tiles" or "native"; got \'numba\''),
+        ({"kernel_cache": True}, "kernel_cache must be a folder, None or False; got True"),
     ],
 )
 def test_wrong_values_are_refused_and_change_nothing(values: Any, message: str) -> None:
@@ -180,18 +182,21 @@ def in_a_process(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 def test_the_environment_is_the_default() -> None:
     done = in_a_process(
         "from lazyflow import config as c\n"
-        "keys = ['scheduler', 'num_workers', 'check_mutation', 'max_runs_ahead']\n"
+        "keys = ['scheduler', 'num_workers', 'check_mutation', 'max_runs_ahead', 'kernels', "
+        "'kernel_cache']\n"
         "print([c.get(k) for k in keys])\n"
         "c.set(num_workers=None)\n"
         "with c.set(scheduler='threads'): print(c.get('scheduler'), c.get('num_workers'))",
         LAZYFLOW_SCHEDULER="sync", LAZYFLOW_NUM_WORKERS="3", LAZYFLOW_CHECK_MUTATION="Yes",
-        LAZYFLOW_MAX_RUNS_AHEAD="",
+        LAZYFLOW_MAX_RUNS_AHEAD="", LAZYFLOW_KERNELS="tiles", LAZYFLOW_KERNEL_CACHE="no",
     )
-    assert done.stdout == "['sync', 3, True, 16]\nthreads None\n", done.stderr
+    expected = "['sync', 3, True, 16, 'tiles', False]\nthreads None\n"
+    assert done.stdout == expected, done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("NUM_WORKERS", "many"), ("CHECK_MUTATION", "2"), ("NUM_WORKERS", "0")]
+    ("name", "text"), [("NUM_WORKERS", "many"), ("CHECK_MUTATION", "2"), ("NUM_WORKERS", "0"),
+     ("KERNELS", "numba")]
 )
 def test_what_the_environment_says_has_to_make_sense(name: str, text: str) -> None:
     done = in_a_process("import lazyflow", **{f"LAZYFLOW_{name}": text})

@@ -16,18 +16,35 @@
 #   array           Array
 #   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
+#   random/         random arrays, loaded when first used
 
 from typing import Any
 
 from lazyflow.array import (
+    along_axes,
+    block_functions,
+    block_reductions,
     blocks,
     creation,
+    differences,
     distinct,
+    einstein,
+    extremes,
+    gufuncs,
+    histograms,
     indexing,
+    joining,
+    order_statistics,
+    overlap,
+    products,
     reductions,
+    reporting,
     routines,
+    scans,
     searching,
     setting,
+    shaping,
+    statistics,
     storing,
 )
 from lazyflow.array.array import Array
@@ -40,12 +57,38 @@ __all__ = ["Array", "normalize_chunks", "wait_compiled"]
 
 #: What they define is found by name: see dispatch.py.
 _MODULES = (
-    creation, reductions, routines, storing, indexing, blocks, setting, searching, distinct,
+    along_axes,
+    block_functions,
+    block_reductions,
+    blocks,
+    creation,
+    differences,
+    distinct,
+    einstein,
+    extremes,
+    gufuncs,
+    histograms,
+    indexing,
+    joining,
+    order_statistics,
+    overlap,
+    products,
+    reductions,
+    reporting,
+    routines,
+    scans,
+    searching,
+    setting,
+    shaping,
+    statistics,
+    storing,
 )
 
 
 def __getattr__(name: str) -> Any:
-    found = UFUNCS.get(name) or functions.get(name)
+    found: Any = UFUNCS.get(name) or functions.get(name)
+    if name == "random":
+        import lazyflow.array.random as found
     if found is None:
         import numpy as np
 
@@ -62,4 +105,4 @@ _CONSTANTS = {"pi", "e", "inf", "nan", "newaxis", "euler_gamma"}
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *UFUNCS, *functions, *_CONSTANTS})
+    return sorted({*globals(), "random", *UFUNCS, *functions, *_CONSTANTS})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
 from math import prod
 from typing import Any, NoReturn, Self
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from lazyflow import config, evaluate
-from lazyflow.array import elementwise, index
+from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
@@ -24,6 +23,7 @@ from lazyflow.array.rechunk import rechunk
 from lazyflow.array.resolve import resolved
 from lazyflow.array.sources import Const, Memory, Tasks
 from lazyflow.array.views import Spec, view
+from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.collection import Collection
 from lazyflow.graph.task import Task
 from lazyflow.services import service
@@ -204,7 +204,8 @@ class Array(Collection, NDArrayOperatorsMixin):
             }
         elif isinstance(chunks, tuple | list) and len(chunks) == self.ndim:
             chunks = [self.chunks[k] if c is None else c for k, c in enumerate(chunks)]
-        wanted = normalize_chunks(chunks, self.shape, limit, self.dtype, self.chunks)
+        dtype = self.dtype if _automatic(chunks) else None
+        wanted = normalize_chunks(chunks, self.shape, limit, dtype, self.chunks)
         return Array(rechunk(self._expr, wanted))
 
     # -- arithmetic -----------------------------------------------------------------------------
@@ -305,13 +306,18 @@ class Array(Collection, NDArrayOperatorsMixin):
         return self.__lazyflow_tasks__()
 
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
-        return Joined(self._expr).finalize(values)
+        if isinstance(self._expr, Placed):
+            return self._expr.whole.finish(values)
+        return joined(self._expr.chunks, self._expr.known_dtype, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        return type(self)(Tasks(tasks, self.dtype, self.chunks))
+        return type(self)(Tasks(tasks, self._expr.dtype_or_lazy, self.chunks))
 
     def _finalizer(self) -> Any:
         return Joined(self._expr)
+
+    def __lazyflow_once__(self) -> Self:
+        return type(self)(placed(self._expr))
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
@@ -319,7 +325,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         low = Lowering()
         found = []
         for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
-            made = Tasks(tasks, node.dtype, node.chunks)
+            made = Tasks(tasks, node.dtype_or_lazy, node.chunks)
             made.place = x._expr.place
             found.append(cls(made))
         return found
@@ -331,7 +337,8 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), dtype={self.dtype}, "
+            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
+            f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )
 
@@ -397,43 +404,6 @@ def _from_tasks(tasks: list[Task], dtype: np.dtype[Any], chunks: Chunks) -> Arra
     return Array(Tasks(tasks, dtype, chunks))
 
 
-class Joined:
-    """Puts a whole together of its blocks; holds nothing of the graph."""
-
-    def __init__(self, node: Expr) -> None:
-        self.chunks = node.chunks
-        self.dtype = node.dtype
-
-    def finalize(self, values: list[Any]) -> Any:
-        """Return the whole: an array, or a scalar where there are no axes."""
-        if len(values) == 1:
-            (found,) = values
-            if not self.chunks and isinstance(found, np.ndarray):
-                return found[()]
-            return found
-        chunks = self._known(values)
-        out = np.empty(tuple(map(sum, chunks)), self.dtype)
-        bounds = [[0, *np.cumsum(sizes).tolist()] for sizes in chunks]
-        spans = [
-            [slice(a, b) for a, b in pairwise(edge)] for edge in bounds
-        ]
-        for at, value in zip(product(*spans), values, strict=True):
-            out[at] = value
-        return out
-
-    def _known(self, values: list[Any]) -> list[list[int]]:
-        """Return the chunks, with lengths that were not known taken from the blocks."""
-        shape = tuple(map(len, self.chunks))
-        found = []
-        for axis, sizes in enumerate(self.chunks):
-            if None in sizes:
-                step = prod(shape[axis + 1:])
-                found.append([values[i * step].shape[axis] for i in range(len(sizes))])
-            else:
-                found.append(list(sizes))
-        return found
-
-
 def as_node(x: Any) -> Expr:
     """Return the expression of an array or of anything that NumPy makes one of."""
     if isinstance(x, Array):
@@ -456,6 +426,14 @@ def known(*arrays: Any) -> None:
         x._expr = expr
 
 
+def _automatic(chunks: Any) -> bool:
+    if isinstance(chunks, dict):
+        chunks = tuple(chunks.values())
+    return isinstance(chunks, str) or (
+        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
+    )
+
+
 def _users_place() -> tuple[Any, int] | None:
     """Return the line that is not ours, nor NumPy's, and asked for this."""
     frame = sys._getframe(2)
@@ -467,4 +445,3 @@ def _users_place() -> tuple[Any, int] | None:
     return frame.f_code, frame.f_lasti
 
 
-__all__ += ["Joined", "as_node", "elementwise", "known"]

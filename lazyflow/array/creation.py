@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.array import Array, as_node
+from lazyflow.array.blockcalls import BlockCalls
+from lazyflow.array.call import Call, declared
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.dispatch import implements
-from lazyflow.array.sources import Const, Made, Memory, Region, Stored, Tasks
+from lazyflow.array.sources import Const, Made, Memory, Region, Stored
 from lazyflow.collection import Collection
-from lazyflow.graph.task import Task
+from lazyflow.graph.task import Task, task_name
 
 # -- of what is there ---------------------------------------------------------------------------
 
@@ -116,17 +118,28 @@ def _reader(asarray: bool, locked: bool) -> Reader:
 
 
 @implements()
-def from_delayed(value: Any, shape: Sequence[int], dtype: Any, name: Any = None) -> Array:
+def from_delayed(
+    value: Any, shape: Sequence[int], dtype: Any = None, meta: Any = None, name: Any = None
+) -> Array:
     """Return an array of one block that a lazy value or a future will give.
 
     Parameters
     ----------
     value
         What `delayed` functions, `submit`, actors, ... return; its result must be an array.
-    shape, dtype
+    shape
         Of that array; a length may be None: not known.
+    dtype, meta
+        Type of its elements, or an array that has it.
     name
-        Taken for dask's sake; tasks keep their own names.
+        What the task is called; else as the function that gives the value.
+
+    Raises
+    ------
+    TypeError
+        `value` is not lazy, or no dtype is given; when computed: it is no array of that dtype.
+    ValueError
+        When computed: it has another shape.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if isinstance(value, Task):
@@ -138,7 +151,15 @@ def from_delayed(value: Any, shape: Sequence[int], dtype: Any, name: Any = None)
             f"from_delayed() takes a lazy value; got a {type(value).__name__}. For an array that "
             "is there use from_array."
         )
-    return Array(Tasks([task], np.dtype(dtype), tuple([(n,) for n in shape])))
+    found = declared(dtype, meta)
+    if found is None:
+        raise TypeError("from_delayed() must be told the dtype of the value: pass dtype= or meta=")
+    call = Call(_same, [task], {}, "from_delayed", name or task_name(task))
+    return Array(BlockCalls(call, (), (), found, tuple([(n,) for n in shape])))
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 @implements()

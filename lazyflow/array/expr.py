@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.lazy_dtype import LazyDtype
+
 if TYPE_CHECKING:
     from lazyflow.array.lowering import Lowering
     from lazyflow.array.views import Spec
@@ -29,7 +31,8 @@ class Expr:
     """One operation. Subclasses say what makes them differ (`params`) and how a block is made.
 
     dtype, chunks, shape
-        Of the result; a shape is None where a length of the axis is.
+        Of the result; a shape is None where a length of the axis is. A dtype may be given as a
+        `LazyDtype`: it is found out when somebody asks.
     inputs
         Nodes.
     place
@@ -41,16 +44,30 @@ class Expr:
     memory or made from nothing; then there is ``with_chunks``.
     """
 
-    __slots__ = ("__weakref__", "chunks", "dtype", "inputs", "place", "shape")
+    __slots__ = ("__weakref__", "chunks", "dtype_or_lazy", "inputs", "place", "shape")
 
     free = False
 
-    def __init__(self, dtype: np.dtype[Any], chunks: Chunks, inputs: tuple[Expr, ...] = ()) -> None:
-        self.dtype = dtype
+    def __init__(
+        self, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks, inputs: tuple[Expr, ...] = ()
+    ) -> None:
+        self.dtype_or_lazy = dtype
         self.chunks = chunks
         self.inputs = inputs
         self.shape: tuple[int | None, ...] = tuple(map(length, chunks))
         self.place: tuple[Any, int] | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements; may have to be found out, by calling a user's function."""
+        found = self.dtype_or_lazy
+        return found.get() if type(found) is LazyDtype else found  # type: ignore[return-value]
+
+    @property
+    def known_dtype(self) -> np.dtype[Any] | None:
+        """Type of the elements; None where that would have to be found out."""
+        found = self.dtype_or_lazy
+        return found.known if type(found) is LazyDtype else found  # type: ignore[return-value]
 
     @property
     def name(self) -> str:
@@ -97,7 +114,7 @@ class Expr:
 
     def __repr__(self) -> str:
         shown = " x ".join("?" if n is None else str(n) for n in self.shape)
-        return f"<{self.name} {self.dtype} {shown}>"
+        return f"<{self.name} {self.known_dtype or '?'} {shown}>"
 
 
 def length(chunks: tuple[Any, ...]) -> int | None:

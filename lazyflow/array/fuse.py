@@ -43,9 +43,11 @@ class Fused(Expr):
         Its inputs are the constants, then the nodes.
     consts
         0-d arrays.
+    why
+        Why the group ends here, in words.
     """
 
-    __slots__ = ("consts", "label", "program")
+    __slots__ = ("consts", "label", "program", "why")
 
     def __init__(
         self,
@@ -55,8 +57,10 @@ class Fused(Expr):
         dtype: np.dtype[Any],
         chunks: Chunks,
         label: str,
+        why: str,
     ) -> None:
         super().__init__(dtype, chunks, inputs)
+        self.why = why
         self.program = program
         self.consts = consts
         self.label = label
@@ -69,7 +73,9 @@ class Fused(Expr):
         return (self.program, *map(id, self.consts), self.chunks)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Fused(self.program, self.consts, inputs, self.dtype, self.chunks, self.label)
+        return Fused(
+            self.program, self.consts, inputs, self.dtype, self.chunks, self.label, self.why
+        )
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         return low.fused_block(self, index)
@@ -162,21 +168,27 @@ class _Fusion:
         """Return the roots of the groups that each elementwise node is computed in."""
         groups: dict[Expr, set[Any]] = {}
         wanted = set(self.wanted)
+        self.why: dict[Expr, str] = {}
         for node in reversed(self.nodes):
             if not isinstance(node, Elementwise):
                 continue
             found: set[Any] = set()
-            alone = node in wanted
+            why = "its result is wanted" if node in wanted else ""
             for user in self.consumers[node]:
                 if not self.enabled:
-                    alone = True
+                    why = "fusion is off"
                 elif isinstance(user, Elementwise) and user.shape == node.shape:
                     found |= groups[user]
                 elif isinstance(user, Reduce):
                     found.add(self._bundle_key(user))
+                elif isinstance(user, Elementwise):
+                    why = f"{user.name} stretches it to a larger shape: computed once"
                 else:
-                    alone = True
-            if alone or (len(found) > 1 and not self._is_cheap(node)):
+                    why = f"{user.name} needs whole blocks of it"
+            if not why and len(found) > 1 and not self._is_cheap(node):
+                why = f"{len(found)} groups use it, and it costs more than {_CHEAP} quick steps"
+            if why:
+                self.why[node] = why
                 found = {node}
             groups[node] = found
         return groups
@@ -202,7 +214,8 @@ class _Fusion:
         value = steps.of(node)
         keep = self.keep and node in self.wanted
         chunks = node.chunks if keep or not self.enabled else steps.better_chunks()
-        return steps.made(((value, None),), node.dtype, chunks, chunks, node.name)
+        why = self.why[node]
+        return steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]
@@ -218,7 +231,9 @@ class _Fusion:
             (1,) * len(sizes) if axis in axes else sizes for axis, sizes in enumerate(chunks)
         ])
         label = "+".join(dict.fromkeys(node.name for node in bundle))
-        fused = steps.made(tuple(outputs), bundle[0].dtype, partial, chunks, label)
+        fused = steps.made(
+            tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block"
+        )
         fused.place = bundle[0].place
         partials = Partials(fused, bundle[0].reduction.axes)
         for at, node in enumerate(bundle):
@@ -279,7 +294,7 @@ class _Steps:
 
     def made(
         self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
-        label: str,
+        label: str, why: str,
     ) -> Fused:
         """Return the node; `grid` is what its inputs are cut into."""
         first_input = len(self.consts)
@@ -299,14 +314,14 @@ class _Steps:
         ])
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
         program = Program(types, steps, wanted)
-        return Fused(program, tuple(self.consts), inputs, dtype, chunks, label)
+        return Fused(program, tuple(self.consts), inputs, dtype, chunks, label, why)
 
 
 def coalesced(chunks: Chunks) -> Chunks:
     """Put neighbouring chunks together until blocks have a sensible size.
 
     >>> coalesced(((20,) * 100, (20,) * 100))
-    ((260, 260, 260, 260, 260, 260, 260, 180), (1000, 1000))
+    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
     """
     if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
         return chunks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, product
 from typing import Any
@@ -50,6 +51,10 @@ class Lowering:
         if found is None:
             found = self._blocks[node, index] = node.make_block(self, index)
         return found
+
+    def counts(self) -> dict[Expr, int]:
+        """Return how many blocks were made of each node."""
+        return Counter(node for node, _ in self._blocks)
 
     def bounds(self, node: Expr) -> list[list[int]]:
         """Return where the chunks of each axis begin."""

@@ -95,7 +95,7 @@ def reduced(
     """
     axes = axes_of(axis, node.ndim)
     dtype = np.dtype(dtype)
-    whole = _without_empty(node, axes)
+    whole = without_empty(node, axes)
     inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
     if axes or kind == "moments":
         made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
@@ -116,7 +116,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(normalize_axis_tuple(axis, ndim)))
 
 
-def _without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
+def without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
     """Return a node without chunks of length 0 along axes that have others."""
     if not any(0 in node.chunks[axis] for axis in axes):
         return node

@@ -107,10 +107,10 @@ class _ViewsDown:
 
 
 def _in_chunks(node: Expr, chunks: Any) -> Expr:
-    """Keep the chunks of a view that the user may have chosen: only free nodes differ."""
-    if chunks is None or node.chunks == chunks or not node.free:
+    """Keep the chunks of a view: what is made of it counts on them."""
+    if chunks is None or node.chunks == chunks or any(None in sizes for sizes in chunks):
         return node
-    return node.with_chunks(chunks)
+    return rechunk(node, chunks)
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.lazy_dtype import common_dtype
 from lazyflow.array.views import Pick, Spec, View, cut
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
@@ -32,7 +33,7 @@ class Rechunk(Expr):
     __slots__ = ()
 
     def __init__(self, node: Expr, chunks: Chunks) -> None:
-        super().__init__(node.dtype, chunks, (node,))
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
 
     def params(self) -> tuple[Any, ...]:
         return (self.chunks,)
@@ -61,7 +62,7 @@ class Rechunk(Expr):
         if len(pieces) == 1:
             return pieces[0]
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
-        return low.task(Assemble(lengths, self.dtype), pieces, self)
+        return low.task(Assemble(lengths, self.known_dtype), pieces, self)
 
     def _piece(self, low: Lowering, source: Expr, number: Index, index: Index) -> Task:
         """Return the part of a block of the source that is in a block of this."""
@@ -142,17 +143,20 @@ class Assemble:
 
     lengths
         Of the parts along each axis.
+    dtype
+        Of the block; None: what the parts have.
     """
 
     __name__ = "rechunk"
     _lazyflow_kind = ATOM
 
-    def __init__(self, lengths: tuple[tuple[int, ...], ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, lengths: tuple[tuple[int, ...], ...], dtype: np.dtype[Any] | None) -> None:
         self.lengths = lengths
         self.dtype = dtype
 
     def __call__(self, *parts: Any) -> Any:
-        out = np.empty(tuple(map(sum, self.lengths)), self.dtype)
+        dtype = common_dtype(parts) if self.dtype is None else self.dtype
+        out = np.empty(tuple(map(sum, self.lengths)), dtype)
         spans: list[list[slice]] = []
         for axis in self.lengths:
             ends = [0, *accumulate(axis)]

@@ -26,7 +26,7 @@ class Sized(Expr):
     __slots__ = ()
 
     def __init__(self, node: Expr, chunks: Chunks) -> None:
-        super().__init__(node.dtype, chunks, (node,))
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
 
     def params(self) -> tuple[Any, ...]:
         return (self.chunks,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.lazy_dtype import LazyDtype
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ class Tasks(Expr):
 
     __slots__ = ("tasks",)
 
-    def __init__(self, tasks: Sequence[Task], dtype: np.dtype[Any], chunks: Chunks) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
+    ) -> None:
         super().__init__(dtype, chunks)
         self.tasks = tuple(tasks)
 

@@ -16,6 +16,7 @@ from lazyflow.array.expr import Expr
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.sources import Tasks
+from lazyflow.array.whole import Place
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
@@ -119,19 +120,6 @@ def _tasks(
             tasks.append(low.task(read, (task, writer, place), node) if back else task)
         found.append((node, tasks))
     return found
-
-
-class Place:
-    """Where in a source a block is."""
-
-    __slots__ = ("slices",)
-    _lazyflow_kind = ATOM
-
-    def __init__(self, slices: tuple[slice, ...]) -> None:
-        self.slices = slices
-
-    def __reduce__(self) -> Any:
-        return Place, (self.slices,)
 
 
 class Target:

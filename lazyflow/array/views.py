@@ -106,7 +106,7 @@ class View(Expr):
     __slots__ = ("spec",)
 
     def __init__(self, base: Expr, spec: Spec, chunks: Chunks | None = None) -> None:
-        super().__init__(base.dtype, chunks or _chunks(base, spec), (base,))
+        super().__init__(base.dtype_or_lazy, chunks or _chunks(base, spec), (base,))
         self.spec = spec
 
     @property

@@ -15,6 +15,7 @@ import platform
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -57,13 +58,16 @@ class _Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         cpu = llvm.get_host_cpu_name()
-        features = llvm.get_host_cpu_features().flatten()
+        able = llvm.get_host_cpu_features()
+        if not able.get("sse4.1"):  # floor and the like would be calls of a library
+            raise RuntimeError(f"kernels need SSE 4.1, which {cpu} doesn't have")
+        features = able.flatten()
         self._llvm = llvm
         self._machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=cpu, features=features, opt=2
         )
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
-        self._loaded: list[Any] = []
+        self._loaded: dict[str, Any] = {}
         versions = (np.__version__, llvmlite.__version__)
         self._made_for = repr((versions, cpu, features)).encode()
 
@@ -77,12 +81,15 @@ class _Engine:
         return bytes(self._machine.emit_object(module))
 
     def load(self, code: bytes, name: str) -> Any:
+        if name in self._loaded:
+            return self._loaded[name]
         found = self._llvm.object_file.ObjectFileRef.from_data(code)
         self._engine.add_object_file(found)
         self._engine.finalize_object()
-        self._loaded.append(found)
         address = self._engine.get_function_address(name)
-        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        self._loaded[name] = made
+        return made
 
 
 _engine: _Engine | None = None
@@ -91,12 +98,29 @@ _changed = threading.Condition()  # for what follows
 _queue: deque[tuple[Kernel, str | None]] = deque()
 _running: list[Kernel] = []
 _thread: threading.Thread | None = None
+_ended = False
 
 
+@lru_cache(1)
+def flag_functions() -> tuple[int, int]:
+    """Return where C's feclearexcept and fetestexcept are."""
+    own = ctypes.CDLL("libm.so.6")
+    clear, test = (
+        ctypes.cast(found, ctypes.c_void_p).value for found in (own.feclearexcept, own.fetestexcept)
+    )
+    return clear or 0, test or 0
+
+
+@lru_cache(1)
 def unavailable() -> str:
     """Return why nothing can be compiled here, or nothing."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return f"kernels are generated for x86-64, this is {platform.machine()}"
+    here = f"{platform.system()} on {platform.machine()}"
+    if here != "Linux on x86_64":
+        return f"kernels are generated for Linux on x86_64, this is {here}"
+    try:
+        flag_functions()
+    except (OSError, AttributeError) as error:
+        return f"the C library's floating-point flags can't be reached: {error}"
     return ""
 
 
@@ -105,7 +129,7 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
     global _engine
     start = perf_counter()
     with _compiling:
-        if kernel.state in (READY, REFUSED):
+        if kernel.state in (READY, REFUSED) or _ended:
             return
         try:
             if _engine is None:
@@ -194,9 +218,9 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    with _changed:
-        _queue.clear()
-    _compiling.acquire()  # for ever: LLVM's own end must not meet it at work
+    global _ended
+    with _compiling:  # LLVM's own end must not meet it at work
+        _ended = True
 
 
 os.register_at_fork(

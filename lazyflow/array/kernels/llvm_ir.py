@@ -385,8 +385,8 @@ def call_size(call: Call) -> int:
 def _declare(line: str, found: dict[str, str]) -> None:
     kind, _, rest = line.partition("call ")[2].partition(" @")
     name, _, given = rest.partition("(")
-    if ".fcmp." in name:
+    types = [kind] * given.count(kind)
+    if ".constrained." in name:
         operand = given.partition(" %")[0] if given[0] != "<" else given.partition(">")[0] + ">"
-        found[name] = f"declare {kind} @{name}({operand}, {operand}, metadata, metadata)"
-    else:
-        found[name] = f"declare {kind} @{name}({', '.join([kind] * given.count(kind))})"
+        types = [operand] * given.count(operand) + ["metadata"] * given.count("metadata")
+    found[name] = f"declare {kind} @{name}({', '.join(types)})"

@@ -175,7 +175,9 @@ def prepare(plan: Plan, some: Pass, ways: tuple[str, ...]) -> Prepared:
         if found is None:
             if len(_prepared) >= _MOST:
                 _prepared.clear()
-            found = _prepared.setdefault(spec, _prepare(spec))
+            found = _prepare(spec)
+            if found.kernel is not None:
+                found = _prepared.setdefault(spec, found)
         plan.kernels[known] = found
     return found
 
@@ -211,19 +213,6 @@ def short_runs(some: Pass, laid: Laid) -> str:
     return ""
 
 
-_libc: Any = None
-
-
-def _flag_functions() -> tuple[int, int]:
-    global _libc
-    if _libc is None:
-        _libc = ctypes.CDLL("libm.so.6")
-    return tuple(
-        ctypes.cast(getattr(_libc, name), ctypes.c_void_p).value or 0
-        for name in ("feclearexcept", "fetestexcept")
-    )  # type: ignore[return-value]
-
-
 def call_kernel(
     function: Any, plan: Plan, some: Pass, laid: Laid, loops: Sequence[int], scratch: int
 ) -> tuple[list[Sinking], int]:
@@ -232,7 +221,7 @@ def call_kernel(
     places = [sink.array.ctypes.data for sink in sinks]
     memory = np.empty(scratch * RUN * 8, np.uint8)
     pointers = (
-        *_flag_functions(),
+        *compiler.flag_functions(),
         *loops,
         *(array.ctypes.data for array in laid.arrays),
         *places,

@@ -304,8 +304,10 @@ def cast(b: Body, have: DType, want: DType, x: str) -> str:
         return truth(b, have, x)
     if have == want:
         return x
+    if have in FLOATS and want not in FLOATS:
+        return _to_whole(b, have, want, x)
     if have in FLOATS:
-        word = "fptosi" if want not in FLOATS else "fpext" if want.itemsize > 4 else "fptrunc"
+        word = "fpext" if want.itemsize > 4 else "fptrunc"
     elif want in FLOATS:
         word = "sitofp" if have.kind == "i" else "uitofp"
     elif want.itemsize > have.itemsize or have == BOOL:
@@ -315,6 +317,16 @@ def cast(b: Body, have: DType, want: DType, x: str) -> str:
     else:
         word = "trunc"
     return b.let(f"{word} {b.type(have)} {x} to {b.type(want)}")
+
+
+def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
+    # as a plain fptosi, there and back would be a truncation: other bits where it overflows
+    many = "" if b.width == 1 else f"v{b.width}"
+    name = f"fptosi.{many}i{8 * want.itemsize}.{many}f{8 * have.itemsize}"
+    return b.let(
+        f"call {b.type(want)} @llvm.experimental.constrained.{name}({b.type(have)} {x}, "
+        f'metadata !"fpexcept.strict")'
+    )
 
 
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:

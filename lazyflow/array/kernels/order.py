@@ -156,12 +156,13 @@ def finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
     if form.inner > 1:
         return columns(ufunc, partial)
     over = form.elements - (form.blocks - 1) * form.block
+    dtype = partial.dtype  # NumPy would make sums of short integers longer ones
     if form.blocks == 1:
-        return ufunc.reduce(partial[:, 0], axis=1)[:, None]
-    sums = np.empty(partial.shape[:2], partial.dtype)
+        return ufunc.reduce(partial[:, 0], axis=1, dtype=dtype)[:, None]
+    sums = np.empty(partial.shape[:2], dtype)
     ufunc.reduce(partial[:, :-1], axis=2, out=sums[:, :-1])
     ufunc.reduce(partial[:, -1, : min(over, form.lanes)], axis=1, out=sums[:, -1])
-    return ufunc.reduce(sums, axis=1)[:, None]
+    return ufunc.reduce(sums, axis=1, dtype=dtype)[:, None]
 
 
 def contiguous(array: Any) -> Any:

@@ -13,6 +13,7 @@ from lazyflow.array.kernels.order import Form, rounds
 from lazyflow.array.kernels.program import CAST, Elementwise
 
 TILE = 1 << 16  # elements
+WHOLE = 1 << 14  # elements up to which blocks are run whole: neither tiles nor kernels gain
 
 Shape = tuple[int, ...]
 
@@ -45,11 +46,6 @@ class Pass(NamedTuple):
     slots: tuple[np.dtype[Any], ...]
     direct: tuple[tuple[int, int], ...]
     panels: Panels | None
-
-    @property
-    def tile(self) -> int:
-        """How many elements a tile has at most."""
-        return TILE
 
     def grid(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield the tiles: whole outer indices, whole pieces and blocks, or parts of rows."""
@@ -169,7 +165,7 @@ def form_of(shape: Shape, reduction: Any) -> Form | None:
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = TILE) -> Plan:
+def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = WHOLE) -> Plan:
     """Return how a program is run over blocks of these shapes; whole up to `small` elements."""
     shape = np.broadcast_shapes(*shapes)
     size = _volume(shape)
@@ -261,7 +257,7 @@ def _buffers(
     found = []
     for at, call in enumerate(calls):
         done = [held.pop(n) for n in set(call.operands) if n in held and last[n] == at]
-        in_place = len(call.results) == 1 and call.op is not CAST
+        in_place = len(call.results) == 1
         if in_place:
             free += done
         given = []

@@ -13,7 +13,7 @@ from lazyflow.array.kernels.compiler import NEW, READY, compile_now, request, wa
 from lazyflow.array.kernels.kernel_files import default_folder
 from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.order import merge_reduced
-from lazyflow.array.kernels.planning import TILE, Pass, Plan, Shape, make_plan
+from lazyflow.array.kernels.planning import WHOLE, Pass, Plan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.telling import describe
@@ -29,14 +29,14 @@ _PAYS = 1 << 21  # elements times operations, from which a kernel is compiled
 _known: dict[int, tuple[Program, Lowered, dict[Any, Plan]]] = {}
 
 
-def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = TILE) -> Plan:
+def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = WHOLE) -> Plan:
     entry = _known.get(id(program))
     if entry is None or entry[0] is not program:
         if len(_known) >= _MOST:
             _known.clear()
         entry = _known[id(program)] = (program, lower(program), {})
     plans = entry[2]
-    named = shapes if small == TILE else (shapes, small)
+    named = shapes if small == WHOLE else (shapes, small)
     plan = plans.get(named)
     if plan is None:
         if len(plans) >= _MOST:
@@ -77,6 +77,8 @@ def _native(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -
     if prepared.kernel is not None:
         compile_now(prepared.kernel, _folder())
         why = prepared.kernel.why
+        if not why and prepared.kernel.state != READY:
+            why = "the program is ending"
     if why:
         raise RuntimeError(
             f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.kernels import native
 from lazyflow.array.kernels.compiler import QUEUED, READY, REFUSED
-from lazyflow.array.kernels.planning import TILE, Pass, Plan
+from lazyflow.array.kernels.planning import WHOLE, Pass, Plan
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.tiles import compute_small
 
@@ -40,8 +40,8 @@ def describe(plan: Plan, blocks: Sequence[Any], mode: str) -> str:
         count = _read(plan, blocks, range(len(blocks)))
         work = _work(plan, len(plan.lowered.calls), range(len(plan.lowered.sinks)))
         return (
-            f"{work}, {_bytes(count)} read: whole, by ufuncs: it is no more than one tile "
-            f"({TILE:,} elements)"
+            f"{work}, {_bytes(count)} read: whole, by ufuncs: kernels gain from "
+            f"{WHOLE:,} elements on"
         )
     with np.errstate(all="ignore"), Collected() as reports:
         values = compute_small(plan, blocks, reports)

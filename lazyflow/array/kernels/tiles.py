@@ -5,7 +5,7 @@ the GIL, larger ones leave the cache. Inputs are read as slices where they are c
 copied into a contiguous tile where not (on other strides NumPy's functions differ by an ulp);
 results go to a few buffers, reused as soon as their value is no longer needed, or straight to
 where they are wanted. Values that are the same all along some axis are computed before, once, in
-their own shape. Blocks of up to one tile are computed whole.
+their own shape. Small blocks are computed whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.planning import Panels, Pass, Plan, make_plan, name_of
+from lazyflow.array.kernels.planning import TILE, Panels, Pass, Plan, make_plan, name_of
 from lazyflow.array.kernels.program import CAST, WHERE, Elementwise
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.sinks import Sinking, sink_for
@@ -122,7 +122,7 @@ def _sources(plan: Plan, some: Pass, values: Sequence[Any], tiles: list[Any]) ->
         elif value.shape == plan.shape and value.flags.c_contiguous:
             found.append(_Source(number, value.reshape(-1), None, None))
         else:
-            buffer = np.empty(some.tile, value.dtype)
+            buffer = np.empty(min(TILE, plan.size), value.dtype)
             found.append(_Source(number, None, np.broadcast_to(value, plan.shape), buffer))
     return found
 
@@ -131,7 +131,7 @@ def run_pass(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) 
     """Run the calls of a pass tile by tile; return the results of its outputs."""
     tiles: list[Any] = [None] * len(plan.lowered.dtypes)
     sources = _sources(plan, some, values, tiles)
-    buffers = [np.empty(some.tile, dtype) for dtype in some.slots]
+    buffers = [np.empty(min(TILE, plan.size), dtype) for dtype in some.slots]
     sinks = [sink_for(plan, n, some.form) for n in some.outputs]
     direct = {number: sinks[at].flat for number, at in some.direct}
     for low, high in some.grid(plan.size):

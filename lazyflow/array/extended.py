@@ -1,0 +1,281 @@
+"""Blocks extended by what is around them: neighbours, and what stands beyond the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.rechunk import rechunk
+from lazyflow.array.views import Pick, cut
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.lowering import Lowering
+
+#: What stands beyond the edge, by name; anything else is a value that does.
+BOUNDARIES = ("none", "periodic", "reflect", "nearest")
+
+
+class Margin(NamedTuple):
+    """How blocks of one axis are extended.
+
+    before, after
+        By how many elements.
+    boundary
+        One of BOUNDARIES, or a value. "none": blocks at the edge are not extended there.
+    grid
+        The chunks that are extended; they begin where the axis does, and may end earlier.
+    """
+
+    before: int
+    after: int
+    boundary: Any
+    grid: tuple[int, ...]
+
+    def ends(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return by how much each block is extended before and after, in an axis of length n."""
+        found = []
+        for size, end in zip(self.grid, accumulate(self.grid), strict=True):
+            before, after = self.before, self.after
+            if self._is("none"):
+                before, after = min(before, end - size), min(after, n - end)
+            found.append((before, after))
+        return tuple(found)
+
+    def pieces(self, start: int, stop: int, chunks: tuple[int, ...]) -> list[Piece]:
+        """Return what the extended block of a range consists of."""
+        n = sum(chunks)
+        low, high = start - self.before, stop + self.after
+        inside = Pick(max(low, 0), 1, min(high, n) - max(low, 0))
+        found = [Piece(*each) for each in cut(chunks, inside)] if inside.length else []
+        if self._is("none"):
+            return found
+        return [
+            *self._beyond(max(-low, 0), -1, chunks, n),
+            *found,
+            *self._beyond(max(high - n, 0), 1, chunks, n),
+        ]
+
+    def _is(self, boundary: str) -> bool:
+        return isinstance(self.boundary, str) and self.boundary == boundary
+
+    def _beyond(self, count: int, side: int, chunks: tuple[int, ...], n: int) -> list[Piece]:
+        """Return what stands before (side -1) or after the axis."""
+        if not count:
+            return []
+        if self._is("periodic"):
+            taken = Pick(n - count if side < 0 else 0, 1, count)
+        elif self._is("reflect"):
+            taken = Pick(count - 1 if side < 0 else n - 1, -1, count)
+        elif self._is("nearest"):
+            ((number, place, _),) = cut(chunks, Pick(0 if side < 0 else n - 1, 1, 1))
+            return [Piece(number, place, count)]
+        else:
+            return [Piece(None, slice(None), count)]
+        return [Piece(*each) for each in cut(chunks, taken)]
+
+
+class Piece(NamedTuple):
+    """A part of an extended block along one axis.
+
+    number, place
+        Of which block, and what of it; None: the boundary's value.
+    length
+        How long it is; what is taken may have length 1 and is repeated.
+    """
+
+    number: int | None
+    place: slice
+    length: int
+
+
+class Extended(Expr):
+    """Blocks of another node, extended. Each is made by one task of the blocks around."""
+
+    __slots__ = ("margins", "taken")
+
+    def __init__(
+        self, node: Expr, margins: tuple[Margin, ...], taken: Chunks | None = None
+    ) -> None:
+        chunks = tuple([
+            tuple([
+                before + size + after
+                for size, (before, after) in zip(margin.grid, margin.ends(n), strict=True)
+            ])
+            for margin, n in zip(margins, known_shape(node), strict=True)
+        ])
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        self.margins = margins
+        self.taken = taken or node.chunks
+
+    @property
+    def name(self) -> str:
+        return "overlap"
+
+    def params(self) -> tuple[Any, ...]:
+        return (repr(self.margins),)  # a value may be NaN, which equals nothing
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Extended(rechunk(inputs[0], self.taken), self.margins, self.taken)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        (node,) = self.inputs
+        bounds = low.shared(self, "grid", _grid, self.margins)
+        axes = [
+            margin.pieces(edge[i], edge[i + 1], sizes)
+            for margin, edge, i, sizes in zip(self.margins, bounds, index, node.chunks, strict=True)
+        ]
+        numbers = [
+            list(dict.fromkeys([piece.number for piece in axis if piece.number is not None]))
+            for axis in axes
+        ]
+        if all(len(axis) == 1 for axis in axes) and self._is_block(axes):
+            return low.block(node, tuple([axis[0].number for axis in axes]))  # type: ignore[misc]
+        placed = [
+            [piece._replace(number=None if piece.number is None else own.index(piece.number))
+             for piece in axis]
+            for axis, own in zip(axes, numbers, strict=True)
+        ]
+        values = tuple([margin.boundary for margin in self.margins])
+        task = Extend(placed, tuple(map(len, numbers)), values)
+        return low.task(task, [low.block(node, i) for i in product(*numbers)], self)
+
+    def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
+        return all(
+            piece.number is not None and piece.place == slice(0, size, 1)
+            for (piece,), size in zip(
+                axes,
+                [sizes[axis[0].number] if axis[0].number is not None else None
+                 for sizes, axis in zip(self.inputs[0].chunks, axes, strict=True)],
+                strict=True,
+            )
+        )
+
+
+def known_shape(node: Expr) -> tuple[int, ...]:
+    """Return the shape of a node whose lengths are all known."""
+    return node.shape  # type: ignore[return-value]
+
+
+def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
+    return [[0, *accumulate(margin.grid)] for margin in margins]
+
+
+class Extend:
+    """Makes an extended block of pieces of blocks.
+
+    pieces
+        For each axis; numbers are places among the blocks.
+    counts
+        How many blocks there are along each axis.
+    values
+        What stands beyond the edge of each axis, where no block does.
+    """
+
+    __name__ = "overlap"
+    _lazyflow_kind = ATOM
+
+    def __init__(
+        self, pieces: list[list[Piece]], counts: tuple[int, ...], values: tuple[Any, ...]
+    ) -> None:
+        self.pieces = pieces
+        self.counts = counts
+        self.values = values
+
+    def __call__(self, *blocks: Any) -> Any:
+        if len(blocks) == 1 and all(
+            len(axis) == 1 and axis[0].number is not None for axis in self.pieces
+        ):
+            (found,) = blocks
+            taken = found[tuple([axis[0].place for axis in self.pieces])]
+            if taken.shape == tuple([axis[0].length for axis in self.pieces]):
+                return taken
+        shape = tuple([sum([piece.length for piece in axis]) for axis in self.pieces])
+        out = np.empty_like(blocks[0], shape=shape, subok=True)
+        spans = [_spans(axis) for axis in self.pieces]
+        for places in product(*spans):
+            numbers = [piece.number for _, piece in places]
+            if None not in numbers:
+                at = 0
+                for number, count in zip(numbers, self.counts, strict=True):
+                    at = at * count + number  # type: ignore[operator]
+                out[tuple([to for to, _ in places])] = blocks[at][
+                    tuple([piece.place for _, piece in places])
+                ]
+        for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
+            for to, piece in own:
+                if piece.number is None:
+                    out[(*[slice(None)] * axis, to)] = self.values[axis]
+        return read_only(out)
+
+
+def _spans(axis: list[Piece]) -> list[tuple[slice, Piece]]:
+    at = 0
+    found = []
+    for piece in axis:
+        found.append((slice(at, at + piece.length), piece))
+        at += piece.length
+    return found
+
+
+class Trimmed(Expr):
+    """Blocks of another node without their outer elements.
+
+    cuts
+        For each axis and block how many are taken off before and after.
+    """
+
+    __slots__ = ("cuts", "taken")
+
+    def __init__(
+        self, node: Expr, cuts: tuple[tuple[tuple[int, int], ...], ...],
+        taken: Chunks | None = None,
+    ) -> None:
+        chunks = tuple([
+            tuple([
+                None if size is None else max(size - before - after, 0)
+                for size, (before, after) in zip(sizes, own, strict=True)
+            ])
+            for sizes, own in zip(node.chunks, cuts, strict=True)
+        ])
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        self.cuts = cuts
+        self.taken = taken or node.chunks
+
+    @property
+    def name(self) -> str:
+        return "trim"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.cuts,)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Trimmed(rechunk(inputs[0], self.taken), self.cuts, self.taken)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        block = low.block(self.inputs[0], index)
+        ends = tuple([own[i] for own, i in zip(self.cuts, index, strict=True)])
+        if not any(map(any, ends)):
+            return block
+        return low.task(low.shared(self, ends, Trim, ends), [block], self)
+
+
+class Trim:
+    """Takes elements off a block."""
+
+    __name__ = "trim"
+
+    def __init__(self, ends: tuple[tuple[int, int], ...]) -> None:
+        self.ends = ends
+
+    def __call__(self, block: Any) -> Any:
+        return block[tuple([
+            slice(before, max(n - after, before))
+            for (before, after), n in zip(self.ends, block.shape, strict=True)
+        ])]

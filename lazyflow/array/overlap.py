@@ -1,0 +1,427 @@
+"""Functions of blocks and what is around them: `map_overlap`, `overlap`, sliding windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from lazyflow import config
+from lazyflow.array.align import SizesNeeded
+from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.block_functions import map_blocks
+from lazyflow.array.block_layout import aligned, share
+from lazyflow.array.blockcalls import BlockCalls
+from lazyflow.array.call import BLOCK, Call
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.dispatch import implements
+from lazyflow.array.expr import Expr
+from lazyflow.array.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
+
+Depth = dict[int, tuple[int, int]]
+
+
+# -- what may be said of depths and boundaries ----------------------------------------------------
+
+
+def _by_axis(given: Any, ndim: int, parameter: str) -> dict[int, Any]:
+    """Return what is said for axes: one for all, a tuple of them, or a dict."""
+    if isinstance(given, Mapping):
+        wrong = [axis for axis in given if not -ndim <= axis < ndim]
+        if wrong:
+            raise ValueError(f"{parameter} names axis {wrong[0]}, but the array has {ndim} axes")
+        return {axis % ndim: each for axis, each in given.items()}
+    if isinstance(given, tuple):
+        if len(given) != ndim:
+            raise ValueError(f"{parameter}={given!r} is for {len(given)} axes, not for {ndim}")
+        return dict(enumerate(given))
+    return dict.fromkeys(range(ndim), given)
+
+
+def _depths(depth: Any, ndim: int) -> Depth:
+    """Return depths before and after, for each axis.
+
+    >>> _depths({0: 1, -1: (0, 2)}, 2)
+    {0: (1, 1), 1: (0, 2)}
+    """
+    found = dict.fromkeys(range(ndim), (0, 0))
+    for axis, each in _by_axis(0 if depth is None else depth, ndim, "depth").items():
+        sides = tuple(each) if isinstance(each, tuple | list) else (each, each)
+        if len(sides) != 2 or any(
+            not isinstance(n, int | np.integer) or n < 0 for n in sides
+        ):
+            raise ValueError(
+                f"the depth of axis {axis} must be a length of 0 or more, or a pair of these for "
+                f"before and after; got {each!r:.100}"
+            )
+        found[axis] = (int(sides[0]), int(sides[1]))
+    return found
+
+
+def _boundaries(boundary: Any, ndim: int) -> dict[int, Any]:
+    """Return what stands beyond the edge of each axis."""
+    found: dict[int, Any] = dict.fromkeys(range(ndim), "none")
+    for axis, each in _by_axis(boundary, ndim, "boundary").items():
+        if isinstance(each, str) and each not in BOUNDARIES:
+            raise ValueError(
+                f"boundary {each!r} is not one of {', '.join(map(repr, BOUNDARIES))} or a value"
+                f"{config.nearest(each, BOUNDARIES)}"
+            )
+        found[axis] = "none" if each is None else each
+    return found
+
+
+# -- extending and trimming -----------------------------------------------------------------------
+
+
+def overlap(x: Array, depth: Any, boundary: Any = None, *, allow_rechunk: bool = True) -> Array:
+    """Return an array whose blocks are those of another, extended by what is around them.
+
+    Parameters
+    ----------
+    x
+        The array.
+    depth
+        By how many elements: one number, one for each axis, or a dict by axis; each may be a pair,
+        for before and after.
+    boundary
+        What stands beyond the edge: "none", "periodic" (the other end), "reflect" (mirrored, the
+        last element included), "nearest" (the last element), or a value; also one for each axis,
+        or a dict by axis.
+    allow_rechunk
+        False: a chunk that is shorter than the depth is an error. Else more than one neighbour is
+        read; only at an edge where the boundary is "none" are such chunks put together.
+
+    Raises
+    ------
+    ValueError
+        The array is shorter than the depth, or a chunk is and must not be.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.arange(4, chunks=2)
+    >>> la.overlap.overlap(x, 1, "periodic").compute()
+    array([3, 0, 1, 2, 1, 2, 3, 0])
+    """
+    x.with_known_sizes()
+    depths, boundaries = _depths(depth, x.ndim), _boundaries(boundary, x.ndim)
+    _check(x, depths, boundaries, allow_rechunk)
+    chunks = tuple([
+        _long_ends(sizes, *depths[axis]) if _is_none(boundaries[axis]) else sizes
+        for axis, sizes in enumerate(x.chunks)
+    ])
+    if not any(map(any, depths.values())):
+        return x
+    return Array(_extended(x.rechunk(chunks).expr, depths, boundaries))
+
+
+def _check(x: Array, depths: Depth, boundaries: dict[int, Any], allow_rechunk: bool) -> None:
+    for axis, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
+        most = max(depths[axis])
+        if most > n and not _is_none(boundaries[axis]):
+            raise ValueError(
+                f"The overlapping depth {most} is larger than your array {n} in axis {axis}"
+            )
+        if not allow_rechunk and most > min(sizes) and len(sizes) > 1:
+            raise ValueError(
+                f"chunks of axis {axis} are down to {min(sizes)} long, shorter than the "
+                f"overlapping depth {most}. Pass allow_rechunk=True, or rechunk the array"
+            )
+
+
+def _is_none(boundary: Any) -> bool:
+    return isinstance(boundary, str) and boundary == "none"
+
+
+def _long_ends(sizes: tuple[int, ...], before: int, after: int) -> tuple[int, ...]:
+    """Put chunks at the ends together that are shorter than a depth.
+
+    >>> _long_ends((1, 1, 3, 3, 1), 2, 2)
+    (2, 3, 4)
+    """
+    made = list(sizes)
+    while len(made) > 1 and made[0] < before:
+        made[:2] = [made[0] + made[1]]
+    while len(made) > 1 and made[-1] < after:
+        made[-2:] = [made[-2] + made[-1]]
+    return tuple(made)
+
+
+def _extended(node: Expr, depths: Depth, boundaries: dict[int, Any]) -> Expr:
+    if not any(map(any, depths.values())):
+        return node
+    return Extended(node, tuple([
+        Margin(*depths[axis], boundaries[axis], sizes) for axis, sizes in enumerate(node.chunks)
+    ]))
+
+
+def trim_internal(x: Array, axes: Any, boundary: Any = None) -> Array:
+    """Return an array without the outer elements of each block.
+
+    Parameters
+    ----------
+    x
+        The array.
+    axes
+        How many: as `depth` of `overlap`.
+    boundary
+        As of `overlap`: where it is "none", blocks at the edge keep what is there.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.overlap.overlap(la.arange(4, chunks=2), 1, "reflect")
+    >>> la.overlap.trim_internal(x, 1, "reflect").compute()
+    array([0, 1, 2, 3])
+    """
+    depths, boundaries = _depths(axes, x.ndim), _boundaries(boundary, x.ndim)
+    if not any(map(any, depths.values())):
+        return x
+    cuts = []
+    for axis, count in enumerate(x.numblocks):
+        own = [depths[axis]] * count
+        if _is_none(boundaries[axis]):
+            own[0] = (0, own[0][1])
+            own[-1] = (own[-1][0], 0)
+        cuts.append(tuple(own))
+    return Array(Trimmed(x.expr, tuple(cuts)))
+
+
+trim_overlap = trim_internal
+
+
+# -- functions of extended blocks -----------------------------------------------------------------
+
+
+@implements()
+def map_overlap(
+    func: Callable[..., Any],
+    *args: Any,
+    depth: Any = None,
+    boundary: Any = None,
+    trim: bool = True,
+    align_arrays: bool = True,
+    allow_rechunk: bool = True,
+    **kwargs: Any,
+) -> Array:
+    """Return an array of what a function returns for each block and what is around it.
+
+    Parameters
+    ----------
+    func
+        Called with an extended block of each array.
+    *args
+        Chunked arrays that broadcast against each other.
+    depth, boundary
+        As of `overlap`; lists of them are for each array.
+    trim
+        Take off what `func` returns for the extension; of several arrays that of the one with the
+        most axes counts.
+    align_arrays
+        Cut arrays so that their chunks fit; else numbers of blocks must be equal, or 1.
+    allow_rechunk
+        As of `overlap`.
+    **kwargs
+        Parameters of `map_blocks`, and keywords of `func`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> x = la.from_array(np.array([1, 1, 2, 3, 3, 3, 2, 1, 1]), chunks=5)
+    >>> la.map_overlap(lambda b: b - np.roll(b, 1), x, depth=1, boundary=0).compute()
+    array([ 1,  0,  1,  1,  0,  0, -1, -1,  0])
+    """
+    if not callable(func):
+        raise TypeError(
+            f"map_overlap() takes the function first, then arrays; got a {type(func).__name__}. "
+            "x.map_overlap(func, depth) is the method"
+        )
+    for x in args:
+        if not isinstance(x, Array):
+            raise TypeError(
+                f"map_overlap() takes chunked arrays after the function; got a "
+                f"{type(x).__name__}. Pass other values as keywords of the function"
+            )
+    if not args:
+        raise TypeError("map_overlap() needs an array after the function")
+    arrays = _together(args) if align_arrays else [x.with_known_sizes() for x in args]
+    sides = [
+        (_depths(d, x.ndim), _boundaries(b, x.ndim))
+        for x, d, b in zip(
+            args, _for_each(depth, len(args), "depth"),
+            _for_each(boundary, len(args), "boundary"), strict=True,
+        )
+    ]
+    extended = []
+    for x, own in zip(arrays, sides, strict=True):
+        _check(x, *own, allow_rechunk)
+        extended.append(Array(_extended(x.expr, *own)))
+    found = map_blocks(func, *extended, **kwargs)
+    first = max(range(len(args)), key=lambda i: (args[i].ndim, -i))
+    if not trim or not any(map(any, sides[first][0].values())):
+        return found
+    node = arrays[first].expr
+    ends = {
+        axis: Margin(*sides[first][0][axis], sides[first][1][axis], node.chunks[axis]).ends(n)
+        for axis, n in enumerate(known_shape(node))
+    }
+    moved = _moved(ends, found.ndim, kwargs.get("drop_axis"), kwargs.get("new_axis"))
+    return Array(Trimmed(found.expr, tuple([
+        moved.get(axis, ((0, 0),) * count) for axis, count in enumerate(found.numblocks)
+    ])))
+
+
+@implements()
+def map_overlap_of(
+    x: Array, func: Callable[..., Any], depth: Any = None, boundary: Any = None,
+    trim: bool = True, **kwargs: Any,
+) -> Array:
+    """Return ``map_overlap(func, x, ...)``."""
+    return map_overlap(func, x, depth=depth, boundary=boundary, trim=trim, **kwargs)
+
+
+def _for_each(given: Any, count: int, parameter: str) -> list[Any]:
+    if not isinstance(given, list):
+        return [given] * count
+    if len(given) != count:
+        raise ValueError(f"{parameter} is a list for {len(given)} arrays; there are {count}")
+    return given
+
+
+def _together(arrays: Sequence[Array]) -> list[Array]:
+    ndim = max([x.ndim for x in arrays])
+    labels = [tuple(range(ndim - x.ndim, ndim)) for x in arrays]
+    try:
+        nodes, _ = aligned([x.expr for x in arrays], labels)
+    except SizesNeeded:
+        known(*arrays)
+        nodes, _ = aligned([x.expr for x in arrays], labels)
+    return [Array(node) for node in nodes]
+
+
+def _moved(given: dict[int, Any], ndim: int, drop_axis: Any, new_axis: Any) -> dict[int, Any]:
+    """Return what is said by axis for axes as they are after some went and came."""
+
+    def several(axes: Any, count: int) -> set[int]:
+        return {
+            axis % count for axis in ([] if axes is None else
+                                      axes if isinstance(axes, Sequence) else [axes])
+        }
+
+    dropped = several(drop_axis, len(given))
+    kept = [given[axis] for axis in sorted(given) if axis not in dropped]
+    added = several(new_axis, ndim)
+    if new_axis is None:
+        added = set(range(ndim - len(kept)))
+    places = [axis for axis in range(ndim) if axis not in added]
+    return dict(zip(places, kept, strict=True))
+
+
+# -- windows --------------------------------------------------------------------------------------
+
+_LARGEST = 16  # automatic chunks in the bytes of a block of windows, at most
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, automatic_rechunk: bool = True
+) -> Array:
+    """Return windows into an array, as ``np.lib.stride_tricks.sliding_window_view``.
+
+    Parameters
+    ----------
+    x, window_shape, axis
+        As in NumPy.
+    automatic_rechunk
+        Cut chunks so that a block, were its windows written out, is not much larger than a chunk
+        of ``config.chunk_bytes``: at most 16 times, or than it was.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.sliding_window_view(la.arange(5, chunks=2), 3).sum(axis=1).compute()
+    array([3, 6, 9])
+    """
+    x = x if isinstance(x, Array) else Array(as_node(x))
+    x.with_known_sizes()
+    axes, windows = _windows(x, window_shape, axis)
+    grids: list[tuple[int, ...]] = []
+    for k, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
+        less = sum([w - 1 for a, w in zip(axes, windows, strict=True) if a == k])
+        grids.append(_first(sizes, n - less))
+    if automatic_rechunk:
+        grids = _smaller(grids, prod(windows), x)
+    margins = tuple([
+        Margin(0, n - sum(grid), "none", grid)
+        for grid, n in zip(grids, x.shape, strict=True)
+    ])
+    node = Extended(x.expr, margins)
+    call = Call(
+        np.lib.stride_tricks.sliding_window_view, [BLOCK],
+        {"window_shape": windows, "axis": axes}, "sliding_window_view",
+    )
+    labels = tuple(range(x.ndim))
+    own = share(labels, node, labels, dict(enumerate(node.chunks)), False)
+    chunks = (*grids, *[(w,) for w in windows])
+    return Array(BlockCalls(call, (node,), (own,), x.expr.dtype_or_lazy, chunks))
+
+
+def _windows(x: Array, window_shape: Any, axis: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    windows = tuple(window_shape) if isinstance(window_shape, Sequence | np.ndarray) else (
+        window_shape,
+    )
+    if any(w < 0 for w in windows):
+        raise ValueError("`window_shape` cannot contain negative values")
+    if axis is None:
+        axes = tuple(range(x.ndim))
+        if len(windows) != len(axes):
+            raise ValueError(
+                "Since axis is None, must provide window_shape for all dimensions of `x`; got "
+                f"{len(windows)} window_shape elements and `x.ndim` is {x.ndim}."
+            )
+    else:
+        axes = normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+        if len(windows) != len(axes):
+            raise ValueError(
+                "Must provide matching length window_shape and axis; got "
+                f"{len(windows)} window_shape elements and {len(axes)} axes elements."
+            )
+    for k, n in enumerate(x.shape):
+        if sum([w - 1 for a, w in zip(axes, windows, strict=True) if a == k]) > n - 1 and k in axes:
+            raise ValueError("window shape cannot be larger than input array shape")
+    return axes, tuple(map(int, windows))
+
+
+def _first(sizes: tuple[int, ...], n: int) -> tuple[int, ...]:
+    """Return the chunks of the first n elements.
+
+    >>> _first((3, 3, 3), 5)
+    (3, 2)
+    """
+    found: list[int] = []
+    for size in sizes:
+        if n <= 0 and found:
+            break
+        found.append(min(size, n))
+        n -= size
+    return tuple(found)
+
+
+def _smaller(grids: list[tuple[int, ...]], factor: int, x: Array) -> list[tuple[int, ...]]:
+    """Cut chunks so that blocks have at most so many elements that windows fit."""
+    itemsize = x.dtype.itemsize or 1
+    before = prod([max(sizes) for sizes in x.chunks]) * itemsize
+    limit = max(_LARGEST * config.get("chunk_bytes"), before)
+    largest = prod([max(grid) for grid in grids]) * factor * itemsize
+    if largest <= limit:
+        return grids
+    shape = tuple(map(sum, grids))
+    wanted = normalize_chunks("auto", shape, max(limit // factor, itemsize), x.dtype, None)
+    return [
+        min(grid, tuple(other), key=max) for grid, other in zip(grids, wanted, strict=True)
+    ]

@@ -1,0 +1,119 @@
+"""`Generator`: NumPy's generator of random numbers, for chunked arrays."""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.array import Array
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.random.streams import Draw, Stream, Values
+from lazyflow.array.sources import Made
+from lazyflow.collection import Collection
+
+_PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
+
+
+class Streams:
+    """What generators have in common: a seed, a number for each call, and how arrays are drawn."""
+
+    def __init__(self, seed: np.random.SeedSequence, calls: int = 0) -> None:
+        self._seed = seed
+        self._calls = calls
+        self._lock = Lock()
+        first, second = seed.generate_state(2, np.uint64).tolist()
+        self._key = first, second
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._seed, self._calls)
+
+    def __repr__(self) -> str:
+        return f"lazyflow.array.random.{type(self).__name__}(Philox)"
+
+    def _next(self) -> Stream:
+        with self._lock:
+            call = self._calls
+            self._calls += 1
+        return Stream(self._key, call)
+
+    def _draw(
+        self, name: str, params: tuple[Any, ...], size: Any, chunks: Any, /, **options: Any
+    ) -> Array:
+        """Return an array of a distribution whose parameters are numbers or arrays in memory."""
+        given = tuple([_parameter(p, name) for p in params])
+        arrays = [p.array for p in given if isinstance(p, Values)]
+        shape = size_of(size, np.broadcast_shapes(*[a.shape for a in arrays]))
+        dtype = _checked(name, given, options)
+        return self._made(name, given, shape, dtype, chunks, options=options)
+
+    def _made(
+        self, method: str, params: tuple[Any, ...], shape: tuple[int, ...], dtype: Any,
+        chunks: Any, whole: int = 0, options: Any = (),
+    ) -> Array:
+        sizes = normalize_chunks(chunks, shape, None, dtype)
+        pairs = tuple(sorted(dict(options).items()))
+        draw = Draw(method, params, pairs, np.dtype(dtype), shape, whole, self._next())
+        return Array(Made(draw, draw.dtype, sizes))
+
+
+def size_of(size: Any, least: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Return the shape that `size` asks for; None: that of the parameters."""
+    if size is None:
+        return least
+    given = (size,) if isinstance(size, int | np.integer) else tuple(size)
+    shape = tuple([operator.index(n) for n in given])
+    if any(n < 0 for n in shape):
+        raise ValueError("negative dimensions are not allowed")
+    try:
+        fits = np.broadcast_shapes(least, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"Output size {shape} is not compatible with broadcast dimensions of inputs {least}."
+        )
+    return shape
+
+
+def in_memory(value: Any, method: str) -> Any:
+    """Return a parameter that is not lazy, or say what to do with one that is."""
+    if isinstance(value, Collection) or hasattr(value, "_lazyflow_kind"):
+        raise TypeError(
+            f"{method}() takes numbers and NumPy arrays as parameters; got a lazy "
+            f"{type(value).__name__}. Compute it first, or do the arithmetic on the array: "
+            "loc + scale * rng.standard_normal(loc.shape, chunks=loc.chunks)"
+        )
+    return value
+
+
+def _parameter(value: Any, method: str) -> Any:
+    if isinstance(in_memory(value, method), int | float | complex):
+        return value
+    array = np.asarray(value)
+    return Values(array) if array.ndim else array[()]
+
+
+@cache
+def probe() -> np.random.Generator:
+    """Return NumPy's generator, which checks parameters and tells dtypes."""
+    return np.random.default_rng(0)
+
+
+def _checked(
+    method: str, params: tuple[Any, ...], options: dict[str, Any]
+) -> np.dtype[Any]:
+    """Return the dtype of a distribution; NumPy raises what it raises for such parameters."""
+    arrays = [p.array for p in params if isinstance(p, Values)]
+    values = [p.array if isinstance(p, Values) else p for p in params]
+    size: Any = 1  # nothing is checked for 0
+    if arrays:
+        size = None
+        if prod(np.broadcast_shapes(*[a.shape for a in arrays])) > _PROBED:
+            values = [p.ravel()[:1] if isinstance(p, np.ndarray) else p for p in values]
+    dtype: np.dtype[Any] = getattr(probe(), method)(*values, size=size, **options).dtype
+    return dtype

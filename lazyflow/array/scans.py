@@ -1,0 +1,161 @@
+"""Cumulative sums and products, and ``ufunc.accumulate``."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array import elementwise
+from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.elementwise import constant
+from lazyflow.array.expr import Expr
+from lazyflow.array.extremes import ASSOCIATIVE, result
+from lazyflow.array.moments import axes_of
+from lazyflow.array.scan import scan
+from lazyflow.array.tree import Op, tree, whole_along
+
+
+def flat(a: Any) -> Array:
+    """Return an array with one axis, in C order."""
+    node = as_node(a)
+    if node.ndim == 1:
+        return Array(node)
+    if node.ndim == 0:
+        return Array(node)[None]
+    found: Array = functions["ravel"](Array(node))
+    return found
+
+
+@dataclass(frozen=True)
+class Accumulate(Op):
+    """``ufunc.accumulate`` along an axis in one chunk."""
+
+    ufunc: np.ufunc
+    axis: int
+    dtype: Any
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return f"{self.ufunc.__name__}.accumulate"
+
+    def first(self, block: Any) -> Any:
+        return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
+
+
+@implements()
+def ufunc_accumulate(
+    ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, *,
+    method: str = "sequential",
+) -> Array:
+    """Return ``ufunc.accumulate(array, ...)``; parameters are those of NumPy's.
+
+    method
+        How blocks get what is before them: one after the other ("sequential"), or by a tree
+        ("blelloch"). Either way all blocks are scanned at the same time.
+    """
+    if method not in ("sequential", "blelloch"):
+        raise ValueError(f"method must be 'sequential' or 'blelloch'; got {method!r}")
+    x = Array(as_node(array))
+    known(x)
+    node = x.expr
+    if node.ndim == 0:
+        raise TypeError("cannot accumulate on a scalar")
+    (axis,) = axes_of(operator.index(axis), node.ndim)
+    found = ufunc.accumulate(np.ones((1,) * node.ndim, node.dtype), dtype=dtype).dtype
+    if ufunc in ASSOCIATIVE:
+        return result(scan(node, ufunc, axis, found, method == "blelloch"), out)
+    node = whole_along(node, (axis,))
+    made = tree(Accumulate(ufunc, axis, dtype), [node], _same(node, axis), found)
+    return result(made, out)
+
+
+def _same(node: Expr, axis: int) -> Any:
+    """Return the layout of what changes the values along an axis only."""
+    return tuple([(node.shape[k],) if k == axis else k for k in range(node.ndim)])
+
+
+def _cumulative(
+    ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any, method: str
+) -> Array:
+    if axis is None:
+        a, axis = flat(a), 0
+    elif as_node(a).ndim == 0 and operator.index(axis) in (0, -1):
+        a = flat(a)
+    return ufunc_accumulate(ufunc, a, axis, dtype, out, method=method)
+
+
+@implements(np.cumsum)
+def cumsum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+) -> Array:
+    """Return the sums of what is before each element and itself; parameters as np.cumsum.
+
+    >>> import lazyflow.array as la
+    >>> la.cumsum(la.arange(6, chunks=2)).compute()
+    array([ 0,  1,  3,  6, 10, 15])
+    """
+    return _cumulative(np.add, a, axis, dtype, out, method)
+
+
+@implements(np.cumprod)
+def cumprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+) -> Array:
+    """Return the products of what is before each element and itself; parameters as np.cumprod."""
+    return _cumulative(np.multiply, a, axis, dtype, out, method)
+
+
+def _filled(a: Any, neutral: float) -> Array:
+    node = as_node(a)
+    if node.dtype.kind not in "fc":
+        return Array(node)
+    (is_nan,) = elementwise.ufunc(np.isnan, (node,))
+    return Array(elementwise.where(is_nan, constant(neutral, node.dtype), node))
+
+
+@implements(np.nancumsum)
+def nancumsum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+) -> Array:
+    """Return cumulative sums in which NaN count as 0."""
+    return cumsum(_filled(a, 0), axis, dtype, out, method=method)
+
+
+@implements(np.nancumprod)
+def nancumprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+) -> Array:
+    """Return cumulative products in which NaN count as 1."""
+    return cumprod(_filled(a, 1), axis, dtype, out, method=method)
+
+
+def _array_api(name: str, call: Any) -> Any:
+    def function(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
+        include_initial: bool = False,
+    ) -> Array:
+        node = as_node(x)
+        if axis is None and node.ndim != 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is "
+                             "required.")
+        axis = 0 if axis is None else axes_of(operator.index(axis), node.ndim)[0]
+        made = call(Array(node), axis, dtype)
+        if include_initial:
+            start = np.full(
+                [1 if k == axis else n for k, n in enumerate(made.shape)],
+                0 if call is cumsum else 1, made.dtype,
+            )
+            made = functions["concatenate"]([start, made], axis=axis)
+        return result(made.expr, out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As ``np.{name}``."
+    return implements(*filter(None, [getattr(np, name, None)]))(function)
+
+
+cumulative_sum = _array_api("cumulative_sum", cumsum)
+cumulative_prod = _array_api("cumulative_prod", cumprod)

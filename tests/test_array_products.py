@@ -1,0 +1,331 @@
+"""Products of arrays, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow
+import lazyflow.array as la
+from lazyflow.array.dispatch import functions
+
+RNG = np.random.default_rng(11)
+
+
+def needs(*names):
+    """Mark a test that needs functions of modules that are built elsewhere."""
+    missing = [name for name in names if name not in functions]
+    return pytest.mark.skipif(bool(missing), reason=f"no {', '.join(missing)} yet")
+
+
+def check(found, expected):
+    """Compare what is lazy with NumPy's: type, shape, and values, exactly for whole numbers."""
+    assert found.shape == np.shape(expected)
+    value = found.compute(scheduler="sync")
+    assert np.shape(value) == np.shape(expected)
+    if found.dtype != object:
+        assert np.asarray(value).dtype == found.dtype == np.asarray(expected).dtype
+    if found.dtype.kind in "fc":
+        np.testing.assert_allclose(value, expected, rtol=1e-5 if found.dtype == "f4" else 1e-12)
+    else:
+        np.testing.assert_array_equal(value, expected)
+
+
+def values(rng, shape, dtype):
+    x = rng.integers(-4, 5, shape)
+    return x * (1 + 0.5j) if dtype == "c16" else x.astype(dtype)
+
+
+def cut(rng, n):
+    """Chunks of an axis, some of them empty or of one element."""
+    cuts = np.sort(rng.integers(0, n + 1, rng.integers(0, 4)))
+    return tuple(np.diff([0, *cuts, n]).tolist())
+
+
+def chunked(rng, x):
+    return la.from_array(x, chunks=tuple([cut(rng, n) for n in x.shape]))
+
+
+# -- matmul -------------------------------------------------------------------------------------
+
+SHAPES = [
+    ((5, 6), (6, 4)), ((6,), (6, 4)), ((5, 6), (6,)), ((6,), (6,)), ((2, 3, 5, 6), (3, 6, 4)),
+    ((3, 5, 6), (2, 1, 6, 4)), ((7, 6), (2, 6, 3)), ((2, 5, 6), (6,)), ((6,), (2, 6, 3)),
+    ((0, 3), (3, 2)), ((3, 0), (0, 2)), ((1, 1), (1, 1)), ((2, 3, 1), (1, 4)), ((0,), (0,)),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SHAPES), st.sampled_from(["f8", "f4", "i8", "i1", "?", "c16", "O"]),
+       st.integers(0, 10_000))
+def test_matmul(shapes, dtype, seed):
+    rng = np.random.default_rng(seed)
+    x, y = (values(rng, shape, dtype) for shape in shapes)
+    a, b = chunked(rng, x), chunked(rng, y)
+    check(a @ b, x @ y)
+    if y.ndim < 3 and x.ndim < 4:
+        check(np.dot(a, b), np.dot(x, y))
+
+
+def test_matmul_of_mixed_types():
+    x, y = RNG.integers(0, 9, (4, 5)), RNG.random((5, 3)).astype("f4")
+    a = la.from_array(x, chunks=2)
+    check(a @ y, x @ y)
+    check(x.T.copy().T @ la.from_array(y, chunks=2), x @ y)
+    check(la.matmul(a, y, dtype="c16"), np.matmul(x, y, dtype="c16"))
+    out = la.zeros((4, 3))
+    assert np.matmul(a, y, out=out) is out
+    check(out, x @ y)
+
+
+@pytest.mark.parametrize("shapes, words", [
+    (((2, 3), (4, 2)), r"mismatch in its core dimension 0, with gufunc signature "
+                       r"\(n\?,k\),\(k,m\?\)->\(n\?,m\?\) \(size 4 is different from 3\)"),
+    (((), (3,)), "Input operand 0 does not have enough dimensions"),
+    (((3,), ()), "Input operand 1 does not have enough dimensions"),
+    (((2, 3, 4), (3, 4, 5)), "could not be broadcast together"),
+])
+def test_matmul_of_shapes_that_do_not_fit(shapes, words):
+    with pytest.raises(ValueError, match=words):
+        la.ones(shapes[0]) @ la.ones(shapes[1])
+
+
+def test_matmul_in_words_it_does_not_take():
+    with pytest.raises(TypeError, match="not axes=; move the axes by moveaxis"):
+        np.matmul(la.ones((2, 2)), la.ones((2, 2)), axes=[(0, 1), (0, 1), (0, 1)])
+    with pytest.raises(TypeError, match="did not contain a loop"):
+        la.ones((2, 2)) @ la.asarray(np.array([["a"], ["b"]]))
+
+
+def test_dot_of_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"shapes \(2,3\) and \(4,\) not aligned: 3 \(dim 1\) != "
+                                         r"4 \(dim 0\)"):
+        la.dot(la.ones((2, 3)), la.ones(4))
+
+
+def test_many_blocks_are_added_up_by_a_tree():
+    x = RNG.integers(0, 9, (3, 700))
+    a = la.from_array(x, chunks=(3, 2))
+    check(a @ a.T, x @ x.T)
+    tall = la.from_array(x.T, chunks=(1, 2))
+    check(tall.T @ tall, x @ x.T)
+
+
+def test_a_slice_of_a_product_multiplies_what_it_needs():
+    x, y = RNG.random((6, 5)), RNG.random((5, 8))
+    tasks = []
+
+    class Store:
+        shape, dtype = x.shape, x.dtype
+
+        def __getitem__(self, key):
+            tasks.append(key)
+            return x[key]
+
+    a, b = la.from_array(Store(), chunks=2), la.from_array(y, chunks=3)
+    check((a @ b)[2:4, ::-3], (x @ y)[2:4, ::-3])
+    assert {(key[0].start, key[0].stop) for key in tasks} == {(2, 4)}
+    check((a @ b)[1, -1], (x @ y)[1, -1])
+    check((a @ b).T[:, :2], (x @ y).T[:, :2])
+
+
+def test_products_have_the_same_bits_on_all_schedulers():
+    a = la.from_array(RNG.random((40, 900)), chunks=(13, 17))
+    b = la.from_array(RNG.random((900, 30)), chunks=(20, 11))
+    product = a @ b
+    expected = product.compute(scheduler="sync")
+    np.testing.assert_allclose(expected, a.compute() @ b.compute())
+    for scheduler in ("threads", "processes"):
+        np.testing.assert_array_equal(product.compute(scheduler=scheduler), expected)
+
+
+def test_chunks_of_a_product_are_no_larger():
+    a = la.ones((100, 1000), chunks=(10, 1000))
+    b = la.ones((1000, 100), chunks=(50, 100))
+    node = (a @ b).expr
+    assert node.chunks == ((10,) * 10, (100,))
+    assert node.inputs[0].chunks[1] == node.inputs[1].chunks[0] == (50,) * 20
+
+
+def test_unknown_lengths_are_found_out():
+    x = RNG.integers(0, 9, 30)
+    counts = la.bincount(la.from_array(x, chunks=7))
+    expected = np.bincount(x)
+    check(la.dot(counts, la.from_array(expected, chunks=3)), np.dot(expected, expected))
+
+
+# -- tensordot and others -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axes", [
+    0, 1, 2, ((1, 2), (1, 0)), (2, 0), ((0, 1), (2, 1)), ((-1, -2), (0, 1)), ([], []),
+])
+def test_tensordot(axes):
+    rng = np.random.default_rng(3)
+    x, y = values(rng, (4, 5, 6), "i8"), values(rng, (6, 5, 4), "i8")
+    if axes == 2:
+        y = y.transpose(1, 0, 2)
+    check(np.tensordot(chunked(rng, x), chunked(rng, y), axes), np.tensordot(x, y, axes))
+
+
+@pytest.mark.parametrize("axes, words", [
+    (1, "shape-mismatch for sum"), (((0,), (0, 1)), "shape-mismatch for sum"),
+    (((0, 0), (0, 0)), "names one twice"), ((5, 0), "axis 5 is out of bounds"),
+])
+def test_tensordot_of_what_does_not_fit(axes, words):
+    with pytest.raises(ValueError, match=words):
+        la.tensordot(la.ones((3, 4)), la.ones((3, 4)), axes)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "c16", "?"])
+def test_other_products(dtype):
+    rng = np.random.default_rng(5)
+    x, y = values(rng, (3, 5, 4), dtype), values(rng, (3, 5, 4), dtype)
+    a, b = chunked(rng, x), chunked(rng, y)
+    check(np.inner(a, b), np.inner(x, y))
+    check(np.vdot(a, b), np.vdot(x, y))
+    check(np.vecdot(a, b), np.vecdot(x, y))
+    check(np.vecdot(a, b[0], axis=-2), np.vecdot(x, y[0], axis=-2))
+    check(np.outer(a[0, 0], b[0, :, 0]), np.outer(x[0, 0], y[0, :, 0]))
+    check(np.dot(a, 2), np.dot(x, 2))
+    if hasattr(np, "matvec"):
+        check(np.matvec(a, b[:, 0]), np.matvec(x, y[:, 0]))
+        check(np.vecmat(a[:, :, 0], b), np.vecmat(x[:, :, 0], y))
+
+
+@needs("ravel")
+def test_products_of_raveled_arrays():
+    x, y = RNG.random((3, 4)), RNG.random((4, 3))
+    a, b = la.from_array(x, chunks=2), la.from_array(y, chunks=2)
+    check(np.outer(a, b), np.outer(x, y))
+    check(np.vdot(a, b), np.vdot(x, y))
+
+
+@needs("diagonal")
+def test_traces():
+    x = RNG.random((4, 5, 3))
+    a = la.from_array(x, chunks=2)
+    check(np.trace(a), np.trace(x))
+    check(a.trace(1, 0, 2), x.trace(1, 0, 2))
+    check(np.trace(a, dtype="f4"), np.trace(x, dtype="f4"))
+
+
+def test_cross_products():
+    x, y = RNG.random((5, 3)), RNG.random((4, 1, 3))
+    a, b = la.from_array(x, chunks=2), la.from_array(y, chunks=2)
+    check(np.cross(a, b), np.cross(x, y))
+    check(np.cross(a.T, b, axisa=0, axisc=0), np.cross(x.T, y, axisa=0, axisc=0))
+    check(la.cross([1, 0, 0], a), np.cross([1, 0, 0], x))
+    with pytest.raises(ValueError, match="but they are 3 and 2 dimensional instead"):
+        la.cross(a, la.ones(2))
+
+
+def test_inner_products_that_do_not_fit():
+    with pytest.raises(ValueError, match="not aligned: 3 .dim 0. != 4 .dim 1."):
+        la.inner(la.ones(3), la.ones((2, 4)))
+    with pytest.raises(ValueError, match="vectors of 3 and 4 elements"):
+        la.vdot(la.ones(3), la.ones(4))
+    with pytest.raises(ValueError, match="size 4 is different from 3"):
+        la.vecdot(la.ones(3), la.ones(4))
+
+
+# -- einsum -------------------------------------------------------------------------------------
+
+SUBSCRIPTS = [
+    "ij->ji", "ij->", "ij->j", "ij", "ji", "ij,jk", "ij,jk->ki", "ij,ij->ij", "ij,ij->i",
+    "ij,kl->jl", "ij,kl->ijkl", "ij,kj->ik", "ijk,ilk->ijl", "ijk,kl,lm->ijm", "ij,jk,kl,lm->im",
+    "i,i", "i,j,k->kji", "...j,j...->...", "...ij,jk->...ik", "...,...->...", "ij...->ji...",
+    "i...->...", "ij,ik,il->jkl", "i j , j k -> i k",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SUBSCRIPTS), st.sampled_from(["f8", "i4", "c16"]), st.integers(0, 10_000),
+       st.sampled_from([False, True, "optimal", "greedy"]))
+def test_einsum(subscripts, dtype, seed, optimize):
+    rng = np.random.default_rng(seed)
+    left = subscripts.replace(" ", "").split("->")[0].split(",")
+    length = {letter: int(rng.integers(1, 6)) for letter in "ijklm"}
+    extra = tuple(rng.integers(1, 4, rng.integers(0, 3)).tolist())
+    operands = []
+    for each in left:
+        before, dots, after = each.partition("...")
+        shape = (*[length[x] for x in before], *(extra if dots else ()),
+                 *[length[x] for x in after])
+        shape = tuple([1 if rng.random() < 0.1 else n for n in shape])  # broadcasts
+        operands.append(values(rng, shape, dtype))
+    lazy = [chunked(rng, x) for x in operands]
+    expected = np.einsum(subscripts, *operands)
+    check(np.einsum(subscripts, *lazy, optimize=optimize), np.asarray(expected))
+
+
+def test_einsum_by_numbers():
+    x, y = RNG.random((3, 4)), RNG.random((4, 5))
+    a, b = la.from_array(x, chunks=2), la.from_array(y, chunks=3)
+    check(la.einsum(a, [0, 1], b, [1, 2]), np.einsum(x, [0, 1], y, [1, 2]))
+    check(la.einsum(a, [0, 1], b, [1, 2], [2, 0]), np.einsum(x, [0, 1], y, [1, 2], [2, 0]))
+    check(la.einsum(a, [..., 1], b, [1, 2], [..., 2]), np.einsum(x, [..., 1], y, [1, 2], [..., 2]))
+    path = ["einsum_path", (0, 1), (0, 1)]
+    check(la.einsum("ij,jk,ik->", a, b, a @ b, optimize=path), np.einsum("ij,jk,ik->", x, y, x @ y))
+
+
+def test_einsum_types_and_out():
+    x = RNG.integers(0, 9, (3, 4)).astype("i4")
+    a = la.from_array(x, chunks=2)
+    check(la.einsum("ij,ij->i", a, a, dtype="f8"), np.einsum("ij,ij->i", x, x, dtype="f8"))
+    check(la.einsum("ij,kj->ik", a, a), np.einsum("ij,kj->ik", x, x))
+    out = la.zeros(3)
+    assert la.einsum("ij->i", a, out=out) is out
+    check(out, x.sum(1).astype(float))
+    with pytest.raises(TypeError, match="operand 0 dtype could not be cast from"):
+        la.einsum("ij", a, dtype="i2")
+
+
+@needs("diagonal")
+def test_einsum_on_diagonals():
+    x = RNG.random((4, 4, 3))
+    a = la.from_array(x, chunks=3)
+    for subscripts in ("iij->ij", "iij->j", "iij,kj->ik"):
+        operands = [x, x[0]][: subscripts.count(",") + 1]
+        lazy = [a, a[0]][: len(operands)]
+        check(la.einsum(subscripts, *lazy), np.einsum(subscripts, *operands))
+    with pytest.raises(ValueError, match=r"for collapsing index 'i' don't match \(4 != 3\)"):
+        la.einsum("iji", a)
+
+
+@pytest.mark.parametrize("subscripts, count, words", [
+    ("ij,jk", 1, "subscripts for 2 operands, and 1"),
+    ("i", 1, "more dimensions than subscripts"),
+    ("ijk", 1, "too many subscripts"),
+    ("ij->k", 1, "output subscript 'k' which never appeared"),
+    ("ij->ii", 1, "output subscript 'i' multiple times"),
+    ("ij,ij", 2, "subscript 'i' is for axes of lengths 3 and 4"),
+    ("i1", 1, "invalid subscript '1'"),
+    ("...i->i", 1, "must contain '...' in the output"),
+])
+def test_subscripts_that_are_none(subscripts, count, words):
+    operands = [la.ones((3, 4)), la.ones((4, 3))][:count]
+    with pytest.raises(ValueError, match=words):
+        la.einsum(subscripts, *operands)
+
+
+def test_einsum_of_nothing():
+    with pytest.raises(ValueError, match="at least one operand"):
+        la.einsum("ij")
+    with pytest.raises(ValueError, match="C order"):
+        la.einsum("i", la.ones(3), order="F")
+
+
+def test_one_compute_shares_what_is_multiplied():
+    calls = []
+
+    class Store:
+        shape, dtype = (4, 4), np.dtype("f8")
+
+        def __getitem__(self, key):
+            calls.append(key)
+            return np.ones(self.shape)[key]
+
+    a = la.from_array(Store(), chunks=2) + 1
+    lazyflow.compute(a @ a, a.sum(), scheduler="sync")
+    assert len(calls) <= 8  # 4 blocks, and perhaps again for the sum

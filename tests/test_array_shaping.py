@@ -1,0 +1,326 @@
+"""Joining and shaping arrays, against NumPy."""
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import lazyflow as lf
+import lazyflow.array as la
+
+
+def values(x):
+    return x.compute(scheduler="sync")
+
+
+def same(found, expected):
+    """Check values, shape and dtype, and that every block is what the array says of it."""
+    expected = np.asarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    whole = values(found)
+    np.testing.assert_array_equal(whole, expected)
+    assert np.asarray(whole).dtype == expected.dtype
+    blocks = lf.compute(*found.__lazyflow_tasks__(), scheduler="sync")
+    places = np.ndindex(*found.numblocks)
+    for block, at in zip(blocks, places, strict=True):
+        wanted = tuple(sizes[i] for sizes, i in zip(found.chunks, at, strict=True))
+        assert np.shape(block) == wanted and block.dtype == found.dtype
+
+
+@st.composite
+def lengths_of_chunks(draw, n):
+    cuts = sorted(draw(st.lists(st.integers(0, n), max_size=4)))
+    return tuple(b - a for a, b in zip([0, *cuts], [*cuts, n], strict=True))
+
+
+def chunked(draw, a, source=None):
+    chunks = tuple(draw(lengths_of_chunks(n)) for n in a.shape)
+    x = la.from_array(a, chunks=chunks)
+    kind = source or draw(st.sampled_from(["memory", "step", "tasks"]))
+    if kind == "step":
+        x = x + 0 if a.dtype != bool else x | False
+    elif kind == "tasks":
+        x = x.persist(scheduler="sync")
+    return x
+
+
+@st.composite
+def keys(draw, shape):
+    found = []
+    for n in shape:
+        kind = draw(st.integers(0, 3))
+        if kind == 0 and n:
+            found.append(draw(st.integers(-n, n - 1)))
+        elif kind == 1:
+            found.append(slice(None))
+        else:
+            bound = st.one_of(st.none(), st.integers(-n - 1, n + 1))
+            step = draw(st.sampled_from([None, 1, 2, 3, -1, -2]))
+            found.append(slice(draw(bound), draw(bound), step))
+    return tuple(found)
+
+
+# -- reshape --------------------------------------------------------------------------------------
+
+
+@st.composite
+def two_shapes(draw):
+    """Two shapes of one size, made of groups of axes."""
+    old, new = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        factors = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=4))
+        other = draw(st.permutations(factors))
+        for shape, one in ((old, factors), (new, other)):
+            cuts = sorted(draw(st.lists(st.integers(0, len(one)), max_size=2)))
+            bounds = zip([0, *cuts], [*cuts, len(one)], strict=True)
+            shape.extend(prod(one[a:b]) for a, b in bounds)
+    return tuple(old), tuple(new)
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_reshape_of_any_shape_and_chunks(data):
+    old, new = data.draw(two_shapes())
+    assume(prod(old) <= 3000)
+    a = np.arange(prod(old)).reshape(old)
+    x = chunked(data.draw, a)
+    y = x.reshape(new)
+    same(y, a.reshape(new))
+    assert prod(y.chunksize) <= max(prod(x.chunksize), 1)
+    key = data.draw(keys(new))
+    same(y[key], a.reshape(new)[key])
+    same((y * 2).reshape(old), a * 2)
+    for options in ({"merge_chunks": False}, {"limit": 10 * 8}):
+        same(x.reshape(new, **options), a.reshape(new))
+
+
+def test_reshape_never_makes_chunks_larger():  # dask#8110
+    x = la.ones((100, 200, 300), chunks=(10, 20, 30))
+    for shape in ((20_000, 300), (-1,), (300, 200, 100), (100, 60_000), (10, 10, 200, 300)):
+        assert prod(x.reshape(shape).chunksize) <= 6_000, shape
+        assert x.reshape(shape).npartitions <= 4_000, shape
+
+
+def test_reshape_keeps_chunks_that_are_runs():
+    x = la.ones((12, 10), chunks=(3, 10)) + 1
+    assert x.reshape(120).chunks == ((30,) * 4,)
+    assert x.reshape(4, 3, 10).chunks == ((1,) * 4, (3,), (10,))
+    assert (la.ones(12, chunks=6) + 1).reshape(4, 3).chunks == ((2, 2), (3,))
+    assert (la.ones((4, 6, 5), chunks=(1, 3, 5)) + 1).reshape(24, 5).chunks == ((3,) * 8, (5,))
+    assert (la.ones((6, 5), chunks=(2, 2)) + 1).reshape(2, 3, 5).chunks[2] == (2, 2, 1)
+
+
+def test_reshape_options_for_chunks():
+    x = la.ones((6, 8), chunks=(6, 2)) + 1
+    assert x.reshape(48, merge_chunks=False).chunks == ((2,) * 24,)
+    assert x.reshape(48).chunks == ((8,) * 6,)
+    assert max(x.reshape(48, limit=4 * 8).chunks[0]) == 4
+    assert max(x.reshape(48, limit="128 B").chunks[0]) == 16
+
+
+def test_reshape_of_memory_is_a_view():
+    a = np.arange(24.0)
+    x = la.from_array(a, chunks=6).reshape(4, 6)
+    assert x.expr.free and np.shares_memory(x.expr.array, a)
+
+
+def test_reshape_in_its_forms():
+    a = np.arange(24)
+    x = la.from_array(a, chunks=5)
+    for found in (x.reshape(2, 3, 4), x.reshape((2, 3, 4)), x.reshape(2, -1, 4),
+                  np.reshape(x, (2, 3, 4)), la.reshape(x, (2, 3, 4)), x.reshape([2, 3, -1])):
+        same(found, a.reshape(2, 3, 4))
+    same(x.reshape(24, 1).ravel(), a)
+    same(x.reshape(4, 6).flatten(), a)
+    same(np.ravel(x.reshape(4, 6).T), a.reshape(4, 6).T.ravel())
+    same(la.ones((), chunks=()).reshape(1, 1), np.ones((1, 1)))
+    same(x[:1].reshape(()), np.array(0))
+    same(x[:0].reshape(3, 0, 2), np.zeros((3, 0, 2), int))
+    same(la.ones((2, 0), chunks=1).reshape(-1), np.ones(0))
+    same(la.reshape([[1, 2], [3, 4]], 4), np.arange(1, 5))
+
+
+def test_slices_of_what_was_reshaped_reach_the_source():
+    class Watched:
+        shape, dtype, seen = (1200,), np.dtype(float), []
+
+        def __getitem__(self, key):
+            self.seen.append(key[0])
+            return np.arange(1200.0)[key]
+
+    x = la.from_array(Watched(), chunks=100).reshape(12, 100)
+    same(x[3:5].sum(1), np.arange(1200.0).reshape(12, 100)[3:5].sum(1))
+    assert {(s.start, s.stop) for s in Watched.seen} == {(300, 400), (400, 500)}
+
+
+@pytest.mark.parametrize(("shape", "words"), [
+    ((5, 5), r"cannot reshape array of size 24 into shape \(5,5\): its shape is \(24,\)"),
+    ((-1, -1), "can only specify one unknown dimension"),
+    ((-1, 7), r"cannot reshape array of size 24 into shape \(-1,7\)"),
+    ((-2, -12), "cannot reshape"),
+])
+def test_reshape_errors(shape, words):
+    with pytest.raises(ValueError, match=words):
+        la.arange(24, chunks=5).reshape(shape)
+
+
+def test_reshape_refuses_other_orders_and_promises():
+    x = la.ones(4)
+    with pytest.raises(ValueError, match="C order; got order='F'"):
+        x.reshape(2, 2, order="F")
+    with pytest.raises(ValueError, match="without a copy"):
+        x.reshape(2, 2, copy=False)
+    with pytest.raises(ValueError, match="C order; got order='F'"):
+        x.ravel("F")
+
+
+# -- concatenate ----------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_concatenate_of_any_arrays(data):
+    shape = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    parts, arrays = [], []
+    for _ in range(data.draw(st.integers(1, 4))):
+        shape[axis] = data.draw(st.integers(0, 6))
+        dtype = data.draw(st.sampled_from(["f8", "i4", "i8", "f4", "?"]))
+        a = (np.arange(prod(shape)) % 100).reshape(shape).astype(dtype)
+        arrays.append(a)
+        parts.append(a if data.draw(st.booleans()) else chunked(data.draw, a))
+    expected = np.concatenate(arrays, axis)
+    found = la.concatenate(parts, axis)
+    same(found, expected)
+    key = data.draw(keys(expected.shape))
+    same(found[key], expected[key])
+    same((found + 1)[key].T, np.transpose((expected + 1)[key]))
+
+
+CASES = [
+    ("stack", [(3, 4)] * 3, {}),
+    ("stack", [(3, 4)] * 3, {"axis": 1}),
+    ("stack", [(3, 4)] * 2, {"axis": -1}),
+    ("stack", [()] * 3, {}),
+    ("hstack", [(3,), (4,)], {}),
+    ("hstack", [(3, 2), (3, 5)], {}),
+    ("hstack", [(), (3,)], {}),
+    ("vstack", [(3,), (3,)], {}),
+    ("vstack", [(2, 3), (3,), (1, 3)], {}),
+    ("dstack", [(3,), (3,)], {}),
+    ("dstack", [(3, 2), (3, 2)], {}),
+    ("dstack", [(3, 2, 2), (3, 2)], {}),
+    ("column_stack", [(3,), (3, 2), (3,)], {}),
+    ("concatenate", [(3, 2), (2, 2)], {"axis": 0}),
+    ("concatenate", [(3, 2), (5,), ()], {"axis": None}),
+    ("concatenate", [(3, 2), (2, 2)], {"dtype": "f4", "casting": "unsafe"}),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "options"), CASES)
+@pytest.mark.parametrize("module", [np, la])
+def test_joining(module, name, shapes, options):
+    arrays = [np.arange(prod(s), dtype=float).reshape(s) + 10 * i for i, s in enumerate(shapes)]
+    parts = [la.from_array(a, chunks=2) if a.ndim else la.asarray(a) for a in arrays]
+    same(getattr(module, name)(parts, **options), getattr(np, name)(arrays, **options))
+    mixed = [parts[0], *arrays[1:]]
+    same(getattr(module, name)(mixed, **options), getattr(np, name)(arrays, **options))
+
+
+def test_append_and_concat():
+    a, b = np.arange(6).reshape(2, 3), np.arange(3.0).reshape(1, 3)
+    x = la.from_array(a, chunks=2)
+    same(np.append(x, b), np.append(a, b))
+    same(la.append(x, b, axis=0), np.append(a, b, axis=0))
+    same(la.concat([x, x], axis=1), np.concatenate([a, a], 1))
+    same(la.concatenate(x), np.concatenate(a))
+
+
+@pytest.mark.parametrize("nested", [
+    lambda x: x[:2, :3],
+    lambda x: [x[:2, :3], x[:2, 3:]],
+    lambda x: [[x[:2], x[:2, :1]], [x[2:], x[2:, :1]]],
+    lambda x: [[x[0]], [x[1]]],
+    lambda x: [[x[0, 0], 1.0], [2.0, x[1, 1]]],
+    lambda x: [[[x[:2]]], [[x[2:4]]]],
+    lambda x: [x[0], 5.0],
+])
+def test_block(nested):
+    a = np.arange(20.0).reshape(4, 5)
+    x = la.from_array(a, chunks=(2, 2))
+    same(la.block(nested(x)), np.block(nested(a)))
+    same(np.block(nested(x)), np.block(nested(a)))
+
+
+def test_joining_unknown_lengths():
+    a = np.arange(10)
+    x = la.from_array(a, chunks=4)
+    odd = la.Array(x.expr)
+    blocks = [lf.delayed(np.flatnonzero)(a[i:i + 5] % 2) for i in (0, 5)]
+    unknown = [la.from_delayed(block, (None,), np.int64) for block in blocks]
+    found = la.concatenate([unknown[0], odd, unknown[1]])
+    assert found.shape == (None,)
+    expected = np.concatenate([np.flatnonzero(a[:5] % 2), a, np.flatnonzero(a[5:] % 2)])
+    np.testing.assert_array_equal(values(found), expected)
+    np.testing.assert_array_equal(values(found[2:-1]), expected[2:-1])
+    np.testing.assert_array_equal(values(found.reshape(-1)), expected)
+    np.testing.assert_array_equal(values(unknown[0].reshape(1, -1)), [[1, 3]])
+    np.testing.assert_array_equal(
+        values(la.stack(unknown[:1] * 2)), [np.flatnonzero(a[:5] % 2)] * 2
+    )
+
+
+def test_out_and_casting():
+    x, out = la.ones(2), la.zeros(4)
+    assert np.concatenate([x, x], out=out) is out
+    same(out, np.ones(4))
+    with pytest.raises(TypeError, match="Cannot cast array data"):
+        la.concatenate([x, x], dtype=int, casting="safe")
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: la.concatenate([]), "need at least one array to concatenate"),
+    (lambda: la.stack([]), "need at least one array to stack"),
+    (lambda: la.concatenate([la.ones(3), la.ones((3, 3))]), "the array at index 1 has 2 dim"),
+    (lambda: la.concatenate([la.ones((2, 3)), la.ones((2, 4))]),
+     "along dimension 1, the array at index 0 has size 3 and the array at index 1 has size 4"),
+    (lambda: la.concatenate([la.asarray(1), la.asarray(2)]), "zero-dimensional arrays"),
+    (lambda: la.stack([la.ones(3), la.ones(4)]), "all input arrays must have the same shape"),
+    (lambda: la.block([[la.ones(1)], la.ones(1)]), "List depths are mismatched"),
+    (lambda: la.block([]), "List at arrays cannot be empty"),
+    (lambda: la.concatenate([la.ones(3)], axis=1), "axis 1 is out of bounds"),
+])
+def test_joining_errors(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_joining_wants_sequences():
+    with pytest.raises(TypeError, match="as a list or tuple"):
+        la.concatenate(3)
+    with pytest.raises(TypeError, match="arrays is a tuple"):
+        la.block((la.ones(1), la.ones(1)))
+    with pytest.raises(TypeError, match="from_delayed"):
+        la.concatenate([lf.delayed(np.ones)(3), la.ones(3)])
+
+
+def test_a_concatenation_has_no_tasks_of_its_own():
+    x = la.ones(6, chunks=2).persist(scheduler="sync")
+    y = la.concatenate([x, x])
+    assert [t is u for t, u in zip(y.__lazyflow_tasks__(), [*x.__lazyflow_tasks__()] * 2,
+                                   strict=True)] == [True] * 6
+
+
+def test_only_what_is_needed_of_a_concatenation_is_computed():
+    def fails():
+        raise AssertionError("computed")
+
+    bad = la.from_delayed(lf.delayed(fails)(), (5,), float)
+    x = la.concatenate([la.ones(4), bad, la.zeros(3)])
+    same(x[:3], np.ones(3))
+    same(x[-1:-3:-1], np.zeros(2))
+    same(x[-1], np.zeros(()))
+    same((x * 2)[10:], np.zeros(2))

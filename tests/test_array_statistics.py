@@ -1,0 +1,588 @@
+"""Reductions beyond sums, scans, order statistics and histograms, against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow.array as la
+from lazyflow.array.dispatch import functions
+
+RNG = np.random.default_rng(7)
+
+
+def needs(*names):
+    """Mark a test that needs functions of modules that are built elsewhere."""
+    missing = [name for name in names if name not in functions]
+    return pytest.mark.skipif(bool(missing), reason=f"no {', '.join(missing)} yet")
+
+
+def check(found, expected, exact=True, rtol=1e-12):
+    """Compare what is lazy with NumPy's: type, shape, and values or nearly so."""
+    assert found.dtype == np.asarray(expected).dtype
+    value = found.compute(scheduler="sync")
+    assert found.shape == np.shape(expected) or None in found.shape
+    assert np.shape(value) == np.shape(expected)
+    assert np.asarray(value).dtype == np.asarray(expected).dtype
+    if exact:
+        np.testing.assert_array_equal(value, expected)
+    else:
+        np.testing.assert_allclose(value, expected, rtol=rtol, atol=1e-12)
+
+
+def cut(rng, n):
+    """Chunks of an axis, some of them empty or of one element."""
+    cuts = np.sort(rng.integers(0, n + 1, rng.integers(0, 5)))
+    return tuple(np.diff([0, *cuts, n]).tolist())
+
+
+@st.composite
+def arrays(draw, least=0, dtypes=("f8", "i8", "i1", "?"), ndim=(1, 3), nan=True):
+    """An ndarray with repeated values and the same in chunks."""
+    count = draw(st.integers(*ndim))
+    shape = tuple(draw(st.lists(st.integers(least, 6), min_size=count, max_size=count)))
+    dtype = np.dtype(draw(st.sampled_from(dtypes)))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    if nan and dtype.kind == "f" and draw(st.booleans()):
+        x[rng.random(shape) < 0.3] = np.nan
+    return x, la.from_array(x, chunks=tuple([cut(rng, n) for n in shape]))
+
+
+def axis_of(data, x, none=True):
+    options = list(range(-x.ndim, x.ndim))
+    return data.draw(st.sampled_from([None, *options] if none else options))
+
+
+# -- argmin and its like ------------------------------------------------------------------------
+
+
+@settings(max_examples=120, deadline=None)
+@given(arrays(), st.sampled_from(["argmin", "argmax", "nanargmin", "nanargmax"]),
+       st.booleans(), st.data())
+def test_places_of_extremes(pair, name, keepdims, data):
+    x, a = pair
+    axis = axis_of(data, x)
+    try:
+        expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+    except ValueError as error:
+        with pytest.raises(ValueError) as caught:
+            getattr(la, name)(a, axis=axis, keepdims=keepdims).compute(scheduler="sync")
+        assert str(caught.value) == str(error)
+        return
+    check(getattr(la, name)(a, axis=axis, keepdims=keepdims), expected)
+
+
+def test_place_of_a_complex_or_text_extreme():
+    x = np.array([1 + 2j, 1 - 1j, 0 + 5j, 1 + 2j])
+    check(la.from_array(x, chunks=2).argmax(), x.argmax())
+    dates = np.array(["2020-01-03", "2020-01-01", "NaT"], "M8[D]")
+    check(la.from_array(dates, chunks=1).argmin(), dates.argmin())
+
+
+def test_argmax_into_out():
+    x = RNG.random((4, 6))
+    out = la.zeros(6, dtype=int)
+    assert np.argmax(la.from_array(x, chunks=2), 0, out) is out
+    check(out, x.argmax(0))
+
+
+def test_argmax_of_a_slice_reads_the_slice_only():
+    reads = []
+
+    class Store:
+        shape, dtype, chunks = (4, 6), np.dtype("f8"), (2, 2)
+
+        def __getitem__(self, key):
+            reads.append(key)
+            return np.ones(self.shape)[key]
+
+    a = la.from_array(Store(), chunks=2)
+    check(a.argmax(0)[1:3], np.zeros(2, int))
+    assert {key[1].start for key in reads} == {1, 2}
+    assert len(reads) == 4
+
+
+# -- any ufunc ----------------------------------------------------------------------------------
+
+REDUCED = ["bitwise_xor", "gcd", "subtract", "logical_xor", "fmax", "hypot", "bitwise_or"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(arrays(least=1, dtypes=("i8", "i1")), st.sampled_from(REDUCED), st.booleans(), st.data())
+def test_reduce_by_any_ufunc(pair, name, keepdims, data):
+    x, a = pair
+    ufunc = getattr(np, name)
+    axis = axis_of(data, x, none=name != "subtract" or x.ndim == 1)
+    exact = name != "hypot"
+    check(ufunc.reduce(a, axis=axis, keepdims=keepdims),
+          ufunc.reduce(x, axis=axis, keepdims=keepdims), exact)
+
+
+def test_reduce_with_a_mask_and_an_initial_value():
+    x = RNG.integers(0, 100, (6, 5))
+    a = la.from_array(x, chunks=2)
+    mask = x > 30
+    lazy = la.from_array(mask, chunks=3)
+    check(np.bitwise_or.reduce(a, axis=1, where=lazy), np.bitwise_or.reduce(x, axis=1, where=mask))
+    check(np.bitwise_xor.reduce(a, axis=0, initial=5), np.bitwise_xor.reduce(x, axis=0, initial=5))
+    check(np.fmax.reduce(a, initial=50, where=lazy), np.fmax.reduce(x, initial=50, where=mask))
+    with pytest.raises(ValueError, match="to use a where mask one has to specify 'initial'"):
+        np.fmax.reduce(a, where=lazy)
+    with pytest.raises(ValueError, match="not reorderable"):
+        np.subtract.reduce(a, axis=(0, 1))
+
+
+def test_reduce_of_nothing():
+    a = la.zeros((0, 3), chunks=2)
+    check(np.hypot.reduce(a, axis=0), np.hypot.reduce(np.zeros((0, 3)), axis=0))
+    with pytest.raises(ValueError, match="zero-size array to reduction operation fmax"):
+        np.fmax.reduce(a, axis=0)
+
+
+# -- scans --------------------------------------------------------------------------------------
+
+SCANS = ["cumsum", "cumprod", "nancumsum", "nancumprod"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays(), st.sampled_from(SCANS), st.sampled_from(["sequential", "blelloch"]), st.data())
+def test_scans(pair, name, method, data):
+    x, a = pair
+    axis = axis_of(data, x, none=x.ndim == 1)
+    check(getattr(la, name)(a, axis=axis, method=method), getattr(np, name)(x, axis=axis))
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(least=1, dtypes=("i8",)), st.data())
+def test_accumulate_by_any_ufunc(pair, data):
+    x, a = pair
+    axis = axis_of(data, x, none=False)
+    ufunc = getattr(np, data.draw(st.sampled_from(["maximum", "bitwise_xor", "subtract"])))
+    check(ufunc.accumulate(a, axis=axis), ufunc.accumulate(x, axis=axis))
+
+
+@pytest.mark.parametrize("method", ["sequential", "blelloch"])
+@pytest.mark.parametrize("count", range(1, 20))
+def test_scan_of_any_number_of_chunks(method, count):
+    x = RNG.integers(0, 9, count * 2)
+    check(la.cumsum(la.from_array(x, chunks=2), method=method), np.cumsum(x))
+
+
+def test_scan_types():
+    x = RNG.integers(0, 5, (5, 4)).astype("i2")
+    a = la.from_array(x, chunks=2)
+    check(a.cumsum(0, dtype="f4"), x.cumsum(0, dtype="f4"))
+    check(np.cumprod(a, axis=1), np.cumprod(x, axis=1))
+    check(np.cumsum(a > 2, axis=1), np.cumsum(x > 2, axis=1))
+    out = la.zeros((5, 4), dtype=int)
+    assert a.cumsum(1, out=out) is out
+    check(out, x.cumsum(1))
+
+
+def test_slices_of_scans():
+    x = RNG.integers(0, 9, (7, 6))
+    a = la.from_array(x, chunks=(2, 3))
+    check(a.cumsum(0)[::-2, 1], x.cumsum(0)[::-2, 1])
+    check(a.cumsum(1)[3, -1], x.cumsum(1)[3, -1])
+    check(a.cumsum(1).T[2:4], x.cumsum(1).T[2:4])
+
+
+def test_a_scan_has_the_same_bits_on_all_schedulers():
+    a = la.from_array(RNG.random(10_000), chunks=77)
+    for method in ("sequential", "blelloch"):
+        scan = la.cumsum(a, method=method)
+        expected = scan.compute(scheduler="sync")
+        np.testing.assert_array_equal(scan.compute(scheduler="threads"), expected)
+    np.testing.assert_allclose(expected, np.cumsum(a.compute()))
+
+
+def test_scan_by_an_unknown_method():
+    with pytest.raises(ValueError, match="'sequential' or 'blelloch'; got 'quick'"):
+        la.cumsum(la.ones(3), method="quick")
+
+
+@needs("ravel")
+def test_scan_of_all_elements():
+    x = RNG.integers(0, 9, (5, 4))
+    check(la.from_array(x, chunks=2).cumsum(), x.cumsum())
+
+
+def test_scan_by_the_names_of_the_array_api():
+    x = RNG.integers(0, 9, 7)
+    a = la.from_array(x, chunks=2)
+    check(np.cumulative_sum(a), np.cumulative_sum(x))
+    with pytest.raises(ValueError, match="more than one dimension"):
+        la.cumulative_prod(la.ones((2, 2)))
+
+
+# -- order statistics ---------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(least=1, dtypes=("f8", "i8", "f4"), nan=False), st.booleans(), st.data())
+def test_medians(pair, keepdims, data):
+    x, a = pair
+    axis = axis_of(data, x)
+    check(np.median(a, axis=axis, keepdims=keepdims), np.median(x, axis=axis, keepdims=keepdims))
+    q = data.draw(st.sampled_from([0.3, [0.1, 0.9], np.float64(0.5), (0, 1)]))
+    check(np.quantile(a, q, axis=axis, keepdims=keepdims),
+          np.quantile(x, q, axis=axis, keepdims=keepdims))
+
+
+METHODS = [
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf",
+    "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher",
+    "midpoint", "nearest",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_methods_of_quantiles(method):
+    x = RNG.random((6, 5, 4))
+    a = la.from_array(x, chunks=(4, 2, 3))
+    for axis in (None, 1, (0, 2)):
+        check(la.quantile(a, [0.2, 0.7], axis, method=method),
+              np.quantile(x, [0.2, 0.7], axis, method=method))
+        check(la.percentile(a, 40, axis, method=method), np.percentile(x, 40, axis, method=method))
+
+
+def test_quantiles_that_leave_nan_out():
+    x = RNG.random((6, 5, 4))
+    x[x > 0.7] = np.nan
+    a = la.from_array(x, chunks=2)
+    check(np.nanmedian(a, axis=(0, 2)), np.nanmedian(x, axis=(0, 2)))
+    check(np.nanquantile(a, [0.2, 0.5], axis=(0, 1)), np.nanquantile(x, [0.2, 0.5], axis=(0, 1)))
+    check(np.nanpercentile(a, 30, axis=1), np.nanpercentile(x, 30, axis=1))
+    places = [[0.1], [0.5]]  # here NumPy mixes axes up
+    found = la.nanquantile(a, places, axis=1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found[:, 0], np.nanquantile(x, [0.1, 0.5], axis=1))
+
+
+def test_quantiles_with_weights():
+    x, w = RNG.random((6, 5)), RNG.random((6, 5))
+    a, b = la.from_array(x, chunks=2), la.from_array(w, chunks=3)
+    options = {"axis": 0, "method": "inverted_cdf"}
+    check(la.quantile(a, [0.3, 0.6], weights=b, **options),
+          np.quantile(x, [0.3, 0.6], weights=w, **options))
+    check(la.percentile(a, 30, weights=w[:, 0], **options),
+          np.percentile(x, 30, weights=w[:, 0], **options))
+    with pytest.raises(ValueError, match="Only method 'inverted_cdf' supports weights"):
+        la.quantile(a, 0.3, weights=b)
+    with pytest.raises(ValueError, match="Shape of weights must be consistent"):
+        la.quantile(a, 0.3, weights=w[0], **options)
+
+
+def test_quantiles_that_are_none():
+    a = la.ones(4)
+    with pytest.raises(ValueError, match="Quantiles must be in the range"):
+        la.quantile(a, 1.5)
+    with pytest.raises(ValueError, match="is not a valid method"):
+        la.quantile(a, 0.5, method="near")
+    with pytest.raises(TypeError, match="compute it first"):
+        la.quantile(a, la.ones(2) / 2)
+
+
+def test_a_whole_axis_makes_other_chunks_shorter():
+    x = la.ones((4_000, 40_000), chunks=(4_000, 40))
+    found = la.median(x, axis=1)
+    assert len(found.chunks[0]) > 10
+    assert sum(found.chunks[0]) == 4_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(dtypes=("f8", "i8")), st.data())
+def test_sorting(pair, data):
+    x, a = pair
+    axis = axis_of(data, x, none=x.ndim == 1)
+    check(np.sort(a, axis=axis), np.sort(x, axis=axis))
+    check(np.argsort(a, axis=axis, stable=True), np.argsort(x, axis=axis, stable=True))
+
+
+def test_partition():
+    x = RNG.permutation(40).reshape(5, 8)
+    a = la.from_array(x, chunks=3)
+    check(np.partition(a, 3)[:, 3], np.sort(x)[:, 3])
+    check(np.partition(a, [1, -2], axis=0)[[1][0]], np.sort(x, 0)[1])
+    places = la.argpartition(a, 2).compute(scheduler="sync")
+    np.testing.assert_array_equal(np.take_along_axis(x, places, 1)[:, 2], np.sort(x)[:, 2])
+    with pytest.raises(ValueError, match=r"kth\(=8\) out of bounds \(8\)"):
+        la.partition(a, 8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(least=1, dtypes=("i8", "f8"), nan=False), st.integers(1, 5), st.data())
+def test_largest_and_smallest(pair, k, data):
+    x, a = pair
+    axis = axis_of(data, x, none=False)
+    ascending = np.sort(x, axis=axis)
+    smallest = np.take(ascending, range(min(k, x.shape[axis])), axis)
+    largest = np.take(np.flip(ascending, axis), range(min(k, x.shape[axis])), axis)
+    every = data.draw(st.sampled_from([None, 2, 3]))
+    check(la.topk(a, k, axis, split_every=every), largest)
+    check(la.topk(a, -k, axis), smallest)
+    for sign, expected in ((1, largest), (-1, smallest)):
+        places = la.argtopk(a, sign * k, axis, split_every=every).compute(scheduler="sync")
+        np.testing.assert_array_equal(np.take_along_axis(x, places, axis), expected)
+
+
+def test_none_of_the_largest():
+    with pytest.raises(ValueError, match="k must be a positive number"):
+        la.topk(la.ones(3), 0)
+
+
+# -- histograms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1"])
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("bins, limits", [
+    (10, None), (5, (2, 7)), ([0, 1, 2.5, 7], None), (np.array([3, 3, 4]), None),
+])
+def test_histograms(dtype, density, bins, limits):
+    if density and len(np.atleast_1d(bins)) == 3:
+        bins = [3, 4, 5]
+    x = (RNG.random((9, 7)) * 10).astype(dtype)
+    a = la.from_array(x, chunks=(4, 3))
+    for weights in (None, x * 0.5, x.astype(int)):
+        counts, edges = np.histogram(a, bins, limits, density=density, weights=weights)
+        expected = np.histogram(x, bins, limits, density=density, weights=weights)
+        check(counts, expected[0], exact=False, rtol=1e-6 if dtype == "f4" else 1e-12)
+        check(edges, expected[1])
+    check(np.histogram_bin_edges(a, bins, limits), np.histogram_bin_edges(x, bins, limits))
+
+
+def test_histogram_of_little():
+    for x in (np.ones(3), np.zeros(0)):
+        found = la.histogram(la.from_array(x, chunks=-1), 4)
+        for one, other in zip(found, np.histogram(x, 4), strict=True):
+            check(one, other)
+
+
+def test_histogram_with_lazy_edges():
+    x = RNG.random(20)
+    edges = la.linspace(0, 1, 5)
+    counts, same = la.histogram(la.from_array(x, chunks=6), edges)
+    check(counts, np.histogram(x, np.linspace(0, 1, 5))[0])
+    assert same.expr is edges.expr
+
+
+@pytest.mark.parametrize("bins, limits, error, words", [
+    ("auto", None, TypeError, "look at all values"),
+    (0, None, ValueError, "`bins` must be positive"),
+    (3, (2, 1), ValueError, "max must be larger than min"),
+    ([3, 1], None, ValueError, "`bins` must increase monotonically"),
+])
+def test_bins_that_are_none(bins, limits, error, words):
+    with pytest.raises(error, match=words):
+        la.histogram(la.ones(3), bins, limits)
+
+
+def test_histogram_of_infinite_range():
+    with pytest.raises(ValueError, match="is not finite"):
+        la.histogram(la.from_array(np.array([1.0, np.inf])))[0].compute(scheduler="sync")
+
+
+def test_histograms_in_two_and_more_dimensions():
+    x, y, w = RNG.random((3, 50))
+    a, b = la.from_array(x, chunks=20), la.from_array(y, chunks=17)
+    for options in ({}, {"bins": 4}, {"bins": [3, [0, 0.2, 1]]}, {"bins": [0, 0.5, 1]},
+                    {"density": True}, {"weights": w}, {"range": [[0, 0.5], [0.1, 0.9]]}):
+        for one, other in zip(
+            np.histogram2d(a, b, **options), np.histogram2d(x, y, **options), strict=True
+        ):
+            check(one, other, exact=False)
+    points = RNG.random((50, 3))
+    found, edges = np.histogramdd(la.from_array(points, chunks=(7, 2)), bins=(2, 3, 4))
+    expected, others = np.histogramdd(points, bins=(2, 3, 4))
+    check(found, expected)
+    for one, other in zip(edges, others, strict=True):
+        check(one, other)
+    with pytest.raises(ValueError, match="dimension of bins"):
+        la.histogramdd((a, b), bins=(2, 3, 4))
+
+
+def test_counts_of_integers():
+    x = RNG.integers(0, 9, 30)
+    a = la.from_array(x, chunks=7)
+    check(np.bincount(a), np.bincount(x))
+    check(np.bincount(a, minlength=20), np.bincount(x, minlength=20))
+    check(la.bincount(a, weights=a * 0.5), np.bincount(x, weights=x * 0.5))
+    check(la.bincount(a)[2:4], np.bincount(x)[2:4])
+    assert la.bincount(a).shape == (None,)
+    small = la.from_array(x.astype("u1"), chunks=7)
+    assert la.bincount(small, minlength=256).shape == (256,)
+    check(la.bincount(small, minlength=256), np.bincount(x, minlength=256))
+
+
+@pytest.mark.parametrize("x, options, error, words", [
+    (np.ones(3), {}, TypeError, "Cannot cast"),
+    (np.ones((2, 2), int), {}, ValueError, "object too deep"),
+    (np.ones(3, int), {"weights": [1.0]}, ValueError, "same length"),
+    (np.ones(3, int), {"minlength": -1}, ValueError, "must not be negative"),
+    (np.array([-1]), {}, ValueError, "no negative elements"),
+])
+def test_counts_of_what_cannot_be_counted(x, options, error, words):
+    with pytest.raises(error, match=words):
+        la.bincount(la.from_array(x), **options).compute(scheduler="sync")
+
+
+def test_tables():
+    x = RNG.random((5, 6)) * 4
+    a = la.from_array(x, chunks=2)
+    check(np.digitize(a, [1, 2, 3]), np.digitize(x, [1, 2, 3]))
+    check(np.digitize(a, [3, 2, 1], right=True), np.digitize(x, [3, 2, 1], right=True))
+    check(np.interp(a, [1, 2, 3], la.asarray([5, 1, 2])), np.interp(x, [1, 2, 3], [5, 1, 2]))
+    check(np.interp(a, [1, 2], [0, 1], left=-1, period=3),
+          np.interp(x, [1, 2], [0, 1], left=-1, period=3))
+    with pytest.raises(ValueError, match="monotonically"):
+        la.digitize(a, [1, 3, 2])
+
+
+# -- differences --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(), st.integers(0, 3), st.data())
+def test_differences(pair, n, data):
+    x, a = pair
+    axis = axis_of(data, x, none=False)
+    check(np.diff(a, n=n, axis=axis), np.diff(x, n=n, axis=axis))
+
+
+def test_differences_keep_the_chunks():
+    x = la.from_array(RNG.random(100), chunks=10) * 2
+    assert la.diff(x, 3).numblocks == (10,)
+    with pytest.raises(ValueError, match="order must be non-negative but got -1"):
+        la.diff(x, -1)
+
+
+@needs("concatenate")
+def test_differences_with_ends():
+    x = RNG.random((4, 5))
+    a = la.from_array(x, chunks=2)
+    check(np.diff(a, prepend=0.0, append=x[:, :2]), np.diff(x, prepend=0.0, append=x[:, :2]))
+    flat = la.from_array(x[0], chunks=2)
+    check(np.ediff1d(flat), np.ediff1d(x[0]))
+    check(la.ediff1d(flat, [7.0], [1.0, 2]), np.ediff1d(x[0], [7.0], [1.0, 2]))
+    with pytest.raises(TypeError, match="`to_end` must be compatible"):
+        la.ediff1d(la.arange(5), to_end=1.5)
+
+
+@needs("concatenate")
+@pytest.mark.parametrize("edge_order", [1, 2])
+@pytest.mark.parametrize("spaces, axis", [
+    ((), None), ((2.5,), None), ((2, [0, 1, 3, 4, 7]), None), (([0, 1, 3, 4, 7],), 1),
+    (([0, 2, 4, 6],), 0), ((), (1, 0)),
+])
+def test_slopes(edge_order, spaces, axis):
+    x = RNG.random((4, 5))
+    a = la.from_array(x, chunks=(3, 2))
+    found = np.gradient(a, *spaces, axis=axis, edge_order=edge_order)
+    expected = np.gradient(x, *spaces, axis=axis, edge_order=edge_order)
+    if not isinstance(expected, tuple | list):
+        found, expected = [found], [expected]
+    for one, other in zip(found, expected, strict=True):
+        check(one, other, exact=False)
+        assert one.chunks == a.chunks
+
+
+@needs("concatenate")
+@pytest.mark.parametrize("x, spaces, error, words", [
+    (np.ones(1), (), ValueError, "too small to calculate"),
+    (np.ones((2, 2)), (1, 2, 3), TypeError, "invalid number of arguments"),
+    (np.ones(3), ([1, 2],), ValueError, "distances must match"),
+])
+def test_slopes_that_are_none(x, spaces, error, words):
+    with pytest.raises(error, match=words):
+        la.gradient(la.from_array(x), *spaces)
+
+
+def test_areas():
+    x = RNG.random((4, 5))
+    a = la.from_array(x, chunks=2)
+    places = np.array([0, 1, 3, 4, 7.0])
+    check(la.trapezoid(a), np.trapezoid(x), exact=False)
+    check(np.trapezoid(a, dx=2, axis=0), np.trapezoid(x, dx=2, axis=0), exact=False)
+    check(np.trapezoid(a, places), np.trapezoid(x, places), exact=False)
+    check(np.trapezoid(a, a * 2, axis=0), np.trapezoid(x, x * 2, axis=0), exact=False)
+
+
+# -- how things vary together, and equality -----------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"rowvar": False}, {"bias": True}, {"ddof": 2}, {"fweights": [1, 2, 3, 1, 2]},
+    {"aweights": [1.0, 2, 0.5, 1, 1]}, {"fweights": [1, 2, 3, 1, 2], "aweights": [1.0, 2, 3, 1, 1]},
+    {"dtype": "f4"}, {"aweights": [1.0, 2, 3, 4, 5], "ddof": 0},
+])
+@pytest.mark.parametrize("dtype", ["f8", "i8", "c16"])
+def test_covariances(options, dtype):
+    shape = (5, 4) if options.get("rowvar") is False else (4, 5)
+    x = (RNG.random(shape) * 10).astype(dtype)
+    if dtype == "c16":
+        x = x + 1j * RNG.random(shape)
+        if "dtype" in options:
+            return
+    a = la.from_array(x, chunks=2)
+    expected = np.cov(x, **options)
+    np.testing.assert_allclose(np.cov(a, **options).compute(scheduler="sync"), expected, rtol=1e-5)
+    assert np.cov(a, **options).dtype == expected.dtype
+
+
+def test_correlations():
+    x = RNG.random((4, 6))
+    a = la.from_array(x, chunks=2)
+    check(np.corrcoef(a), np.corrcoef(x), exact=False)
+    check(np.corrcoef(a, rowvar=False), np.corrcoef(x, rowvar=False), exact=False)
+    check(np.corrcoef(a + 1j * a[::-1]), np.corrcoef(x + 1j * x[::-1]), exact=False)
+    check(np.cov(a[0]), np.cov(x[0]), exact=False)
+
+
+@needs("concatenate")
+def test_covariances_of_two():
+    x = RNG.random((4, 6))
+    a = la.from_array(x, chunks=2)
+    check(np.cov(a, a[1] * 2), np.cov(x, x[1] * 2), exact=False)
+
+
+@pytest.mark.parametrize("options, error, words", [
+    ({"fweights": [1.5, 1]}, TypeError, "fweights must be integer"),
+    ({"aweights": [-1.0, 1]}, ValueError, "aweights cannot be negative"),
+    ({"aweights": [1.0]}, RuntimeError, "incompatible numbers of samples and aweights"),
+    ({"ddof": 0.5}, ValueError, "ddof must be integer"),
+])
+def test_covariances_that_are_none(options, error, words):
+    with pytest.raises(error, match=words):
+        la.cov(la.ones((2, 2)), **options)
+
+
+def test_equality():
+    x = RNG.random((4, 5))
+    y = np.where(x > 0.5, np.nan, x)
+    a, b = la.from_array(x, chunks=2), la.from_array(y, chunks=3)
+    assert np.array_equal(a, x)
+    assert not np.array_equal(a, x[1:])
+    assert not np.array_equal(b, y)
+    assert np.array_equal(b, y, equal_nan=True)
+    assert not np.array_equal(b, x, equal_nan=True)
+    assert np.array_equiv(la.ones((3, 2)), [1, 1])
+    assert not np.array_equiv(a, [1, 1])
+
+
+def test_on_processes():
+    x = RNG.random((6, 5))
+    a = la.from_array(x, chunks=2)
+    wanted = [
+        a.argmax(0), a.cumsum(1), la.median(a, 0), la.histogram(a, 3)[0], la.topk(a, 2),
+        la.bincount(la.arange(5, chunks=2)),
+    ]
+    expected = [
+        x.argmax(0), x.cumsum(1), np.median(x, 0), np.histogram(x, 3)[0],
+        -np.sort(-x)[:, :2], np.bincount(range(5)),
+    ]
+    import lazyflow
+
+    found = lazyflow.compute(*wanted, scheduler="processes")
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other)
