@@ -47,7 +47,7 @@ class Size(common.Turns):
 
 SIZES = {
     "tiny": Size(1, 1, 100_000, 10_000, 2_000, 10, 20, 200, 100, 8_000_000),
-    "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 300, 1000, 250, 160_000_000),
+    "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 100, 1000, 250, 160_000_000),
     "full": Size(11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000),
 }
 
@@ -205,14 +205,14 @@ def small_chunks(bench: Bench) -> Table:
 
 
 def permutation(bench: Bench) -> Table:
-    """x[permutation]; result = dask / lazyflow"""
-    n = bench.size.pieces * 1000
+    """x[permutation] in chunks of 100 elements; result = dask / lazyflow"""
+    n = bench.size.pieces * 100
     rng = np.random.default_rng(0)
     x, order = rng.random(n), rng.permutation(n)
     right = float(x[order][::7].sum())
 
     def work(lib: Chunked) -> Any:
-        return float(lib.value(lib.array(x, 1000)[order])[::7].sum())
+        return float(lib.value(lib.array(x, 100)[order])[::7].sum())
 
     turns = bench.turns("x[p]", work, right)
     turns["x[p]", "numpy"] = lambda: clock(lambda: float(x[order][::7].sum()), right)

@@ -897,9 +897,7 @@ def test_apply_along_axis(axis, func):
 
 def test_apply_along_axis_tries_the_function_only_when_it_has_to():
     shapes = Calls()
-    x = la.arange(6, chunks=2).reshape_method((2, 3)) if hasattr(la, "reshape_method") else (
-        la.from_array(np.arange(6).reshape(2, 3), chunks=(1, 3))
-    )
+    x = la.from_array(np.arange(6).reshape(2, 3), chunks=(1, 3))
     found = la.apply_along_axis(shapes, 1, x, dtype=int, shape=(3,))
     assert shapes.shapes == []
     check(found, np.arange(6).reshape(2, 3))
