@@ -133,7 +133,7 @@ class Where:
     def __reduce__(self) -> Any:
         return Where, (self.index, self.regions)
 
-    def __repr__(self) -> str:
+    def _lazyflow_summary(self) -> str:
         return f"block {self.index}"
 
 

@@ -15,6 +15,7 @@ from lazyflow.array.kernels import run
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.reduce import Partials
+from lazyflow.array.sources import Tasks
 from lazyflow.array.views import View
 
 
@@ -63,6 +64,8 @@ def _lines(node: Expr, count: int) -> list[str]:
         return _of_fused(node, count)
     if isinstance(node, Partials):
         return []
+    if isinstance(node, Tasks):
+        return [f"{count:,} x {node.name}: blocks that are tasks already, or kept"]
     does = "merges partial results" if any(isinstance(x, Partials) for x in node.inputs) else (
         "copies what is read" if isinstance(node, View) or not node.inputs else "blocks as said"
     )

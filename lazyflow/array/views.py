@@ -115,7 +115,18 @@ class View(Expr):
 
     @property
     def name(self) -> str:
-        return "getitem"
+        (base,) = self.inputs
+        kept = [axis for axis in self.spec.axes if axis >= 0]
+        if any(
+            pick is not None and (isinstance(pick, Pick) or base.shape[axis] != 1)
+            for axis, pick in enumerate(self.spec.picks)
+        ):
+            return "getitem"
+        if kept != sorted(kept):
+            return "transpose"
+        if len(kept) < len(self.spec.axes):
+            return "broadcast_to"
+        return base.name  # only axes of length 1 are gone, as after a reduction
 
     def params(self) -> tuple[Any, ...]:
         return (self.spec, self.chunks)
