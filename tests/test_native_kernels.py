@@ -274,21 +274,19 @@ SIX = Program(
 BLOCKS = [*np.random.default_rng(1).standard_normal((2, 1_000_000)), *map(np.array, (0.5, 3.0))]
 
 
-def fresh(number):
-    """Return a program that no other test compiles."""
-    (*steps, last), count = SIX.steps, len(SIX.steps)
-    more = [binary(np.add, 3 + count, 2)] * 1
-    for n in range(number):
-        more.append(binary(np.multiply, 4 + count + n, 2))
-    return Program(
-        SIX.inputs,
-        (*steps, last, *more),
-        ((3 + count + len(more), Reduction("sum", (0,), F8)),),
-    )
+_made = itertools.count(1)
+
+
+def fresh():
+    """Return a program unlike all before, which no kernel was compiled for."""
+    steps = list(SIX.steps)
+    for _ in range(next(_made)):
+        steps.append(binary(np.multiply, 3 + len(steps), 2))
+    return SIX._replace(steps=tuple(steps), outputs=((3 + len(steps), Reduction("sum", (0,), F8)),))
 
 
 def test_kernels_are_compiled_behind_blocks_that_go_on_by_tiles():
-    program = fresh(1)
+    program = fresh()
     assert "no kernel yet" in report(program, BLOCKS)
     first = run_program(program, BLOCKS)
     assert wait_compiled(60)
@@ -299,7 +297,7 @@ def test_kernels_are_compiled_behind_blocks_that_go_on_by_tiles():
 
 
 def test_threads_that_meet_a_new_kernel_all_get_the_same_bits():
-    program = fresh(2)
+    program = fresh()
     with config.set(kernels="tiles"):
         expected = run_program(program, BLOCKS)[0]
     found = []
@@ -325,7 +323,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
 
     compile_now = compiler.compile_now
     monkeypatch.setattr(compiler, "compile_now", compile_at_the_gate)
-    run_program(fresh(3), BLOCKS)
+    run_program(fresh(), BLOCKS)
     assert wait_compiled(0) is False
     gate.open()
     assert wait_compiled(60) is True
@@ -468,7 +466,7 @@ def test_a_program_may_end_at_any_time(wait, tmp_path):
 
 
 def test_a_forked_child_compiles_and_runs():
-    programs = [fresh(n) for n in range(4, 9)]
+    programs = [fresh() for _ in range(5)]
     for program in programs[1:]:  # the first of these is being compiled while the process forks
         run_program(program, BLOCKS)
     with warnings.catch_warnings():
