@@ -182,6 +182,19 @@ def test_scan_types():
     check(out, x.cumsum(1))
 
 
+def test_dates_and_times():
+    x = np.array(["2020-01-03", "2020-01-01", "NaT", "2020-02-01", "2021-01-01"], "M8[D]")
+    a = la.from_array(x, chunks=2)
+    steps = np.diff(x)
+    check(np.diff(a), steps)
+    check(la.diff(a)[2:].cumsum(0), steps[2:].cumsum())
+    check(np.maximum.accumulate(a), np.maximum.accumulate(x))
+    check(np.fmax.reduce(a), np.fmax.reduce(x))
+    check(la.sort(a), np.sort(x))
+    check(la.median(la.diff(a)[:1]), np.median(steps[:1]))
+    check(la.topk(a[3:], 1), x[-1:])
+
+
 def test_slices_of_scans():
     x = RNG.integers(0, 9, (7, 6))
     a = la.from_array(x, chunks=(2, 3))

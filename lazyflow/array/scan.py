@@ -131,7 +131,9 @@ class ScanBlock:
         self.__name__ = name
 
     def __call__(self, block: Any) -> Any:
-        return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
+        # NumPy takes no dtype for dates and times, whose unit it would have to keep
+        dtype = None if self.dtype.kind in "mM" else self.dtype
+        return self.ufunc.accumulate(block, axis=self.axis, dtype=dtype)
 
 
 class End:
