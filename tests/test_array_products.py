@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array.dispatch import functions
+from lazyflow.array.optimize import optimize
 
 RNG = np.random.default_rng(11)
 
@@ -329,3 +330,15 @@ def test_one_compute_shares_what_is_multiplied():
     a = la.from_array(Store(), chunks=2) + 1
     lazyflow.compute(a @ a, a.sum(), scheduler="sync")
     assert len(calls) <= 8  # 4 blocks, and perhaps again for the sum
+
+
+def test_products_are_in_wide_blocks_where_nobody_sees_their_chunks():
+    a = np.random.default_rng(0).random((40, 30))
+    x = la.from_array(a, chunks=(10, 7))
+    np.testing.assert_allclose((x @ x.T).compute(), a @ a.T, rtol=1e-12)
+    (wide,) = optimize([(x @ x.T).expr], keep=False)
+    assert wide.numblocks == (4, 1)
+    assert (x @ x.T).persist().numblocks == (4, 4)
+    (narrow,) = optimize([(x.persist() @ x.T).expr], keep=False)
+    assert narrow.numblocks == (4, 4)
+    assert (x[:0] @ x.T).compute().shape == (0, 40)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _TOGETHER = 16  # pairs of blocks that one task multiplies at most, and sums that one task adds
 _TASKS = 32  # tasks there should be where there is so much to multiply
 
+_WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
+_FEWEST = 4  # blocks that are left then, at least
+
 Labels = tuple[int, ...]
 
 
@@ -108,6 +111,36 @@ class Contraction(Expr):
         pairs = prod([n for _, n in sums])
         count = -(-pairs * prod(self.numblocks) // _TASKS)
         return sums, min(max(count, 1), _TOGETHER)
+
+
+def in_wide_blocks(node: Expr) -> Expr:
+    """Return a product in blocks that are wide, where these can be had: BLAS likes them.
+
+    For a product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
+    NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
+    """
+    if not isinstance(node, Contraction) or not all(x.free for x in node.inputs):
+        return node
+    if not node.chunks or None in node.shape or not node.size or len(node.chunks[-1]) < 2:
+        return node
+    rows = prod(node.numblocks[:-1])
+    size = prod([max(sizes) for sizes in node.chunks[:-1]]) * node.dtype.itemsize
+    columns = node.shape[-1]
+    assert columns is not None
+    most = max(_WIDE // max(size, 1), max(node.chunks[-1]))
+    count = max(-(-columns // most), -(-_FEWEST // rows))
+    if count >= len(node.chunks[-1]):
+        return node
+    width = -(-columns // count)
+    wide = tuple([min(width, columns - at) for at in range(0, columns, width)])
+    inputs = []
+    for x, labels in zip(node.inputs, node.labels, strict=False):
+        at = [k for k, label in enumerate(labels) if label == node.labels[2][-1]]
+        chunks = tuple([wide if k in at else sizes for k, sizes in enumerate(x.chunks)])
+        inputs.append(rechunk(x, chunks))
+    made = node.with_inputs(tuple(inputs))
+    made.place = node.place
+    return made
 
 
 class Plan(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lazyflow.array.align import share
+from lazyflow.array.contraction import in_wide_blocks
 from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Expr, below, rebuilt, same
 from lazyflow.array.fuse import QUICK, fuse
@@ -177,6 +178,8 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     nodes = list(wanted)
     for one in PASSES:
         nodes = one(nodes)
+    if not keep:
+        nodes = [in_wide_blocks(node) for node in nodes]
     made = fuse(nodes, keep, fusion)
     if keep:  # a view that moved down may have other chunks than it had on top
         made = [rechunk(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
