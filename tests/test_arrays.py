@@ -193,6 +193,13 @@ def test_persisted_blocks_have_the_chunks_that_were_said(pool):
     assert all(np.asarray(block).dtype == x.dtype for block in blocks)
 
 
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(programs(), st.sampled_from(["sync", "threads"]), st.booleans())
+def test_thousands_of_programs(pool, scheduler, fusion):
+    test_programs_give_what_numpy_gives.hypothesis.inner_test(pool, scheduler, fusion)
+
+
 # -- sums -----------------------------------------------------------------------------------
 
 

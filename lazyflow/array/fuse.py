@@ -88,6 +88,14 @@ def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> lis
         The chunks of the wanted ones must stay.
     enabled
         False: every operation is a group of its own.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.ones(6, chunks=2)
+    >>> (made,) = fuse([(x * 2 + 1).expr])
+    >>> [step.op.__name__ for step in made.program.steps], made.inputs[0] is x.expr
+    (['multiply', 'add'], True)
     """
     return _Fusion(wanted, keep, enabled).result()
 
