@@ -154,7 +154,7 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        known = "overhead, processes, actors, engines, soak"
+        known = "overhead, processes, actors, arrays, engines, soak"
         said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 
@@ -362,6 +362,23 @@ class TestActors:
 
 
 @pytest.mark.slow
+class TestArrays:
+    @pytest.mark.parametrize("name", arrays.CASES)
+    def test_every_case_measures_arrays_and_says_why_others_are_absent(
+        self, name, tmp_path, monkeypatch
+    ):
+        there = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util, "find_spec",
+            lambda name: None if name in ("dask", "numexpr") else there(name),
+        )
+        (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="arrays")["cases"]
+        assert "dask" in case["absent"]
+        assert not any("failed" in why for why in case["absent"].values())
+        assert any(row["sides"].get("lazyflow", {}).get("samples") for row in case["rows"])
+        assert any(row["goal"] for row in case["rows"])
+
+
 @pytest.mark.parametrize("module", [actors, overhead, processes])
 def test_everything_as_a_user_would_type_it(module, tmp_path):
     path, name = tmp_path / "out.json", module.__name__.split(".")[1]
