@@ -16,6 +16,7 @@ import lazyflow
 from benchmarks import (
     __main__,
     actors,
+    arrays,
     bench,
     engines,
     footprint,
