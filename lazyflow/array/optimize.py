@@ -19,7 +19,7 @@ from lazyflow.array.align import share
 from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Expr, below, rebuilt, same
 from lazyflow.array.fuse import QUICK, fuse
-from lazyflow.array.rechunk import Rechunk, rechunk
+from lazyflow.array.rechunking import Rechunk, rechunk
 from lazyflow.array.views import Spec, View, view
 
 Pass = Callable[[Sequence[Expr]], list[Expr]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr, below
 from lazyflow.array.fuse import Fused
