@@ -13,6 +13,7 @@
 #   sources, views, elementwise, rechunking, reduce ...    kinds of nodes
 #   fuse, optimize  passes over expressions
 #   lowering        from nodes to tasks
+#   places          lines of users' code, for messages
 #   core            Array
 #   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NoReturn, Self
@@ -18,6 +17,7 @@ from lazyflow.array.dispatch import functions, helpers, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
+from lazyflow.array.places import mark
 from lazyflow.array.resolve import resolved
 from lazyflow.array.sources import Const, Memory, Tasks
 from lazyflow.array.views import Spec, view
@@ -46,8 +46,7 @@ class Array(Collection, NDArrayOperatorsMixin):
     __array_priority__ = 11
 
     def __init__(self, expr: Expr) -> None:
-        if expr.place is None:
-            expr.place = _users_place()
+        mark(expr)
         self._expr = expr
 
     # -- what it is -------------------------------------------------------------------------
@@ -405,16 +404,3 @@ def known(*arrays: Any) -> None:
     unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
         x._expr = expr
-
-
-def _users_place() -> tuple[Any, int] | None:
-    """Return the line that is not ours, nor NumPy's, and asked for this."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("lazyflow.", "numpy.")) or name.startswith("lazyflow.testing"):
-            break
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-

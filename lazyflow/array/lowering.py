@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyflow.array.expr import Expr, Index, below
 from lazyflow.array.kernels.program import Program
+from lazyflow.array.places import hand_down
 from lazyflow.array.sources import Made, Memory, Stored
 from lazyflow.array.views import Spec, View, cut, of_base
 from lazyflow.graph.items import Item
@@ -32,8 +33,10 @@ class Lowering:
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
         """Return the tasks of all blocks of some nodes, in C order."""
+        nodes = below(wanted)
+        hand_down(nodes)
         depth: dict[Expr, int] = {}
-        for node in below(wanted):
+        for node in nodes:
             depth[node] = 1 + max([depth[x] for x in node.inputs], default=0)
             if depth[node] > _DEEP:
                 self.blocks(node)

@@ -84,8 +84,11 @@ class _ViewsDown:
                 continue
             stack.pop()
             made = make([self.found[each] for each in needed])
-            if made.place is None:
-                made.place = request[0].place
+            node, spec = request
+            sliced = spec is not None and isinstance(made, View)
+            for x in made.inputs if sliced else (made,):  # the slice has a line of its own
+                if x.place is None:
+                    x.place = node.place
             self.found[request] = made
         return [self.found[node, None] for node in self.wanted]
 

@@ -40,8 +40,10 @@ def report(*arrays: Array, keep: bool = False) -> str:
     >>> x = la.ones(4_000_000, chunks=1_000_000)
     >>> print(la.report((x * 2 + 1).sum()))  # doctest: +ELLIPSIS
     4 x multiply, add, sum: blocks of 1,000,000, 0 bytes read from memory
-        ...
+        2 operations and sum over 1,000,000 elements, 8.0 MB read: ...
+        ends here: it reduces each block
     1 x sum: merges partial results
+    1 x getitem: copies what is read
     """
     wanted = [x.expr for x in arrays]
     nodes = optimize(wanted, keep, config.get("array_fusion"))
