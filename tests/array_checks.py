@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.graph.plan import make_plan
 
 SYNC = {"scheduler": "sync"}
@@ -24,7 +24,7 @@ def check(x, wanted):
     assert found.shape == wanted.shape
     np.testing.assert_array_equal(found, wanted)
     assert all(n is None or n == m for n, m in zip(x.shape, wanted.shape, strict=True))
-    blocks = lazyflow.compute(list(la.functions["to_delayed"](x).flat), **SYNC)[0]
+    blocks = lazyflow.compute(list(la.to_delayed(x).flat), **SYNC)[0]
     for index, block in zip(np.ndindex(*x.numblocks), blocks, strict=True):
         assert block.dtype == x.dtype
         sizes = [c[i] for c, i in zip(x.chunks, index, strict=True)]

@@ -485,7 +485,7 @@ def test_rechunk_moves_everything_where_it_belongs(draw):
 
 
 def test_many_pieces_go_by_chunks_in_between():
-    from lazyflow.array.rechunk import Rechunk, staged
+    from lazyflow.array.rechunking import Rechunk, staged
 
     x = la.ones((1000, 1000), chunks=(1, 1000)).persist()
     middle = staged(x.expr, ((1000,), (1,) * 1000))

@@ -4,8 +4,14 @@ import ast
 import pathlib
 import subprocess
 import sys
+from importlib import import_module
+from types import ModuleType
+
+import pytest
 
 import lazyflow
+import lazyflow.array as la
+from lazyflow.array import dispatch, names
 from lazyflow.services import SERVICES
 
 ROOT = pathlib.Path(lazyflow.__file__).parent
@@ -142,15 +148,74 @@ def test_no_import_cycles_at_import_time():
 
 
 def test_imports_by_string_are_those_of_the_table():
-    """Only services.py and the public names of __init__.py look modules up by text."""
+    """Only services.py and the tables of public names look modules up by text."""
     users = [m for m, path in MODULES.items() if "import_module(" in path.read_text()]
-    assert sorted(users) == ["lazyflow", "lazyflow.services"]
+    assert sorted(users) == ["lazyflow", "lazyflow.array.dispatch", "lazyflow.services"]
     assert SERVICES == {
         "visualize": "lazyflow.diagnostics.visualize:visualize",
         "array_html": "lazyflow.diagnostics.array_html:array_html",
     }
     for target in SERVICES.values():
         assert target.partition(":")[0] in MODULES
+
+
+def test_the_tables_of_array_functions_name_what_is_there():
+    """They stay inside lazyflow.array: what they import by text is of the same layer."""
+    for table in names.PUBLIC, names.HELPERS:
+        for name, module in names.by_name(table).items():
+            path = MODULES[f"lazyflow.array.{module}"]
+            assert hasattr(import_module(f"lazyflow.array.{module}"), name), (path, name)
+    counted = [len(each.split()) for t in (names.PUBLIC, names.HELPERS) for each in t.values()]
+    assert sum(counted) == len({**names.by_name(names.PUBLIC), **names.by_name(names.HELPERS)})
+
+
+def test_what_modules_mark_as_functions_is_in_the_tables():
+    for module, path in MODULES.items():
+        if module.startswith("lazyflow.array."):
+            import_module(module)  # a mark raises ImportError for a name that no table has there
+            marked = set()
+            for node in ast.parse(path.read_text()).body:
+                for mark in getattr(node, "decorator_list", ()):
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "implements":
+                        marked.add(node.name)
+            public = names.PUBLIC.get(module.removeprefix("lazyflow.array."), "").split()
+            assert marked <= set(public), module
+
+
+def test_a_function_that_no_table_has_says_where_to_list_it():
+    def newest():
+        pass
+
+    newest.__module__ = "lazyflow.array.joining"
+    with pytest.raises(ImportError) as found:
+        dispatch.implements()(newest)
+    assert str(found.value) == (
+        "lazyflow.array.joining defines newest, but lazyflow/array/names.py has it nowhere: list "
+        "it there, under its module"
+    )
+    newest.__name__ = newest.__qualname__ = "pad"
+    with pytest.raises(ImportError, match=r"names\.py has it in padding: list it there"):
+        dispatch.implements()(newest)
+
+
+def test_no_module_of_arrays_shares_its_name_with_a_function():
+    modules = {m.split(".")[2] for m in MODULES if m.startswith("lazyflow.array.")}
+    assert modules & set(dir(la)) == {"overlap", "random"} == set(names.MODULES)
+    for name in names.MODULES:
+        assert isinstance(getattr(la, name), ModuleType)
+        assert name not in dispatch.functions
+
+
+def test_import_of_arrays_is_light():
+    code = (
+        "import sys, lazyflow.array; heavy = ['numba', 'llvmlite', 'scipy', 'concurrent.futures', "
+        "'multiprocessing', 'asyncio', 'hashlib', 'tempfile', 'subprocess', 'logging', "
+        "'lazyflow.array.kernels.run', 'lazyflow.array.creation', 'lazyflow.array.random', "
+        "'lazyflow.diagnostics', 'zarr', 'h5py', 'dask', 'pandas']; "
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
 
 
 def test_no_module_shares_its_name_with_a_public_name():

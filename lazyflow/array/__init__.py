@@ -10,107 +10,62 @@
 #
 #   kernels/        programs of steps over blocks, by tiles or by generated code
 #   expr, align     expressions; making shapes and chunks fit
-#   sources, views, elementwise, rechunk, reduce ...    kinds of nodes
+#   sources, views, elementwise, rechunking, reduce ...    kinds of nodes
 #   fuse, optimize  passes over expressions
 #   lowering        from nodes to tasks
-#   array           Array
+#   places          lines of users' code, for messages
+#   core            Array
 #   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
-#   random/         random arrays, loaded when first used
+#   random/         random arrays
+#
+# Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
+# loaded when they are first needed.
 
+import builtins
+from importlib.util import find_spec
 from typing import Any
 
-from lazyflow.array import (
-    along_axes,
-    block_functions,
-    block_reductions,
-    blocks,
-    creation,
-    differences,
-    distinct,
-    einstein,
-    extremes,
-    gufuncs,
-    histograms,
-    indexing,
-    joining,
-    layout,
-    order_statistics,
-    overlap,
-    padding,
-    products,
-    rearranging,
-    reductions,
-    reporting,
-    routines,
-    scans,
-    searching,
-    setting,
-    shaping,
-    statistics,
-    storing,
-    windows,
-)
-from lazyflow.array.array import Array
-from lazyflow.array.chunks import normalize_chunks
+import numpy as np
+
+from lazyflow.array.core import Array as Array
 from lazyflow.array.dispatch import functions
-from lazyflow.array.kernels.run import wait_compiled
-from lazyflow.array.ufuncs import UFUNCS
+from lazyflow.array.names import MODULES, OF_NUMPY
 
-__all__ = ["Array", "normalize_chunks", "wait_compiled"]
+_UFUNCS = {
+    name for name, found in vars(np).items()
+    if isinstance(found, np.ufunc) and found.signature is None
+}
 
-#: What they define is found by name: see dispatch.py.
-_MODULES = (
-    along_axes,
-    block_functions,
-    block_reductions,
-    blocks,
-    creation,
-    differences,
-    distinct,
-    einstein,
-    extremes,
-    gufuncs,
-    histograms,
-    indexing,
-    joining,
-    layout,
-    order_statistics,
-    overlap,
-    padding,
-    products,
-    rearranging,
-    reductions,
-    reporting,
-    routines,
-    scans,
-    searching,
-    setting,
-    shaping,
-    statistics,
-    storing,
-    windows,
-)
+_PUBLIC = {*functions, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
+
+#: A star gets all but what Python has under the same name: ``sum`` stays Python's.
+__all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
 
 
 def __getattr__(name: str) -> Any:
-    found: Any = UFUNCS.get(name) or functions.get(name)
-    if name == "random":
+    if name in _UFUNCS:
+        from lazyflow.array.ufuncs import UFUNCS
+
+        found: Any = UFUNCS[name]
+    elif name in functions:
+        found = functions[name]
+    elif name in _PUBLIC and name not in MODULES:
+        found = getattr(np, name)
+    elif name == "random":
         import lazyflow.array.random as found
-    if found is None:
-        import numpy as np
+    elif name == "overlap":
+        import lazyflow.array.overlap as found
+    else:
+        hint = "."
+        if find_spec(f"{__name__}.{name}") is None:  # else Python asks, before it imports a module
+            from lazyflow import config
 
-        from lazyflow import config
-
-        if name in _CONSTANTS:
-            return getattr(np, name)
-        hint = config.nearest(name, [*UFUNCS, *functions])
+            hint = config.nearest(name, _PUBLIC)
         raise AttributeError(f"module 'lazyflow.array' has no attribute {name!r}{hint}")
+    globals()[name] = found
     return found
 
 
-_CONSTANTS = {"pi", "e", "inf", "nan", "newaxis", "euler_gamma"}
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), "random", *UFUNCS, *functions, *_CONSTANTS})
+    return sorted({*_PUBLIC, *(name for name in globals() if name.startswith("__"))})

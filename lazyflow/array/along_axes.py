@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from lazyflow.array.array import Array, as_node
 from lazyflow.array.block_functions import blockwise
 from lazyflow.array.call import BLOCK, Call, ones, tried
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.gufuncs import apply_gufunc
 

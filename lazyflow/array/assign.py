@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.expr import Expr, Index
 from lazyflow.array.gather import gather
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.views import Pick, cut
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task

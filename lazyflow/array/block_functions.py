@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.block_layout import (
     Labels,
     Sizes,
@@ -17,7 +16,8 @@ from lazyflow.array.block_layout import (
 )
 from lazyflow.array.blockcalls import BlockCalls, Infos, Share
 from lazyflow.array.call import BLOCK, Call, dtype_of
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.expr import Chunks, Expr
 
 
@@ -92,7 +92,7 @@ def map_blocks(
     return _called(call, nodes, labels, out, sizes, new_axes, adjust, True, dtype, meta)
 
 
-@implements()
+@helper()
 def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
     """Return ``map_blocks(func, x, ...)``."""
     return map_blocks(func, x, *args, **kwargs)

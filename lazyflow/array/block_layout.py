@@ -10,7 +10,7 @@ from typing import Any
 from lazyflow.array.align import SizesNeeded, union
 from lazyflow.array.blockcalls import Along, Share
 from lazyflow.array.expr import Chunks, Expr
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 
 Labels = tuple[Hashable, ...]
 Sizes = dict[Hashable, tuple[Any, ...]]

@@ -6,13 +6,13 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lazyflow.array.array import Array, as_node
 from lazyflow.array.blockcalls import Along, BlockCalls, Share
 from lazyflow.array.call import BLOCK, Call, declared
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Chunks, Expr
 from lazyflow.array.moments import axes_of
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.ufuncs import into, stretched
 
 _TOGETHER = 16  # results that are combined by one call

@@ -13,7 +13,7 @@ from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lazy_dtype import LazyDtype
 from lazyflow.array.lowering import Where
 from lazyflow.array.outcome import Outcome
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
 

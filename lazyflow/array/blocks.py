@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.array import Array
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import helper
 from lazyflow.array.expr import Expr, Index
 from lazyflow.graph.task import Task
 
@@ -122,7 +122,7 @@ def _numbers(key: Any, axis: int, count: int) -> Index:
     return tuple(map(int, np.atleast_1d(found)))
 
 
-@implements()
+@helper()
 def blocks_of(x: Array) -> Blocks:
     """Return the blocks of an array, to be indexed by their numbers."""
     return Blocks(x)

@@ -18,7 +18,7 @@ import numpy as np
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.elementwise import cast
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.views import Spec, view
 from lazyflow.graph.task import Task
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.moments import axes_of
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.scans import flat
 from lazyflow.array.ufuncs import stretched
 

@@ -1,39 +1,97 @@
 """The functions of `lazyflow.array` by name, for methods of arrays and for NumPy's dispatch.
 
-A module of functions imports `Array`, so arrays can't import it: it registers what it has here.
+A module of functions imports `Array`, so arrays can't import it: it is found by the table of
+names.py, and registers what it has here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
+
+from lazyflow.array.names import HELPERS, PUBLIC, by_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: By name, as in ``la.name``.
-functions: dict[str, Callable[..., Any]] = {}
 
-#: What NumPy's functions do when they are given an `Array`.
-of_numpy: dict[Any, Callable[..., Any]] = {}
+class Functions(Mapping[str, Any]):
+    """Functions by name; a module is loaded when one of its functions is first asked for."""
+
+    def __init__(self, table: dict[str, str]) -> None:
+        self._module_of = by_name(table)
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._found.get(name)
+        if found is None:
+            module = import_module(f"lazyflow.array.{self._module_of[name]}")
+            found = self._found[name] = getattr(module, name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._module_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._module_of)
+
+    def __len__(self) -> int:
+        return len(self._module_of)
+
+    def check(self, function: Callable[..., Any]) -> None:
+        """Raise ImportError for a function that the table does not have where it is."""
+        module = self._module_of.get(function.__name__)
+        if f"lazyflow.array.{module}" != function.__module__:
+            raise ImportError(
+                f"{function.__module__} defines {function.__name__}, but lazyflow/array/names.py "
+                f"has it {f'in {module}' if module else 'nowhere'}: list it there, under its module"
+            )
+
+
+#: By name, as in ``la.name``.
+functions = Functions(PUBLIC)
+
+#: What only methods of arrays and functions of NumPy call.
+helpers = Functions(HELPERS)
+
+_of_numpy: dict[Any, Callable[..., Any]] = {}
 
 
 def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Register a function by its name, and as what these functions of NumPy do with arrays."""
+    """Mark a public function, and say which functions of NumPy it is when they get arrays."""
+    return _marked(functions, numpy_functions)
 
+
+def helper(*numpy_functions: Any) -> Callable[[F], F]:
+    """Mark a function that only methods of arrays, or these functions of NumPy, call."""
+    return _marked(helpers, numpy_functions)
+
+
+def _marked(known: Functions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
-        functions[function.__name__] = function
+        known.check(function)
         for one in numpy_functions:
-            of_numpy[one] = function
+            _of_numpy[one] = function
         return function
 
     return register
 
 
+def of_numpy(function: Any) -> Callable[..., Any] | None:
+    """Return what a function of NumPy does with arrays, or None."""
+    name = getattr(function, "__name__", "")
+    for known in functions, helpers:
+        if name in known:
+            known[name]  # its module says what it is of NumPy's
+    return _of_numpy.get(function)
+
+
 def method(name: str) -> Any:
     """Return a method that calls the function of that name with the array first."""
+    known = functions if name in functions else helpers
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return functions[name](self, *args, **kwargs)
+        return known[name](self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"Return ``la.{name}(self, ...)``."

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.perblock import PerBlock
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 

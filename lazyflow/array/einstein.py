@@ -10,8 +10,8 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.contraction import Labels
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.views import Pick, cut
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ATOM

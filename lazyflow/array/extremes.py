@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
 from lazyflow.array.moments import axes_of, count_over, without_empty
@@ -190,7 +190,7 @@ class ByUfunc(Op):
         return part if self.keepdims else part.squeeze(self.axes)
 
 
-@implements()
+@helper()
 def ufunc_reduce(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: Any = False, initial: Any = _MISSING, where: Any = True,

@@ -8,8 +8,8 @@ import numpy as np
 
 from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, known
 from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, known
 from lazyflow.array.expr import Chunks, Expr
 from lazyflow.array.gather import Places, gather
 from lazyflow.array.masks import check_lengths, masked

@@ -17,7 +17,7 @@ from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Chunks, Expr, Index, below, same
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.lowering import Lowering
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.reduce import Partials, Reduce, Reduced
 from lazyflow.array.sources import Const
 from lazyflow.graph.task import Task

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.block_layout import Labels, Sizes, aligned, share
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import BLOCK, Call, declared, dtype_of, ones, tried
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Chunks, Expr
 from lazyflow.array.lazy_dtype import LazyDtype
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.results import Result
 from lazyflow.array.signatures import Core, Signature, core_axes, parse
 from lazyflow.array.views import Spec, view

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.expr import Expr
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.tree import Op, tree
 
 range_ = range  # parameters are called as NumPy's

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.fancy import (
     as_places,
@@ -24,7 +24,7 @@ from lazyflow.array.index import is_basic, parse
 from lazyflow.array.ufuncs import into
 
 
-@implements()
+@helper()
 def fancy_item(x: Array, entries: list[Any]) -> Array:
     """Return what a key with index arrays takes of an array."""
     return Array(fancy(x, entries))
@@ -55,7 +55,7 @@ class Points:
         return Array(point(base.expr, as_places(base, parts.arrays)))
 
 
-@implements()
+@helper()
 def vindex_of(x: Array) -> Points:
     """Return what takes points of an array by their coordinates."""
     return Points(x)
@@ -201,8 +201,6 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
         where[new] = 0
         made = take(x, where, axis)
     else:
-        from lazyflow.array.dispatch import functions
-
         shape = (*x.shape[:axis], len(where), *x.shape[axis + 1:])
         made = functions["zeros"](shape, x.dtype)
     if len(new):
@@ -236,8 +234,6 @@ def diag(v: Any, k: int = 0) -> Array:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    from lazyflow.array.dispatch import functions
-
     known(x)
     n = x.shape[0]
     if not n:
@@ -260,8 +256,6 @@ def triu(m: Any, k: int = 0) -> Array:
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Array:
-    from lazyflow.array.dispatch import functions
-
     x = Array(as_node(m))
     known(x)
     if x.ndim == 1:  # as NumPy: each row is the array
@@ -273,24 +267,3 @@ def _triangle(m: Any, k: int, lower: bool) -> Array:
     zero = np.zeros((), x.dtype)
     where = functions["where"]
     return where(below, x, zero) if lower else where(below, zero, x)
-
-
-def _refused(name: str, instead: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise TypeError(
-            f"np.{name} writes into its argument, which a chunked array can't let it do. {instead}"
-        )
-
-    refuse.__name__ = name
-    return refuse
-
-
-for _name, _instead in {
-    "put": "Write x[places] = values, where places count along an axis.",
-    "place": "Write x[mask] = values.",
-    "putmask": "Write x[mask] = values, or x = la.where(mask, values, x).",
-    "copyto": "Write x[...] = values.",
-    "put_along_axis": "Write x[places] = values for each row, or use x.map_blocks(...).",
-    "fill_diagonal": "Write x = la.where(la.eye(n, dtype=bool), value, x).",
-}.items():
-    implements(getattr(np, _name))(_refused(_name, _instead))

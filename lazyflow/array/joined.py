@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.align import SizesNeeded, union
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.views import Pick, Spec
 from lazyflow.graph.task import Task
 

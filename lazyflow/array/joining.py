@@ -9,8 +9,8 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.creation import from_array
+from lazyflow.array.conversion import from_array
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.joined import concatenated

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array import elementwise
+from lazyflow.array import elementwise, rechunking
 from lazyflow.array.align import union
-from lazyflow.array.array import Array, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.reshaped import PerBlock
 from lazyflow.array.shaping import of
 
 
-@implements()
+@helper()
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
     if dtype is None:
@@ -58,6 +59,42 @@ class Bits:
 
     def __call__(self, x: Any) -> Any:
         return np.asarray(x, order="C").view(self.dtype)
+
+
+@implements()
+def rechunk(x: Any, chunks: Any = "auto", limit: Any = None) -> Array:
+    """Return the same array in other chunks.
+
+    Parameters
+    ----------
+    x
+        An array.
+    chunks, limit
+        As of `normalize_chunks`; axes that a dict does not name keep theirs.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.rechunk(la.ones((4, 6), chunks=2), {1: 3}).chunks
+    ((2, 2), (3, 3))
+    """
+    x = of(x).with_known_sizes()
+    if isinstance(chunks, dict):
+        given = {axis % x.ndim if -x.ndim <= axis < 0 else axis: n for axis, n in chunks.items()}
+        chunks = {**dict(enumerate(x.chunks)), **given}
+    elif isinstance(chunks, tuple | list) and len(chunks) == x.ndim:
+        chunks = [x.chunks[k] if c is None else c for k, c in enumerate(chunks)]
+    dtype = x.dtype if _automatic(chunks) else None
+    wanted = normalize_chunks(chunks, x.shape, limit, dtype, x.chunks)
+    return Array(rechunking.rechunk(x.expr, wanted))
+
+
+def _automatic(chunks: Any) -> bool:
+    if isinstance(chunks, dict):
+        chunks = tuple(chunks.values())
+    return isinstance(chunks, str) or (
+        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
+    )
 
 
 @implements()

@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyflow.array.expr import Expr, Index, below
 from lazyflow.array.kernels.program import Program
-from lazyflow.array.kernels.run import run_program
+from lazyflow.array.places import hand_down
 from lazyflow.array.sources import Made, Memory, Stored
 from lazyflow.array.views import Spec, View, cut, of_base
 from lazyflow.graph.items import Item
@@ -33,8 +33,10 @@ class Lowering:
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
         """Return the tasks of all blocks of some nodes, in C order."""
+        nodes = below(wanted)
+        hand_down(nodes)
         depth: dict[Expr, int] = {}
-        for node in below(wanted):
+        for node in nodes:
             depth[node] = 1 + max([depth[x] for x in node.inputs], default=0)
             if depth[node] > _DEEP:
                 self.blocks(node)
@@ -320,5 +322,7 @@ class BlockTask:
         blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         if self.program is None:
             return blocks[0]
+        from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
+
         found = run_program(self.program, (*self.consts, *blocks))
         return found[0] if len(found) == 1 else tuple(found)

@@ -12,7 +12,7 @@ import numpy as np
 from lazyflow.array.align import SizesNeeded, union
 from lazyflow.array.chunks import in_c_order
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.sources import Memory
 from lazyflow.array.views import Spec, view
 from lazyflow.graph.task import Task

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array import elementwise
 from lazyflow.array.expr import Expr
 from lazyflow.array.kernels.program import Reduction
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.reduce import Reduce
 from lazyflow.array.views import Spec, view
 

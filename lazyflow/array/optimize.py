@@ -20,7 +20,7 @@ from lazyflow.array.contraction import in_wide_blocks
 from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Expr, below, rebuilt, same
 from lazyflow.array.fuse import QUICK, fuse
-from lazyflow.array.rechunk import Rechunk, rechunk
+from lazyflow.array.rechunking import Rechunk, rechunk
 from lazyflow.array.views import Spec, View, view
 
 Pass = Callable[[Sequence[Expr]], list[Expr]]
@@ -85,8 +85,11 @@ class _ViewsDown:
                 continue
             stack.pop()
             made = make([self.found[each] for each in needed])
-            if made.place is None:
-                made.place = request[0].place
+            node, spec = request
+            sliced = spec is not None and isinstance(made, View)
+            for x in made.inputs if sliced else (made,):  # the slice has a line of its own
+                if x.place is None:
+                    x.place = node.place
             self.found[request] = made
         return [self.found[node, None] for node in self.wanted]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result

@@ -9,10 +9,10 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, known
 from lazyflow.array.block_functions import map_blocks
 from lazyflow.array.block_layout import aligned
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 
@@ -271,7 +271,7 @@ def map_overlap(
     ])))
 
 
-@implements()
+@helper()
 def map_overlap_of(
     x: Array, func: Callable[..., Any], depth: Any = None, boundary: Any = None,
     trim: bool = True, **kwargs: Any,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, known
+from lazyflow.array.core import Array, known
 from lazyflow.array.creation import arange, full, zeros
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.joining import concatenate

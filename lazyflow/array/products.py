@@ -11,8 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded, broadcast_shape
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.contraction import Labels, contraction
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result

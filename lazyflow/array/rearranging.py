@@ -13,8 +13,8 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, known
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
+from lazyflow.array.core import Array, known
 from lazyflow.array.creation import arange
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.joining import concatenate, stack

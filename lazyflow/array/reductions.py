@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
@@ -85,6 +85,9 @@ def max(
     return _extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
 
 
+amax = max
+
+
 @implements(np.min, np.amin)
 def min(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
@@ -92,6 +95,9 @@ def min(
 ) -> Array:
     """Return the smallest element over axes; parameters are those of ``np.min``."""
     return _extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
+
+
+amin = min
 
 
 def _extreme(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr, below
 from lazyflow.array.fuse import Fused
@@ -41,8 +41,10 @@ def report(*arrays: Array, keep: bool = False) -> str:
     >>> x = la.ones(4_000_000, chunks=1_000_000)
     >>> print(la.report((x * 2 + 1).sum()))  # doctest: +ELLIPSIS
     4 x multiply, add, sum: blocks of 1,000,000, 0 bytes read from memory
-        ...
+        2 operations and sum over 1,000,000 elements, 8.0 MB read: ...
+        ends here: it reduces each block
     1 x sum: merges partial results
+    1 x getitem: copies what is read
     """
     wanted = [x.expr for x in arrays]
     nodes = optimize(wanted, keep, config.get("array_fusion"))

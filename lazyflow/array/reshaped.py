@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.sources import Memory
 from lazyflow.array.views import Pick, Spec, view
 from lazyflow.graph.task import Task

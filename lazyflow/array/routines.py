@@ -8,8 +8,8 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.ufuncs import apply_ufunc, into
 
 
@@ -23,8 +23,6 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if (x is None) != (y is None):
         raise ValueError("either both or neither of x and y should be given")
     if x is None:
-        from lazyflow.array.dispatch import functions
-
         return functions["nonzero"](condition)
     try:
         return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
@@ -78,6 +76,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
     return Array(made) if out is None else into(out, made)
 
 
+around = round
+
+
 @implements(np.real)
 def real(x: Any) -> Array:
     """Return the real parts."""
@@ -129,8 +130,6 @@ def allclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     """Return whether all elements are equal within tolerances."""
-    from lazyflow.array.dispatch import functions
-
     found: Array = functions["all"](isclose(a, b, rtol, atol, equal_nan))
     return found
 
@@ -152,7 +151,7 @@ def copy(a: Any) -> Array:
     return Array(as_node(a))
 
 
-@implements()
+@helper()
 def field(x: Array, key: Any) -> Array:
     """Return a field of a structured array."""
     node = as_node(x)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import ASSOCIATIVE, result
@@ -46,7 +46,7 @@ class Accumulate(Op):
         return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
 
 
-@implements()
+@helper()
 def ufunc_accumulate(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, *,
     method: str = "sequential",

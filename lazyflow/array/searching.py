@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.fancy import choose as chosen
 from lazyflow.array.perblock import PerBlock
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.sources import Made, Region
 from lazyflow.array.ufuncs import into, stretched
 

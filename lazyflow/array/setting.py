@@ -8,19 +8,19 @@ import numpy as np
 
 from lazyflow.array import elementwise, index
 from lazyflow.array.align import share
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.assign import Targets, assigned, by_blocks
-from lazyflow.array.dispatch import implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import helper
 from lazyflow.array.expr import Expr
 from lazyflow.array.fancy import Key, as_places, broadcast_places, settled, taken_apart
 from lazyflow.array.masks import check_lengths
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.sources import Const, Memory
 from lazyflow.array.ufuncs import stretched
 from lazyflow.array.views import Pick, Spec, view
 
 
-@implements()
+@helper()
 def set_item(x: Array, key: Any, value: Any) -> None:
     """Make an array be what it was with some elements changed; others made of it stay."""
     entries = settled(index.parse(key, x.shape))

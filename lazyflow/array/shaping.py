@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.align import broadcast_shape
-from lazyflow.array.array import Array, as_node, known
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.creation import zeros
-from lazyflow.array.dispatch import implements
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.reshaped import reshaped
 from lazyflow.array.ufuncs import stretched
 from lazyflow.array.views import Spec, view
@@ -94,7 +94,7 @@ def _without_unknown(
     return found
 
 
-@implements()
+@helper()
 def reshape_method(
     x: Array, *shape: Any, order: str = "C", copy: bool | None = None, merge_chunks: bool = True,
     limit: int | str | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.align import broadcast_shape
-from lazyflow.array.array import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.elementwise import constant
 

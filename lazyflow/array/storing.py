@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config, evaluate
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.lowering import Lowering

@@ -17,7 +17,7 @@ from lazyflow import config
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lowering import Where
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.rechunking import rechunk
 from lazyflow.array.views import Spec, view
 from lazyflow.graph.task import Task
 

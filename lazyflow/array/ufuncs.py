@@ -8,8 +8,8 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded, broadcast_shape
-from lazyflow.array.array import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, helper, helpers
 from lazyflow.array.expr import Expr
 from lazyflow.array.views import Spec, view
 
@@ -22,7 +22,7 @@ _REDUCTIONS: dict[Any, str] = {
 }
 
 
-@implements()
+@helper()
 def apply_ufunc(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
     """Do what a ufunc, or one of its methods, does with arrays."""
     if how == "__call__":
@@ -36,9 +36,9 @@ def apply_ufunc(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs = {"axis": 0, **kwargs}
         if name is not None:
             return functions[name](*inputs, **kwargs)
-        return functions["ufunc_reduce"](ufunc, *inputs, **kwargs)
+        return helpers["ufunc_reduce"](ufunc, *inputs, **kwargs)
     if how == "accumulate":
-        return functions["ufunc_accumulate"](ufunc, *inputs, **kwargs)
+        return helpers["ufunc_accumulate"](ufunc, *inputs, **kwargs)
     raise TypeError(
         f"np.{ufunc.__name__}.{how} does not work on chunked arrays. Compute them first, or apply "
         "it to each block by x.map_blocks(...)"
@@ -146,7 +146,7 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
 _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
 
 
-@implements()
+@helper()
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:

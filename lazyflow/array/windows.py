@@ -10,11 +10,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
-from lazyflow.array.array import Array, as_node
 from lazyflow.array.block_layout import share
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import BLOCK, Call
 from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.extended import Extended, Margin
 

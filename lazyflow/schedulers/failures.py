@@ -15,6 +15,7 @@ from typing import Any
 
 from lazyflow.errors import RemoteTaskError
 from lazyflow.graph import arguments
+from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task, place_text, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
@@ -47,6 +48,8 @@ def summary(value: Any) -> str:
             return f"{kind.__name__}{value.shape}{dtype}"
         if kind in (list, tuple, dict, set, frozenset):
             return f"{kind.__name__} of {len(value)}"
+        if getattr(kind, "_lazyflow_kind", None) == ATOM and kind.__repr__ is not object.__repr__:
+            return repr(value)[:_LONGEST]  # of ours, and says what it is
     except BaseException:  # a hostile object must not stop an error message
         pass
     return kind.__name__

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.array.random.sampling import Sampling
 
 __all__ = ["Generator", "RandomState", "default_rng", "seed"]

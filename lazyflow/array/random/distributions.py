@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array
+from lazyflow.array.core import Array
 from lazyflow.array.random.generator import Streams
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array
 from lazyflow.array.random.streams import Draw, Stream, Values
 from lazyflow.array.sources import Made
 from lazyflow.collection import Collection

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node
 from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import functions
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.random.distributions import Distributions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NoReturn, Self
@@ -14,12 +13,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lazyflow import config, evaluate
 from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
-from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.dispatch import functions, method, of_numpy
+from lazyflow.array.dispatch import functions, helpers, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
-from lazyflow.array.rechunk import rechunk
+from lazyflow.array.places import mark
 from lazyflow.array.resolve import resolved
 from lazyflow.array.sources import Const, Memory, Tasks
 from lazyflow.array.views import Spec, view
@@ -48,8 +46,7 @@ class Array(Collection, NDArrayOperatorsMixin):
     __array_priority__ = 11
 
     def __init__(self, expr: Expr) -> None:
-        if expr.place is None:
-            expr.place = _users_place()
+        mark(expr)
         self._expr = expr
 
     # -- what it is -------------------------------------------------------------------------
@@ -139,12 +136,12 @@ class Array(Collection, NDArrayOperatorsMixin):
     @property
     def blocks(self) -> Any:
         """Blocks by number: ``x.blocks[0, 1:]``."""
-        return functions["blocks_of"](self)
+        return helpers["blocks_of"](self)
 
     @property
     def vindex(self) -> Any:
         """Points by coordinates: ``x.vindex[[1, 2], [3, 4]]``."""
-        return functions["vindex_of"](self)
+        return helpers["vindex_of"](self)
 
     # -- sizes --------------------------------------------------------------------------------
 
@@ -166,10 +163,10 @@ class Array(Collection, NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Array:
         if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
-            return functions["field"](self, key)
+            return helpers["field"](self, key)
         entries = index.parse(key, self.shape)
         if not index.is_basic(entries):
-            return functions["fancy_item"](self, entries)
+            return helpers["fancy_item"](self, entries)
         try:
             return Array(index.basic(self._expr, entries))
         except SizesNeeded:
@@ -187,34 +184,13 @@ class Array(Collection, NDArrayOperatorsMixin):
             raise ValueError("repeated axis in transpose")
         return Array(view(self._expr, Spec((None,) * self.ndim, order)))
 
-    def rechunk(self, chunks: Any = "auto", limit: Any = None) -> Array:
-        """Return the same array in other chunks.
-
-        Parameters
-        ----------
-        chunks, limit
-            As of `normalize_chunks`; axes that a dict does not name keep theirs.
-        """
-        self.with_known_sizes()
-        if isinstance(chunks, dict):
-            chunks = {
-                **dict(enumerate(self.chunks)),
-                **{axis % self.ndim if -self.ndim <= axis < 0 else axis: each
-                   for axis, each in chunks.items()},
-            }
-        elif isinstance(chunks, tuple | list) and len(chunks) == self.ndim:
-            chunks = [self.chunks[k] if c is None else c for k, c in enumerate(chunks)]
-        dtype = self.dtype if _automatic(chunks) else None
-        wanted = normalize_chunks(chunks, self.shape, limit, dtype, self.chunks)
-        return Array(rechunk(self._expr, wanted))
-
     # -- arithmetic -----------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
-        return functions["apply_ufunc"](ufunc, how, *inputs, **kwargs)
+        return helpers["apply_ufunc"](ufunc, how, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        found = of_numpy.get(func)
+        found = of_numpy(func)
         if found is not None:
             return found(*args, **kwargs)
         name = getattr(func, "__name__", str(func))
@@ -226,7 +202,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         )
 
     def __pow__(self, other: Any) -> Any:
-        return functions["power_by"](self, other)
+        return helpers["power_by"](self, other)
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -381,6 +357,7 @@ class Array(Collection, NDArrayOperatorsMixin):
     nonzero = method("nonzero")
     prod = method("prod")
     ravel = method("ravel")
+    rechunk = method("rechunk")
     repeat = method("repeat")
     reshape = method("reshape_method")
     round = method("round")
@@ -427,24 +404,3 @@ def known(*arrays: Any) -> None:
     unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
         x._expr = expr
-
-
-def _automatic(chunks: Any) -> bool:
-    if isinstance(chunks, dict):
-        chunks = tuple(chunks.values())
-    return isinstance(chunks, str) or (
-        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
-    )
-
-
-def _users_place() -> tuple[Any, int] | None:
-    """Return the line that is not ours, nor NumPy's, and asked for this."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("lazyflow.", "numpy.")) or name.startswith("lazyflow.testing"):
-            break
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-

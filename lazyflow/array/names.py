@@ -1,0 +1,95 @@
+"""Which module has which function: the one table by which they are found by name.
+
+Modules of functions are loaded when one of their functions is first asked for, as ``la.name``, as
+a method of an array or by NumPy: most programs need a few of them. A test reads this table.
+"""
+
+from __future__ import annotations
+
+#: What is public, as ``la.name``, by module of this package.
+PUBLIC: dict[str, str] = {
+    "along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
+    "block_functions": "blockwise map_blocks",
+    "block_reductions": "reduction",
+    "chunks": "normalize_chunks",
+    "conversion": "array asanyarray asarray from_array from_delayed to_delayed",
+    "core": "Array",
+    "creation": (
+        "arange empty empty_like eye full full_like linspace ones ones_like tri zeros zeros_like"
+    ),
+    "differences": "diff ediff1d gradient trapezoid",
+    "distinct": "unique",
+    "einstein": "einsum",
+    "extremes": "argmax argmin nanargmax nanargmin",
+    "gufuncs": "apply_gufunc as_gufunc gufunc",
+    "histograms": (
+        "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
+    ),
+    "indexing": "compress delete diag diagonal extract insert take tril triu",
+    "joining": "append block column_stack concat concatenate dstack hstack stack vstack",
+    "kernels.run": "wait_compiled",
+    "layout": "rechunk unify_chunks",
+    "order_statistics": (
+        "argpartition argsort argtopk median nanmedian nanpercentile nanquantile partition "
+        "percentile quantile sort topk"
+    ),
+    "overlap": "map_overlap",
+    "padding": "pad",
+    "products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
+    "rearranging": (
+        "array_split dsplit flip fliplr flipud hsplit indices meshgrid repeat roll rot90 split "
+        "tile trim_zeros vsplit"
+    ),
+    "reductions": (
+        "all amax amin any average count_nonzero max mean min nanmax nanmean nanmin nanprod "
+        "nanstd nansum nanvar prod ptp std sum var"
+    ),
+    "reporting": "report",
+    "routines": (
+        "allclose angle around astype clip conj copy imag isclose isin nan_to_num real round where"
+    ),
+    "scans": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "searching": "argwhere choose flatnonzero nonzero searchsorted take_along_axis",
+    "shaping": (
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand_dims "
+        "matrix_transpose moveaxis ndim permute_dims ravel reshape rollaxis shape size squeeze "
+        "swapaxes transpose"
+    ),
+    "statistics": "array_equal array_equiv corrcoef cov",
+    "storing": "store",
+    "windows": "sliding_window_view",
+}
+
+#: What methods of arrays and NumPy's functions call, and nobody else, by module.
+HELPERS: dict[str, str] = {
+    "block_functions": "map_blocks_of",
+    "blocks": "blocks_of",
+    "extremes": "ufunc_reduce",
+    "indexing": "fancy_item vindex_of",
+    "layout": "view_as",
+    "overlap": "map_overlap_of",
+    "refused": "copyto fill_diagonal place put put_along_axis putmask",
+    "routines": "field",
+    "scans": "ufunc_accumulate",
+    "setting": "set_item",
+    "shaping": "reshape_method",
+    "ufuncs": "apply_ufunc power_by",
+}
+
+#: Modules that are public themselves.
+MODULES = ("overlap", "random")
+
+#: Constants and types that are NumPy's.
+OF_NUMPY = (
+    "e euler_gamma inf nan newaxis pi bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128 dtype errstate iinfo finfo"
+)
+
+
+def by_name(table: dict[str, str]) -> dict[str, str]:
+    """Return the module of each name.
+
+    >>> by_name({"joining": "block stack"})
+    {'block': 'joining', 'stack': 'joining'}
+    """
+    return {name: module for module, names in table.items() for name in names.split()}
