@@ -1,6 +1,6 @@
 """`scheduler="distributed"`: plans on a dask.distributed cluster.
 
-Only this and dask_actors.py import distributed.
+Only this, dask_actors.py and dask_local.py import distributed.
 
 A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
 one that was given up while it runs ends at once for the cluster, and others get its place. What a
@@ -32,6 +32,7 @@ from lazyflow.graph.cluster import said
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.dask_actors import DaskLine
+from lazyflow.schedulers.dask_local import started
 from lazyflow.schedulers.engine.actor_host import ActorHost
 from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.choice import chosen, refusal
@@ -437,12 +438,7 @@ class DistributedScheduler(EngineScheduler):
                     f"{error}. Start one by: dask scheduler"
                 ) from error
         try:
-            self._cluster = distributed.LocalCluster(
-                n_workers=config.get("num_workers") or default_workers(),
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-            )
+            self._cluster = started(config.get("num_workers") or default_workers())
         except RuntimeError as error:
             raise RuntimeError(
                 "the workers of a cluster on this machine did not start. In a script, what starts "
