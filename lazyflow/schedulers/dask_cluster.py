@@ -257,10 +257,12 @@ class DaskEngine(Engine):
         try:
             found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
         except (CancelledError, asyncio.CancelledError) as error:
-            lost = [r for r in remotes if self.is_lost(r.handle)]
-            if lost and self.is_usable():
-                raise gone(lost[0], error) from None
-            raise self.translated(error) from None
+            if not self.is_usable():
+                raise self.translated(error) from None
+            # the client may not have heard of the loss yet: then only the error tells the key
+            lost = [r for r in remotes if r.handle.key == getattr(error, "key", None)]
+            lost += [r for r in remotes if self.is_lost(r.handle)]
+            raise gone((lost or list(remotes))[0], error) from None
         for remote in remotes:
             remote.outcome = found[remote.handle.key]
 
