@@ -3,6 +3,7 @@
 Ray takes seconds to begin and to end, so what runs there is slow.
 """
 
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
@@ -23,3 +24,24 @@ LOCAL = ["sync", "threads", "processes"]
 SCHEDULERS = [*LOCAL, DISTRIBUTED, RAY]
 CONCURRENT = SCHEDULERS[1:]
 ELSEWHERE = SCHEDULERS[2:]
+
+
+@contextmanager
+def local_client(workers=2, threads=1, **options):
+    """A client of a cluster of this machine, whose workers come back however often they end.
+
+    A LocalCluster looks 15 s after an end whether the worker is there, and gives it up for good if
+    it ended again just then: tests that kill several were left without workers.
+    """
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    import dask
+
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=threads, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, **options) as client,
+    ):
+        yield client

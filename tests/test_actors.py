@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from actor_examples import Async, Counter, Plain, Weights, deep_sum
+from engine_schedulers import local_client
 
 import lazyflow
 from lazyflow import (
@@ -51,14 +52,7 @@ ENDS = {"exit": "exit code 3", "SIGKILL": "SIGKILL", "SIGSEGV": "SIGSEGV"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with local_client() as client:
         yield client
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from engine_schedulers import local_client
 
 import lazyflow
 from lazyflow import SchedulerLost, compute, delayed, persist
@@ -23,13 +24,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with local_client() as client:
         yield client
 
 
@@ -291,5 +286,6 @@ def test_few_modules_import_an_engine():
         for name in ("distributed", "ray", "dask"):
             if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.M):
                 found.setdefault(name, set()).add(path.name)
-    assert found.get("distributed") == {"dask_cluster.py", "dask_actors.py"}
+    assert found.get("distributed") == {
+        "dask_cluster.py", "dask_actors.py", "dask_local.py"}
     assert found.get("ray") == {"ray_cluster.py", "ray_actors.py"}

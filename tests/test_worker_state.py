@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import cloudpickle
 import pytest
 import test_interrupt_steps
-from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS
+from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS, local_client
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
@@ -494,13 +494,7 @@ def test_it_is_torn_down_when_the_pool_ends(scheduler):
 
 @pytest.fixture
 def worker_of_two_threads():
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(1, threads=2, set_as_default=False) as client:
         yield client
 
 

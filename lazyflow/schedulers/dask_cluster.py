@@ -1,6 +1,6 @@
 """`scheduler="distributed"`: plans on a dask.distributed cluster.
 
-Only this and dask_actors.py import distributed.
+Only this, dask_actors.py and dask_local.py import distributed.
 
 A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
 one that was given up while it runs ends at once for the cluster, and others get its place. What a
@@ -32,6 +32,7 @@ from lazyflow.graph.cluster import said
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.dask_actors import DaskLine
+from lazyflow.schedulers.dask_local import started
 from lazyflow.schedulers.engine.actor_host import ActorHost
 from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.choice import chosen, refusal
@@ -256,10 +257,12 @@ class DaskEngine(Engine):
         try:
             found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
         except (CancelledError, asyncio.CancelledError) as error:
-            lost = [r for r in remotes if self.is_lost(r.handle)]
-            if lost and self.is_usable():
-                raise gone(lost[0], error) from None
-            raise self.translated(error) from None
+            if not self.is_usable():
+                raise self.translated(error) from None
+            # the client may not have heard of the loss yet: then only the error tells the key
+            lost = [r for r in remotes if r.handle.key == getattr(error, "key", None)]
+            lost += [r for r in remotes if self.is_lost(r.handle)]
+            raise gone((lost or list(remotes))[0], error) from None
         for remote in remotes:
             remote.outcome = found[remote.handle.key]
 
@@ -437,12 +440,7 @@ class DistributedScheduler(EngineScheduler):
                     f"{error}. Start one by: dask scheduler"
                 ) from error
         try:
-            self._cluster = distributed.LocalCluster(
-                n_workers=config.get("num_workers") or default_workers(),
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-            )
+            self._cluster = started(config.get("num_workers") or default_workers())
         except RuntimeError as error:
             raise RuntimeError(
                 "the workers of a cluster on this machine did not start. In a script, what starts "
