@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.array import Array, as_node
+from lazyflow.array.array import Array, as_node, plain
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import Call, declared
 from lazyflow.array.chunks import normalize_chunks
@@ -55,6 +55,8 @@ def from_array(
                 f"from_array() needs something with shape, dtype and slices; a {type(x).__name__} "
                 f"has no {attribute}. For a lazy value use from_delayed, for numbers asarray."
             )
+    if isinstance(x, np.ndarray):
+        x = plain(x)
     shape = tuple(map(operator.index, x.shape))
     dtype = np.dtype(x.dtype)
     found = normalize_chunks(chunks, shape, None, dtype, _own_chunks(x))
@@ -230,7 +232,7 @@ class Filled:
     __name__ = "full"
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        value = np.frombuffer(self.value, self.dtype)[0]
+        value = np.frombuffer(self.value, self.dtype).reshape(())  # an element has another dtype
         return np.broadcast_to(value, [s.stop - s.start for s in region])
 
 

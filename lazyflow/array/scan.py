@@ -131,7 +131,8 @@ class ScanBlock:
         self.__name__ = name
 
     def __call__(self, block: Any) -> Any:
-        return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
+        dtype = None if self.dtype.kind in "mM" else self.dtype  # NumPy takes none with units
+        return self.ufunc.accumulate(block, axis=self.axis, dtype=dtype)
 
 
 class End:
