@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import Call, declared
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array, as_node, plain
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.sources import Const, Memory, Region, Stored
 from lazyflow.collection import Collection
@@ -52,6 +52,8 @@ def from_array(
                 f"from_array() needs something with shape, dtype and slices; a {type(x).__name__} "
                 f"has no {attribute}. For a lazy value use from_delayed, for numbers asarray."
             )
+    if isinstance(x, np.ndarray):
+        x = plain(x)
     shape = tuple(map(operator.index, x.shape))
     dtype = np.dtype(x.dtype)
     found = normalize_chunks(chunks, shape, None, dtype, _own_chunks(x))

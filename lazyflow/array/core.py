@@ -196,10 +196,16 @@ class Array(Collection, NDArrayOperatorsMixin):
         name = getattr(func, "__name__", str(func))
         module = getattr(func, "__module__", "numpy")
         raise TypeError(
-            f"{module}.{name} does not work on chunked arrays{config.nearest(name, functions)}. "
+            f"{module}.{name} does not work on chunked arrays. "
             f"Compute them first, {module}.{name}(x.compute()), or apply it to each block by "
             "x.map_blocks(...)."
         )
+
+    def __eq__(self, other: Any) -> Any:
+        return helpers["compared"](np.equal, self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return helpers["compared"](np.not_equal, self, other)
 
     def __pow__(self, other: Any) -> Any:
         return helpers["power_by"](self, other)
@@ -233,7 +239,7 @@ class Array(Collection, NDArrayOperatorsMixin):
                 "only arrays of one element can be converted to a Python number; this one has "
                 f"shape {self.shape}"
             )
-        return convert(self.compute().reshape(()).item())
+        return convert(self.compute())
 
     def item(self, *args: Any) -> Any:
         """Return one element as a Python number."""
@@ -393,10 +399,20 @@ def as_node(x: Any) -> Expr:
             f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
             "la.from_delayed(x, shape, dtype)"
         )
-    array = np.asanyarray(x)
+    array = plain(np.asanyarray(x))
     if array.ndim == 0:
         return Const(array)
     return Memory(array, tuple([(n,) for n in array.shape]))
+
+
+def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array without the rules of its own that ``np.matrix`` has."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            "chunked arrays have no masks, and the one of this masked array would be lost. Fill it "
+            "first: x.filled(value), for example x.filled(np.nan)"
+        )
+    return np.asarray(array) if isinstance(array, np.matrix) else array
 
 
 def known(*arrays: Any) -> None:

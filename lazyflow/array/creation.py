@@ -24,7 +24,7 @@ class Filled:
     __name__ = "full"
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        value = np.frombuffer(self.value, self.dtype)[0]
+        value = np.frombuffer(self.value, self.dtype).reshape(())  # an element has another dtype
         return np.broadcast_to(value, [s.stop - s.start for s in region])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.moments import axes_of
+from lazyflow.array.moments import axis_of
 from lazyflow.array.rechunking import rechunk
 from lazyflow.array.scans import flat
 from lazyflow.array.ufuncs import stretched
@@ -50,7 +50,7 @@ def diff(
     x = Array(as_node(a))
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    (axis,) = axes_of(operator.index(axis), x.ndim)
+    axis = axis_of(axis, x.ndim)
     shape = [1 if k == axis else size for k, size in enumerate(x.shape)]
     parts = []
     for each in (prepend, x, append):
@@ -218,7 +218,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """Return the area under points joined by lines; parameters are those of ``np.trapezoid``."""
     known(y, x)
     heights = Array(as_node(y))
-    (axis,) = axes_of(operator.index(axis), heights.ndim)
+    axis = axis_of(axis, heights.ndim)
     steps: Any = dx
     if x is not None:
         places = Array(as_node(x))

@@ -14,7 +14,7 @@ from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
-from lazyflow.array.moments import axes_of, count_over, without_empty
+from lazyflow.array.moments import axes_of, count_over, keeps, without_empty
 from lazyflow.array.tree import Op, kept_axes, tree, whole_along
 from lazyflow.array.ufuncs import into, stretched
 
@@ -102,20 +102,22 @@ def _arg(
     known(a)
     node = as_node(a)
     if axis is not None:
-        (axis,) = axes_of(operator.index(axis), node.ndim)
+        axis = operator.index(axis)
     axes = axes_of(axis, node.ndim)
+    if axis is not None:
+        axis = axes[0] if axes else None
     if count_over(node, axes) == 0:
         raise ValueError(f"attempt to get {func.__name__} of an empty sequence")
     if axis is not None and 0 in node.shape:
         at: Expr = constant(0, np.intp)
         shape = [1 if k == axis else n for k, n in enumerate(node.shape)]
-        if keepdims is not True:
+        if not keeps(keepdims):
             del shape[axis]
         return result(stretched(at, tuple(shape)), out)
     node = without_empty(node, axes)
     whole: Any = () if axis is not None else node.shape
-    op = ArgExtreme(func, axis, whole, keepdims is True, fill)
-    return result(tree(op, [node], kept_axes(node.ndim, axes, keepdims), np.intp), out)
+    op = ArgExtreme(func, axis, whole, keeps(keepdims), fill)
+    return result(tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp), out)
 
 
 @implements(np.argmin)
@@ -218,6 +220,6 @@ def ufunc_reduce(
         and not (masked and ufunc.identity is None)
     )
     inputs = [without_empty(x, axes) if by_blocks else whole_along(x, axes) for x in inputs]
-    op = ByUfunc(ufunc, axes, dtype, keepdims is True, initial)
-    made = tree(op, inputs, kept_axes(node.ndim, axes, keepdims), np.asarray(probe).dtype)
+    op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
+    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), np.asarray(probe).dtype)
     return result(made, out)

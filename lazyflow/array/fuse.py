@@ -111,6 +111,7 @@ class _Fusion:
             for x in node.inputs:
                 self.consumers[x].append(node)
         self.levels = self._levels()
+        self.anchors = self._anchors()
         self.groups = self._groups()
         self.new: dict[Expr, Expr] = {}
         self._bundles: dict[Any, list[Reduce]] = {}
@@ -144,7 +145,10 @@ class _Fusion:
 
     def _as_it_was(self, node: Expr) -> Expr:
         """Return the new form of a node in the chunks that it had."""
-        return rechunk(self.new.get(node, node), node.chunks)
+        made = rechunk(self.new.get(node, node), node.chunks)
+        if made.place is None:
+            made.place = node.place
+        return made
 
     # -- who belongs together -----------------------------------------------------------------
 
@@ -160,17 +164,17 @@ class _Fusion:
         inner = node.inputs[0]
         if not self.enabled:
             return id(node)
-        return inner.chunks, node.reduction.axes, self.levels[node], self._anchor(node)
+        return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
 
-    def _anchor(self, node: Reduce) -> int:
-        """Return what reductions have in common that are done in one pass: the first source."""
-        inner: Expr = node.inputs[0]
-        while isinstance(inner, Elementwise):
-            of_shape = [x for x in inner.inputs if x.shape == inner.shape]
-            if not of_shape:
-                break
-            inner = of_shape[0]
-        return id(inner)
+    def _anchors(self) -> dict[Expr, Expr]:
+        """Return the first source of each node: reductions done in one pass have it in common."""
+        anchors: dict[Expr, Expr] = {}
+        for node in self.nodes:
+            found = node
+            if isinstance(node, Elementwise):
+                found = next((anchors[x] for x in node.inputs if x.shape == node.shape), node)
+            anchors[node] = found
+        return anchors
 
     def _groups(self) -> dict[Expr, set[Any]]:
         """Return the roots of the groups that each elementwise node is computed in."""

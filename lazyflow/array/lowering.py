@@ -240,7 +240,7 @@ class Load:
         else:
             found = next(given)
             if region is not None:
-                found = found[region]
+                found = found[(*region, ...)]  # numbers alone would give an element, no array
         if self.order is not None:
             found = found.transpose(self.order)
         if self.new is not None:
@@ -253,7 +253,7 @@ class Load:
         """Formulas make regions of steps 1; what is left of them is a view."""
         plain, rest = _plain(region)
         found = self.formula(plain)  # type: ignore[misc]
-        return found if rest is None else found[rest]
+        return found if rest is None else found[(*rest, ...)]
 
     def _read(self, region: Any, store: Any) -> Any:
         plain, rest = _plain(region)
@@ -262,7 +262,7 @@ class Load:
         except BaseException as error:
             error.add_note(f"lazyflow: while reading {_shown(plain)} of {_described(store)}")
             raise
-        return found if rest is None else found[rest]
+        return found if rest is None else found[(*rest, ...)]
 
 
 def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:

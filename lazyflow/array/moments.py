@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from lazyflow.array import elementwise
 from lazyflow.array.expr import Expr
@@ -18,6 +19,10 @@ from lazyflow.array.reduce import Reduce
 from lazyflow.array.views import Spec, view
 
 # -- what makes results of merged partial results -----------------------------------------------
+
+
+def _dividing(quiet: bool) -> Any:
+    return np.errstate(divide="ignore", invalid="ignore") if quiet else np.errstate()
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,26 @@ class MeanOf:
         if self.count == 0:
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
         found = np.true_divide(total, self.count)
+        return np.asarray(found).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class MeanOfTotals:
+    """Divides sums of what counts by how much does.
+
+    quiet
+        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+    """
+
+    quiet: bool
+    dtype: np.dtype[Any]
+    __name__ = "divide"  # NumPy's warnings say so
+
+    def __call__(self, total: Any, count: Any) -> Any:
+        if np.any(count == 0):
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        with _dividing(self.quiet):
+            found = np.true_divide(total, count)
         return np.asarray(found).astype(self.dtype, copy=False)
 
 
@@ -52,10 +77,15 @@ class MeanOfMoments:
 
 @dataclass(frozen=True)
 class VarOf:
-    """Makes a variance, or its root, of moments."""
+    """Makes a variance, or its root, of moments.
+
+    quiet
+        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+    """
 
     ddof: float
     root: bool
+    quiet: bool
     dtype: np.dtype[Any]
 
     @property
@@ -67,8 +97,9 @@ class VarOf:
         count = np.real(count)
         freedom = count - self.ddof
         if (freedom <= 0).any():
-            warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=2)
-        with np.errstate(divide="ignore", invalid="ignore"):
+            words = "Degrees of freedom <= 0 for slice" + "." * self.quiet  # NumPy's
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+        with _dividing(self.quiet):
             found = np.real(squares) / np.maximum(freedom, 0)
         if self.root:
             found = np.sqrt(found)
@@ -103,16 +134,30 @@ def reduced(
         made = elementwise.cast(node, dtype)
         if finish is not None:
             made = elementwise.function(finish, (made,), result or dtype)
-    if keepdims is True:
+    if keeps(keepdims):
         return made
     kept = tuple([k for k in range(node.ndim) if k not in axes])
     picks = tuple([0 if k in axes else None for k in range(node.ndim)])
     return view(made, Spec(picks, kept))
 
 
+def keeps(keepdims: Any) -> bool:
+    """Return whether a value of ``keepdims=`` says yes."""
+    return keepdims is not np._NoValue and bool(keepdims)
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """Return the number of an axis."""
+    return normalize_axis_index(operator.index(axis), ndim)
+
+
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the numbers of axes to reduce, sorted; 0-d arrays take a number as 1-d ones do."""
     if axis is None:
         return tuple(range(ndim))
+    if ndim == 0 and not isinstance(axis, tuple):
+        axis_of(axis, 1)
+        return ()
     return tuple(sorted(normalize_axis_tuple(axis, ndim)))
 
 

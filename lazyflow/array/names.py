@@ -73,7 +73,7 @@ HELPERS: dict[str, str] = {
     "scans": "ufunc_accumulate",
     "setting": "set_item",
     "shaping": "reshape_method",
-    "ufuncs": "apply_ufunc power_by",
+    "ufuncs": "compared apply_ufunc power_by",
 }
 
 #: Modules that are public themselves.

@@ -178,6 +178,7 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     fusion
         False: every operation becomes tasks of its own.
     """
+    _tell_places(wanted)
     nodes = list(wanted)
     for one in PASSES:
         nodes = one(nodes)
@@ -186,5 +187,16 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     made = fuse(nodes, keep, fusion)
     if keep:  # a view that moved down may have other chunks than it had on top
         made = [rechunk(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
+    for new, node in zip(made, wanted, strict=True):
+        if new.place is None:
+            new.place = node.place
     return made
+
+
+def _tell_places(wanted: Sequence[Expr]) -> None:
+    """Have nodes that are part of what a user's line made say that line."""
+    for node in reversed(below(wanted)):
+        for x in node.inputs:
+            if x.place is None:
+                x.place = node.place
 

@@ -13,7 +13,7 @@ from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result
-from lazyflow.array.moments import axes_of
+from lazyflow.array.moments import axes_of, axis_of, keeps
 from lazyflow.array.scans import flat
 from lazyflow.array.tree import Op, kept_axes, tree, whole_along
 from lazyflow.array.ufuncs import stretched
@@ -81,7 +81,7 @@ def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     known(a)
     node = as_node(a)
     axes, own = _axes(axis, node.ndim)
-    keepdims = keepdims is True
+    keepdims = keeps(keepdims)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), axis=own, keepdims=keepdims).dtype
     op = Along(func, (("axis", own), ("keepdims", keepdims)))
     layout = kept_axes(node.ndim, axes, keepdims)
@@ -117,7 +117,7 @@ def _quantile(
     known(a, weights)
     node = as_node(a)
     axes, own = _axes(axis, node.ndim)
-    keepdims = keepdims is True
+    keepdims = keeps(keepdims)
     if isinstance(q, Array):
         raise TypeError(
             "q has to be known when the quantile is asked for; compute it first: q.compute()"
@@ -198,7 +198,7 @@ def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
     if axis is None:
         a, axis = flat(a), 0
     node = as_node(a)
-    (axis,) = axes_of(operator.index(axis), node.ndim)
+    axis = axis_of(axis, node.ndim)
     func(np.empty((1,) * node.ndim, node.dtype), axis=axis, **_harmless(keywords))
     keywords["axis"] = axis
     layout = tuple([(node.shape[k],) if k == axis else k for k in range(node.ndim)])
@@ -234,7 +234,7 @@ def _kth(kth: Any, a: Any, axis: Any) -> Any:
     """Return `kth`, hashable, once it was found to be inside the axis."""
     node = as_node(a)
     known(a)
-    n = as_node(a).size if axis is None else as_node(a).shape[axes_of(axis, node.ndim)[0]]
+    n = as_node(a).size if axis is None else as_node(a).shape[axis_of(axis, node.ndim)]
     assert n is not None
     for each in np.atleast_1d(kth).tolist():
         if not -n <= each < n:
@@ -328,7 +328,7 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
     k = operator.index(k)
     if k == 0:
         raise ValueError("k must be a positive number, for the largest, or a negative one")
-    (axis,) = axes_of(operator.index(axis), node.ndim)
+    axis = axis_of(axis, node.ndim)
     n: Any = node.shape[axis]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
     dtype = np.dtype(np.intp) if places else node.dtype

@@ -9,10 +9,19 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.dispatch import helpers, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
-from lazyflow.array.moments import MeanOf, MeanOfMoments, VarOf, axes_of, count_over, reduced
+from lazyflow.array.moments import (
+    MeanOf,
+    MeanOfMoments,
+    MeanOfTotals,
+    VarOf,
+    axes_of,
+    count_over,
+    keeps,
+    reduced,
+)
 from lazyflow.array.ufuncs import into, stretched
 from lazyflow.array.views import Spec, view
 
@@ -38,7 +47,7 @@ def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(int)
     if dtype.kind == "u" and dtype.itemsize < np.dtype(np.uint).itemsize:
         return np.dtype(np.uint)
-    return dtype
+    return dtype.newbyteorder("=")
 
 
 # -- functions ----------------------------------------------------------------------------------
@@ -106,6 +115,7 @@ def _extreme(
 ) -> Array:
     known(a)  # a block without elements has no largest one
     node, mask = _given(a, where)
+    node = elementwise.cast(node, node.dtype.newbyteorder("="))
     has_initial = initial is not _MISSING and initial is not None
     if mask is not None:
         if not has_initial:
@@ -123,7 +133,7 @@ def _extreme(
         shape = [1 if k in axes else n for k, n in enumerate(node.shape)]
         made = stretched(constant(initial, node.dtype), tuple(shape))
         picks = tuple([0 if k in axes else None for k in range(node.ndim)])
-        if keepdims is not True:
+        if not keeps(keepdims):
             kept = tuple([k for k in range(node.ndim) if k not in axes])
             made = view(made, Spec(picks, kept))
         return _out(made, out)
@@ -166,8 +176,9 @@ def _mean_dtypes(node: Expr, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
     if node.dtype.kind in "biu":
         return np.dtype(float), np.dtype(float)
     if node.dtype == np.float16:
-        return np.dtype(np.float32), node.dtype
-    return node.dtype, node.dtype
+        return np.dtype(np.float32), np.dtype(np.float16)
+    native = node.dtype.newbyteorder("=")
+    return native, native
 
 
 @implements(np.mean)
@@ -177,20 +188,27 @@ def mean(
 ) -> Array:
     """Return the mean over axes; parameters are those of ``np.mean``."""
     node, mask = _given(a, where)
+    return _out(_mean(node, mask, axis, dtype, keepdims), out)
+
+
+def _mean(
+    node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False
+) -> Expr:
     inner, result = _mean_dtypes(node, dtype)
-    count = count_over(node, axes_of(axis, node.ndim))
-    if mask is not None or count is None:
-        made = reduced(
-            node, "moments", axis, keepdims, inner, result, MeanOfMoments(result), mask
-        )
-    else:
-        made = reduced(node, "sum", axis, keepdims, inner, result, MeanOf(count, result))
-    return _out(made, out)
+    if mask is not None:
+        counted = elementwise.where(mask, node, constant(0, node.dtype))
+        total = reduced(counted, "sum", axis, keepdims, inner)
+        count = reduced(mask, "sum", axis, keepdims, int)
+        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
+    many = count_over(node, axes_of(axis, node.ndim))
+    if many is None:
+        return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
+    return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result))
 
 
 def _variance(
     a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
-    correction: Any, mask: Expr | None = None,
+    correction: Any, mask: Expr | None = None, quiet: bool = False,
 ) -> Array:
     if correction is not _MISSING:
         if ddof != 0:
@@ -201,7 +219,7 @@ def _variance(
     inner, result = _mean_dtypes(node, dtype)
     if result.kind == "c":
         result = np.dtype(f"f{result.itemsize // 2}")
-    finish = VarOf(ddof, root, result)
+    finish = VarOf(ddof, root, quiet, result)
     return _out(reduced(node, "moments", axis, keepdims, inner, result, finish, mask), out)
 
 
@@ -273,7 +291,7 @@ def nanmean(
 ) -> Array:
     """Return the mean over axes of what is not NaN."""
     node, mask = _numbers_only(a, where)
-    return mean(Array(node), axis, dtype, out, keepdims, where=_masked(node, mask))
+    return _out(_mean(node, mask, axis, dtype, keepdims, quiet=True), out)
 
 
 @implements(np.nanvar)
@@ -283,7 +301,9 @@ def nanvar(
 ) -> Array:
     """Return the variance over axes of what is not NaN."""
     node, mask = _numbers_only(a, where)
-    return _variance(Array(node), axis, dtype, out, ddof, keepdims, True, False, correction, mask)
+    return _variance(
+        Array(node), axis, dtype, out, ddof, keepdims, True, False, correction, mask, True
+    )
 
 
 @implements(np.nanstd)
@@ -293,7 +313,9 @@ def nanstd(
 ) -> Array:
     """Return the standard deviation over axes of what is not NaN."""
     node, mask = _numbers_only(a, where)
-    return _variance(Array(node), axis, dtype, out, ddof, keepdims, True, True, correction, mask)
+    return _variance(
+        Array(node), axis, dtype, out, ddof, keepdims, True, True, correction, mask, True
+    )
 
 
 @implements(np.nanmax)
@@ -319,6 +341,11 @@ def _nan_extreme(
     where: Any,
 ) -> Array:
     node, mask = _numbers_only(a, where)
+    if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
+        by = helpers["ufunc_reduce"]
+        ufunc = np.fmax if extreme is max else np.fmin
+        found = by(ufunc, Array(node), axis, None, None, keepdims, initial, where)
+        return _out(elementwise.function(_told, (found.expr,), node.dtype), out)
     if node.dtype.kind != "f":
         return extreme(Array(node), axis, out, keepdims, initial, where)
     assert mask is not None
@@ -328,6 +355,12 @@ def _nan_extreme(
         return _out(found.expr, out)
     there = reduced(mask, "any", axis, keepdims, bool)
     return _out(elementwise.function(_or_nan, (found.expr, there), node.dtype), out)
+
+
+def _told(found: Any) -> Any:
+    if np.isnan(found).any():
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+    return found
 
 
 def _or_nan(found: Any, there: Any) -> Any:
@@ -347,6 +380,15 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Arr
     """Return the largest minus the smallest element over axes."""
     found = max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
     return _out(found.expr, out)
+
+
+def _normalised(total: Any, scale: Any) -> Any:
+    if np.any(scale == 0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    return total / scale
+
+
+_normalised.__name__ = "divide"  # NumPy's warnings say so
 
 
 @implements(np.average)
@@ -374,5 +416,8 @@ def average(
         w = Array(stretched(view(w.expr, Spec((None,) * w.ndim, spread)), x.shape))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
     scale = sum(w, axis, dtype=dtype, keepdims=keepdims)
-    found = sum(x * w, axis, dtype=dtype, keepdims=keepdims) / scale
+    products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]
+    total = sum(Array(products), axis, dtype=dtype, keepdims=keepdims)
+    kind = np.true_divide.resolve_dtypes((total.dtype, scale.dtype, None))[2]
+    found = Array(elementwise.function(_normalised, (total.expr, scale.expr), kind))
     return (found, scale) if returned else found

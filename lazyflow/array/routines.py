@@ -10,7 +10,7 @@ from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, helper, implements
-from lazyflow.array.ufuncs import apply_ufunc, into
+from lazyflow.array.ufuncs import apply_ufunc, into, stretched
 
 
 def _operand(x: Any) -> Any:
@@ -47,6 +47,9 @@ def astype(
     return Array(elementwise.cast(node, dtype))
 
 
+_CLIP: Any = np._core.umath.clip  # type: ignore[attr-defined]  # NumPy gives it no name
+
+
 @implements(np.clip)
 def clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
@@ -56,9 +59,11 @@ def clip(
     low = a_min if min is None else min
     high = a_max if max is None else max
     x: Any = Array(as_node(a))
-    if low is not None:
+    if low is not None and high is not None:
+        x = apply_ufunc(_CLIP, "__call__", x, low, high, dtype=dtype)
+    elif low is not None:
         x = apply_ufunc(np.maximum, "__call__", x, low, dtype=dtype)
-    if high is not None:
+    elif high is not None:
         x = apply_ufunc(np.minimum, "__call__", x, high, dtype=dtype)
     found: Array = x if out is None else into(out, x.expr)
     return found
@@ -94,7 +99,7 @@ def imag(x: Any) -> Array:
     """Return the imaginary parts."""
     node = as_node(x)
     if node.dtype.kind != "c":
-        return Array(node) * 0
+        return Array(stretched(elementwise.constant(np.zeros((), node.dtype)), node.shape))
     dtype = np.dtype(f"f{node.dtype.itemsize // 2}")
     return Array(elementwise.function(np.imag, (node,), dtype))
 

@@ -14,7 +14,7 @@ from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import ASSOCIATIVE, result
-from lazyflow.array.moments import axes_of
+from lazyflow.array.moments import axis_of
 from lazyflow.array.scan import scan
 from lazyflow.array.tree import Op, tree, whole_along
 
@@ -64,7 +64,7 @@ def ufunc_accumulate(
     node = x.expr
     if node.ndim == 0:
         raise TypeError("cannot accumulate on a scalar")
-    (axis,) = axes_of(operator.index(axis), node.ndim)
+    axis = axis_of(axis, node.ndim)
     found = ufunc.accumulate(np.ones((1,) * node.ndim, node.dtype), dtype=dtype).dtype
     if ufunc in ASSOCIATIVE:
         return result(scan(node, ufunc, axis, found, method == "blelloch"), out)
@@ -142,7 +142,7 @@ def _array_api(name: str, call: Any) -> Any:
         if axis is None and node.ndim != 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is "
                              "required.")
-        axis = 0 if axis is None else axes_of(operator.index(axis), node.ndim)[0]
+        axis = 0 if axis is None else axis_of(axis, node.ndim)
         made = call(Array(node), axis, dtype)
         if include_initial:
             start = np.full(

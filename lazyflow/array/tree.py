@@ -182,7 +182,7 @@ def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
     for k in range(ndim):
         if k not in axes:
             found.append(k)
-        elif keepdims is True:
+        elif keepdims:
             found.append((1,))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -151,9 +152,24 @@ def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
         return _call(_POWERS[exponent], (x,))
-    if type(exponent) is int and exponent == 2 and x.dtype.kind in "iu":
+    if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
         return _call(np.square, (x,))
     return _call(np.power, (x, exponent))
+
+
+_COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
+
+
+@helper()
+def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
+    """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
+    try:
+        return _call(ufunc, (x, other))
+    except TypeError:
+        known(x, other)
+        given = _operand(other)
+        nodes = x.expr, given if isinstance(given, Expr) else elementwise.constant(given)
+        return Array(elementwise.function(_COMPARE[ufunc], nodes, bool))
 
 
 class UFunc:
