@@ -51,6 +51,11 @@ class Collection(ABC):
         """
         return wanted
 
+    @property
+    def __lazyflow_light__(self) -> bool:
+        """Whether its tasks are so short that one thread does them sooner than several."""
+        return False
+
     def __lazyflow_once__(self) -> Self:
         """Return what to compute where only the value of the whole is wanted, and only once.
 

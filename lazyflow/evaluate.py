@@ -253,6 +253,8 @@ def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     wanted = Wanted(args, options.traverse, keep=False, once=True)
     if not wanted.tasks:
         return wanted.fill([], finalized), None
+    if wanted.light and options.num_workers is None:
+        options.num_workers = 1
     run = start(make_plan(wanted.tasks, options.optimize_graph), options)
     outcome = finish(run, options.timeout)
     if outcome[1] is not None:

@@ -17,6 +17,7 @@ class Wanted:
     ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
     With ``keep=False`` collections may be made of other parts than they say; with ``once=True``
     their tasks may put parts of the value in place, so that they can be run once only.
+    ``light``: all tasks are so short that one thread does them sooner than several.
     """
 
     def __init__(
@@ -25,15 +26,19 @@ class Wanted:
         if all(kinds[type(x)] == LAZY for x in args):
             self.tasks: list[Task] = list(args)
             self._items: Sequence[Any] | None = None
+            self.light = False
             return
         self._items, binder = bind(args, {}, traverse=traverse, as_is=True)
         self._binder = binder
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
+        self.light = True
         for item in _optimized(self._items, keep):
-            if once and kinds[type(item)] == COLLECTION:
+            is_task = kinds[type(item)] == LAZY
+            self.light = self.light and not is_task and item.__lazyflow_light__
+            if once and not is_task:
                 item = item.__lazyflow_once__()
-            tasks = [item] if kinds[type(item)] == LAZY else list(item.__lazyflow_tasks__())
+            tasks = [item] if is_task else list(item.__lazyflow_tasks__())
             self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
             self.tasks.extend(tasks)
 

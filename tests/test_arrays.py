@@ -1,6 +1,7 @@
 """Chunked arrays against NumPy: whole expressions, their passes, and what an array is."""
 
 import math
+import threading
 import warnings
 
 import numpy as np
@@ -552,3 +553,22 @@ def test_a_source_that_fails_names_itself_and_the_chunk():
     notes = "\n".join(found.value.__notes__)
     assert "while reading [" in notes
     assert "'winds.h5'" in notes
+
+
+def test_many_short_tasks_run_on_one_thread():
+    kept = la.from_array(np.ones((40, 40)), chunks=2).persist(scheduler="sync")
+    threads = set()
+
+    def seen(block):
+        threads.add(threading.get_ident())
+        return block
+
+    def light(x):
+        (made,) = la.Array.__lazyflow_optimize__([x], keep=False)
+        return made.__lazyflow_light__
+
+    assert light((kept * 2 + 1).sum(0))
+    assert not light(np.exp(kept).sum())  # as long as it may be
+    assert not light(kept.map_blocks(seen, dtype=float))
+    assert not light(la.from_array(np.ones(10**6), chunks=10**5).persist() + 1)
+    np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))

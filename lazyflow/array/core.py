@@ -13,6 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lazyflow import config, evaluate
 from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
+from lazyflow.array.cost import is_light
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lowering import Lowering
@@ -298,6 +299,10 @@ class Array(Collection, NDArrayOperatorsMixin):
     def _finalizer(self) -> Any:
         return Joined(self._expr)
 
+    @property
+    def __lazyflow_light__(self) -> bool:
+        return isinstance(self._expr, Tasks) and self._expr.light
+
     def __lazyflow_once__(self) -> Self:
         return type(self)(placed(self._expr))
 
@@ -306,8 +311,10 @@ class Array(Collection, NDArrayOperatorsMixin):
         nodes = optimize([x._expr for x in wanted], keep, config.get("array_fusion"))
         low = Lowering()
         found = []
+        light = is_light(nodes)
         for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
             made = Tasks(tasks, node.dtype_or_lazy, node.chunks)
+            made.light = light
             made.place = x._expr.place
             found.append(cls(made))
         return found

@@ -44,7 +44,7 @@ def report(*arrays: Array, keep: bool = False) -> str:
         2 operations and sum over 1,000,000 elements, 8.0 MB read: ...
         ends here: it reduces each block
     1 x sum: merges partial results
-    1 x getitem: copies what is read
+    1 x sum: a view of blocks
     """
     wanted = [x.expr for x in arrays]
     nodes = optimize(wanted, keep, config.get("array_fusion"))
@@ -69,7 +69,9 @@ def _lines(node: Expr, count: int) -> list[str]:
     if isinstance(node, Tasks):
         return [f"{count:,} x {node.name}: blocks that are tasks already, or kept"]
     does = "merges partial results" if any(isinstance(x, Partials) for x in node.inputs) else (
-        "copies what is read" if isinstance(node, View) or not node.inputs else "blocks as said"
+        "a view of blocks" if isinstance(node, View) else (
+            "blocks as they are" if node.inputs else "copies what is read"
+        )
     )
     return [f"{count:,} x {node.name}: {does}"]
 

@@ -136,15 +136,18 @@ class Tasks(Expr):
 
     tasks
         In C order of the blocks.
+    light
+        Whether they are all short: see cost.py.
     """
 
-    __slots__ = ("tasks",)
+    __slots__ = ("light", "tasks")
 
     def __init__(
         self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
     ) -> None:
         super().__init__(dtype, chunks)
         self.tasks = tuple(tasks)
+        self.light = False
 
     def params(self) -> tuple[Any, ...]:
         return (*map(id, self.tasks), self.chunks)
