@@ -24,7 +24,7 @@ from lazyflow.schedulers.processes.nodes import (
     Job,
     Node,
 )
-from lazyflow.schedulers.processes.placing import AHEAD, TARGET
+from lazyflow.schedulers.processes.placing import AHEAD, LEAST, TARGET
 from lazyflow.schedulers.processes.recipes import LONGEST_RECIPE
 
 HARD = {
@@ -272,6 +272,22 @@ def test_a_flight_takes_no_longer_than_it_should():
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(100)])
     assert [len(f) for f in scene.to_run()[0]] == [4, 4]  # and another waits behind it
+
+
+@pytest.mark.parametrize(("part", "flights"), [(0.23, [8]), (0.3, [4, 4]), (0.4, [3, 5])])
+def test_workers_get_equal_parts_of_what_is_left(part, flights):
+    scene = Scene(workers=2)
+    scene.learn(1, seconds=part * TARGET)
+    scene.job([Plan() for _ in range(16)])
+    sent = [[len(f) for f in flights] for flights in scene.to_run()]
+    assert sent == [flights] * 2  # with as many as fit in TARGET, one would get 9 or 10
+
+
+def test_no_flight_is_too_small_for_its_message():
+    scene = Scene(workers=2)
+    scene.learn(1, seconds=LEAST / 100)
+    scene.job([Plan() for _ in range(150)])
+    assert [[len(f) for f in flights] for flights in scene.to_run()] == [[100], [50]]
 
 
 def test_nothing_waits_behind_a_long_flight():

@@ -4,9 +4,10 @@ To the worker that has most bytes of its inputs, unless that one is busy and ano
 to do; without inputs in any worker, to whoever is free. What follows from tasks in a flight goes
 into the same flight, so a flight is a subtree or a chain, and its inner values never leave the
 worker. How much goes into a flight follows from the measured durations: a function that was never
-seen goes alone, then at most four times as many as were measured, up to `TARGET` seconds. A second
-flight may wait at the worker behind a short one; behind a long one, or one of unknown length, it
-would be held up.
+seen goes alone, then at most four times as many as were measured, up to about `TARGET` seconds: as
+much as makes the flights of all workers end together, since with flights of five one of two workers
+would get ten tasks of sixteen. A second flight may wait at the worker behind a short one; behind a
+long one, or one of unknown length, it would be held up.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from lazyflow.schedulers.processes.nodes import (
     SENT,
     WAITING,
     Flight,
+    Job,
+    Lane,
     Node,
     Worker,
 )
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker
 TARGET = 0.003  # seconds of work in one flight
+LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
 
 
 class Placing(Choosing):
@@ -122,7 +126,8 @@ class Placing(Choosing):
         lane = worker.lanes[job.background]
         budgets = {first.function: budget}
         cost = flight.cost
-        while cost < TARGET:
+        limit = self._fair(worker, lane, job, cost)
+        while cost < limit:
             node = self.another(worker, lane, job)
             if node is None:
                 break
@@ -145,6 +150,25 @@ class Placing(Choosing):
             known[0] -= 1
             cost += known[1]
         flight.cost = cost
+
+    def _fair(self, worker: Worker, lane: Lane, job: Job, mean: float) -> float:
+        """Return the seconds of work up to which one more task goes into a flight.
+
+        The worker's part of what all have and what is ready goes in equal flights of about
+        `TARGET`; in one where two would be sent at once anyway. What is queued for the worker, or
+        follows from what it was sent, is its own.
+        """
+        if lane.following:
+            return TARGET
+        if lane.queue:
+            part = (len(lane.queue) + 1) * mean
+        else:
+            there = [w for w in self.workers if w.up and not w.doomed]
+            flying = sum(f.cost for w in there for f in w.flights)
+            whole = (len(job.ready) + 1) * mean + flying
+            part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
+        flights = 1 if part <= 2 * TARGET else round(part / TARGET)
+        return max(part / flights, LEAST) - mean / 2
 
     def _place(self, worker: Worker, node: Node, flight: Flight) -> None:
         """Count a task as sent: what follows from it can go along."""
