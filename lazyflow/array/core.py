@@ -313,7 +313,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
+            f"lazyflow.Array<{self._expr.title}, shape=({shape}{comma}), "
             f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )

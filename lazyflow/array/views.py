@@ -117,6 +117,17 @@ class View(Expr):
     def name(self) -> str:
         return "getitem"
 
+    @property
+    def title(self) -> str:
+        """Name of the base where only axes of length 1 were taken away, as those of a sum."""
+        (base,), spec = self.inputs, self.spec
+        kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
+        whole = all(
+            pick is None or (isinstance(pick, int) and n == 1)
+            for pick, n in zip(spec.picks, base.shape, strict=True)
+        )
+        return base.name if whole and list(spec.axes) == kept else self.name
+
     def params(self) -> tuple[Any, ...]:
         return (self.spec, self.chunks)
 
