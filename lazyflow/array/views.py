@@ -6,9 +6,13 @@ Any chain of them is one `View` of what is below, and moves down through most op
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.graph.task import Task
@@ -225,3 +229,20 @@ def of_base(
         stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
         found.append(slice(start, None if stop < 0 else stop, pick.step))
     return tuple(found)
+
+
+def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
+    """Return a view with the axes in another order; None: all turned around.
+
+    Raises
+    ------
+    ValueError
+        There are more or fewer axes, or one twice; `AxisError`: one that is not there.
+    """
+    order = tuple(reversed(range(node.ndim)) if axes is None else map(operator.index, axes))
+    if len(order) != node.ndim:
+        raise ValueError("axes don't match array")
+    order = tuple([np.lib.array_utils.normalize_axis_index(axis, node.ndim) for axis in order])
+    if len(set(order)) != node.ndim:
+        raise ValueError("repeated axis in transpose")
+    return view(node, Spec((None,) * node.ndim, order))
