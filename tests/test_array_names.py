@@ -73,6 +73,27 @@ def test_numpy_and_methods_find_functions_that_were_not_loaded(code):
     assert out.stdout.startswith("(")
 
 
+@pytest.mark.parametrize("axes", [
+    (), (None,), ((1, 2, 0),), ([1, 2, 0],), (1, 2, 0), (np.array([2, 0, 1]),), (-1, 0, 1), ([],),
+    (0, 1), (0, 0, 1), (0, 1, 3), ("a",),
+])
+def test_transpose_takes_axes_as_numpy_does(axes):
+    a = np.arange(24).reshape(2, 3, 4)
+    x = la.from_array(a, chunks=2)
+    try:
+        expected = a.transpose(*axes)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            x.transpose(*axes)
+    else:
+        np.testing.assert_array_equal(x.transpose(*axes).compute(scheduler="sync"), expected)
+
+
+def test_partitions_are_blocks():
+    x = la.arange(6, chunks=2)
+    assert x.partitions[1].compute(scheduler="sync").tolist() == [2, 3]
+
+
 def test_functions_of_other_modules_with_known_names_are_not_taken_for_them():
     with pytest.raises(TypeError, match=r"numpy\.linalg\.trace does not work on chunked arrays"):
         np.linalg.trace(la.ones((2, 2)))

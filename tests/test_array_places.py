@@ -1,4 +1,4 @@
-"""Errors of arrays say which operation failed, for which block, and the line that made it."""
+"""Errors of arrays say what failed, for which block, and the user's line that made it."""
 
 import inspect
 import sys

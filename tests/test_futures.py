@@ -35,6 +35,7 @@ from lazyflow import (
     tree_reduce,
     wait,
 )
+from lazyflow.schedulers import sync
 from lazyflow.testing.signals import Gate
 
 PATIENCE = 20.0  # seconds
@@ -432,3 +433,25 @@ def test_mistakes_of_tree_reduce() -> None:
         tree_reduce(operator.add, [1, 2], 1)
     with pytest.raises(TypeError, match="got list of 2 as the function"):
         tree_reduce([1, 2], operator.add)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_sync_wakes_up_when_all_it_waits_for_is_made_by_others(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The values come while the caller sleeps, having nothing to run himself."""
+    gate = threading.Event()
+    asleep = sync.asleep
+
+    def then_open() -> Any:
+        gate.set()
+        return asleep()
+
+    monkeypatch.setattr(sync, "asleep", then_open)
+    held = persist(*[delayed(lambda i: gate.wait() and i)(i) for i in range(count)],
+                   scheduler="threads")
+    assert compute(*held, scheduler="sync") == tuple(range(count))
+    gate.clear()
+    late = persist(delayed(lambda: gate.wait() and 7)(), scheduler="threads")[0]
+    lazy = delayed(lambda: late)()  # a task that returns what others are making
+    assert compute(lazy, scheduler="sync") == (7,)

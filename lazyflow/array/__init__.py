@@ -31,13 +31,15 @@ import numpy as np
 from lazyflow.array.core import Array as Array
 from lazyflow.array.dispatch import functions
 from lazyflow.array.names import MODULES, OF_NUMPY
+from lazyflow.evaluate import compute as compute
+from lazyflow.evaluate import persist as persist
 
 _UFUNCS = {
     name for name, found in vars(np).items()
     if isinstance(found, np.ufunc) and found.signature is None
 }
 
-_PUBLIC = {*functions, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
+_PUBLIC = {"compute", "persist", *functions, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
 __all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))

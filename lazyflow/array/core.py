@@ -21,7 +21,7 @@ from lazyflow.array.optimize import optimize
 from lazyflow.array.places import mark
 from lazyflow.array.resolve import resolved
 from lazyflow.array.sources import Const, Memory, Tasks
-from lazyflow.array.views import Spec, view
+from lazyflow.array.views import transposed
 from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.collection import Collection
 from lazyflow.graph.task import Task
@@ -139,6 +139,8 @@ class Array(Collection, NDArrayOperatorsMixin):
         """Blocks by number: ``x.blocks[0, 1:]``."""
         return helpers["blocks_of"](self)
 
+    partitions = blocks
+
     @property
     def vindex(self) -> Any:
         """Points by coordinates: ``x.vindex[[1, 2], [3, 4]]``."""
@@ -175,15 +177,9 @@ class Array(Collection, NDArrayOperatorsMixin):
 
     def transpose(self, *axes: Any) -> Array:
         """Return the array with its axes in another order; all turned around if none is given."""
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], Sequence)):
-            axes = tuple(axes[0]) if axes[0] is not None else ()
-        order = tuple(map(operator.index, axes)) or tuple(range(self.ndim))[::-1]
-        if len(order) != self.ndim:
-            raise ValueError("axes don't match array")
-        order = tuple([np.lib.array_utils.normalize_axis_index(a, self.ndim) for a in order])
-        if len(set(order)) != self.ndim:
-            raise ValueError("repeated axis in transpose")
-        return Array(view(self._expr, Spec((None,) * self.ndim, order)))
+        if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
+            return Array(transposed(self._expr, axes[0]))
+        return Array(transposed(self._expr, axes or None))
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -326,7 +322,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
+            f"lazyflow.Array<{self._expr.title}, shape=({shape}{comma}), "
             f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import implements
+from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.perblock import PerBlock
 from lazyflow.array.rechunking import rechunk
@@ -209,3 +209,11 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool) -> list[Expr]:
         Column(table, 2, place, inner),
         Column(table, 3, place, ((None,),)),
     ]
+
+
+@implements(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Array:
+    """Return the different elements of two arrays together, sorted."""
+    both = [functions["ravel"](x) for x in (ar1, ar2)]
+    found: Array = unique(functions["concatenate"](both))
+    return found

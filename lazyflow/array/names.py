@@ -18,9 +18,13 @@ PUBLIC: dict[str, str] = {
         "arange empty empty_like eye full full_like linspace ones ones_like tri zeros zeros_like"
     ),
     "differences": "diff ediff1d gradient trapezoid",
-    "distinct": "unique",
+    "distinct": "union1d unique",
     "einstein": "einsum",
     "extremes": "argmax argmin nanargmax nanargmin",
+    "grids": (
+        "fromfunction identity logspace ravel_multi_index tril_indices tril_indices_from "
+        "triu_indices triu_indices_from unravel_index"
+    ),
     "gufuncs": "apply_gufunc as_gufunc gufunc",
     "histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
@@ -36,6 +40,7 @@ PUBLIC: dict[str, str] = {
     "overlap": "map_overlap",
     "padding": "pad",
     "products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
+    "questions": "can_cast common_type iscomplexobj isrealobj result_type",
     "rearranging": (
         "array_split dsplit flip fliplr flipud hsplit indices meshgrid repeat roll rot90 split "
         "tile trim_zeros vsplit"
@@ -55,9 +60,13 @@ PUBLIC: dict[str, str] = {
         "matrix_transpose moveaxis ndim permute_dims ravel reshape rollaxis shape size squeeze "
         "swapaxes transpose"
     ),
+    "special": (
+        "fix i0 iscomplex isneginf isnull isposinf isreal notnull select sinc"
+    ),
     "statistics": "array_equal array_equiv corrcoef cov",
     "storing": "store",
     "windows": "sliding_window_view",
+    "zarr_files": "from_zarr to_zarr",
 }
 
 #: What methods of arrays and NumPy's functions call, and nobody else, by module.
@@ -82,7 +91,8 @@ MODULES = ("overlap", "random")
 #: Constants and types that are NumPy's.
 OF_NUMPY = (
     "e euler_gamma inf nan newaxis pi bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 float32 float64 complex64 complex128 dtype errstate iinfo finfo"
+    "float16 float32 float64 complex64 complex128 dtype errstate iinfo finfo issubdtype isdtype "
+    "promote_types broadcast_shapes"
 )
 
 

@@ -17,6 +17,7 @@ from lazyflow.array.lowering import Lowering
 from lazyflow.array.optimize import optimize
 from lazyflow.array.sources import Tasks
 from lazyflow.array.whole import Place
+from lazyflow.decorator import delayed
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
@@ -42,7 +43,8 @@ def store(
     regions
         Slices of the targets that are written to, one tuple for each.
     compute
-        False: return lazy arrays without writing; computing these writes.
+        False: return a lazy value without writing; computing it writes, and gives None. With
+        `return_stored` it is lazy arrays.
     return_stored
         Return arrays that read what was written.
     **options
@@ -87,17 +89,17 @@ def store(
     ]
     for source, writer in zip(sources, writers, strict=True):
         writer.check(source)
-    stored = [
-        Array(Tasks(tasks, node.dtype, node.chunks))
-        for node, tasks in _tasks(sources, writers, return_stored)
-    ]
-    if not compute:
-        return stored[0] if single else stored
-    if return_stored:
-        found = evaluate.persist(*stored, **options)
-        return found[0] if single else found
-    evaluate.compute([list(x.__lazyflow_tasks__()) for x in stored], **options)
-    return None
+    made = _tasks(sources, writers, return_stored)
+    if not return_stored:
+        written = [task for _, tasks in made for task in tasks]
+        if not compute:
+            return delayed(_all_written)(written)
+        evaluate.compute(written, **options)
+        return None
+    stored: Any = [Array(Tasks(tasks, node.dtype, node.chunks)) for node, tasks in made]
+    if compute:
+        stored = evaluate.persist(*stored, **options)
+    return stored[0] if single else stored
 
 
 def _tasks(
@@ -203,6 +205,13 @@ def write(block: Any, target: Target, place: Place) -> None:
 
 
 write.__name__ = "store"
+
+
+def _all_written(written: list[None]) -> None:
+    """Stand for all writes of one call."""
+
+
+_all_written.__name__ = "store"
 
 
 def read(written: None, target: Target, place: Place) -> Any:

@@ -6,9 +6,13 @@ Any chain of them is one `View` of what is below, and moves down through most op
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.graph.task import Task
@@ -128,6 +132,17 @@ class View(Expr):
             return "broadcast_to"
         return base.name  # only axes of length 1 are gone, as after a reduction
 
+    @property
+    def title(self) -> str:
+        """Name of the base where only axes of length 1 were taken away, as those of a sum."""
+        (base,), spec = self.inputs, self.spec
+        kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
+        whole = all(
+            pick is None or (isinstance(pick, int) and n == 1)
+            for pick, n in zip(spec.picks, base.shape, strict=True)
+        )
+        return base.name if whole and list(spec.axes) == kept else self.name
+
     def params(self) -> tuple[Any, ...]:
         return (self.spec, self.chunks)
 
@@ -225,3 +240,20 @@ def of_base(
         stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
         found.append(slice(start, None if stop < 0 else stop, pick.step))
     return tuple(found)
+
+
+def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
+    """Return a view with the axes in another order; None: all turned around.
+
+    Raises
+    ------
+    ValueError
+        There are more or fewer axes, or one twice; `AxisError`: one that is not there.
+    """
+    order = tuple(reversed(range(node.ndim)) if axes is None else map(operator.index, axes))
+    if len(order) != node.ndim:
+        raise ValueError("axes don't match array")
+    order = tuple([np.lib.array_utils.normalize_axis_index(axis, node.ndim) for axis in order])
+    if len(set(order)) != node.ndim:
+        raise ValueError("repeated axis in transpose")
+    return view(node, Spec((None,) * node.ndim, order))

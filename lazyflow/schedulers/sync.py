@@ -12,7 +12,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from lazyflow.schedulers.base import Worker
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import asleep, here
 
@@ -30,11 +31,25 @@ class _Caller:
         self.wake: SimpleQueue[None] = SimpleQueue()
 
 
+class _SyncRun(Run):
+    """A run whose caller sleeps where tasks are offered, not at the run's gate."""
+
+    def _complete(self) -> None:
+        super()._complete()
+        if here.worker is None or here.worker.run is not self:  # a future of another run was last
+            caller: _Caller = self.attached
+            caller.wake.put(None)
+
+
 class SyncScheduler:
     """The caller's thread as the only worker."""
 
     name = "sync"
     options = frozenset({"priority"})
+
+    def make_run(self, plan: Plan, request: Request) -> Run:
+        """Return a run for this scheduler."""
+        return _SyncRun(plan, request, self)
 
     def start(self, run: Run) -> None:
         """Begin; a run in the background is done at once, since nobody else will do it."""
