@@ -50,6 +50,8 @@ CASES = [
     (lambda m, x: x**2, "bool f8"),
     (lambda m, x: m.clip(x, 0, 1), "f8"),
     (lambda m, x: m.clip(x, 1, 0), "f8 bool"),
+    (lambda m, x: m.clip(x, -(10**9), 3), "big-endian_integers"),
+    (lambda m, x: m.array(x, ndmin=3), "f8 0-d bytes"),
     (lambda m, x: x == x, "fields dates text f8"),
     (lambda m, x: x != x, "fields dates"),
     (lambda m, x: x == 1, "bytes text dates f8"),

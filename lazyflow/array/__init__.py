@@ -53,11 +53,12 @@ from lazyflow.array import (
 )
 from lazyflow.array.array import Array
 from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.creation import array  # hides the module of that name, as la.array
 from lazyflow.array.dispatch import functions
 from lazyflow.array.kernels.run import wait_compiled
 from lazyflow.array.ufuncs import UFUNCS
 
-__all__ = ["Array", "normalize_chunks", "wait_compiled"]
+__all__ = ["Array", "array", "normalize_chunks", "wait_compiled"]
 
 #: What they define is found by name: see dispatch.py.
 _MODULES = (
