@@ -225,3 +225,29 @@ def test_planning_a_chain_of_reductions_costs_what_it_is_long():
         return count
 
     assert lines(160) < 2.5 * lines(80)
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+@pytest.mark.parametrize("kernels", ["tiles", "native"])
+def test_each_line_warns_once_of_each_thing_and_is_named(scheduler, kernels):
+    x = la.from_array(np.zeros(400_000), chunks=100_000)
+    with warnings.catch_warnings(record=True) as caught, lazyflow.config.set(kernels=kernels):
+        warnings.simplefilter("always")
+        for _ in range(2):
+            line = sys._getframe().f_lineno + 1
+            (1 / x + x * np.inf).compute(scheduler=scheduler)
+    told = [(str(w.message), w.filename, w.lineno) for w in caught]
+    words = ["divide by zero encountered in divide", "invalid value encountered in multiply"]
+    assert sorted(told) == sorted([(each, __file__, line) for each in words] * 2)
+
+
+def test_lines_that_warned_are_quiet_by_pythons_own_filter():
+    def at(x):
+        return (1 / x).compute(scheduler="sync")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            at(la.zeros(3))
+        (1 / la.zeros(3)).compute(scheduler="sync")
+    assert len(caught) == 2

@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyflow.array.expr import Expr, Index, below
 from lazyflow.array.kernels.program import Program
+from lazyflow.array.kernels.reports import Told
 from lazyflow.array.kernels.run import run_program
 from lazyflow.array.sources import Made, Memory, Stored
 from lazyflow.array.views import Spec, View, cut, of_base
@@ -115,7 +116,8 @@ class Lowering:
         inputs = node.inputs if program is not None else (node,)
         reads = [_Read(self, x, node.ndim) for x in inputs]
         loads = tuple([read.load for read in reads])
-        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads)
+        told = Told(node.place) if node.place is not None else None
+        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads, told)
         self._shared[node, "fused"] = reads, func
         return reads, func
 
@@ -309,8 +311,10 @@ class BlockTask:
         program: Program | None,
         consts: tuple[np.ndarray[Any, Any], ...],
         loads: tuple[Load, ...],
+        told: Told | None,
     ) -> None:
         self.__name__ = name
+        self.told = told
         self.program = program
         self.consts = consts
         self.loads = loads
@@ -320,5 +324,5 @@ class BlockTask:
         blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         if self.program is None:
             return blocks[0]
-        found = run_program(self.program, (*self.consts, *blocks))
+        found = run_program(self.program, (*self.consts, *blocks), self.told)
         return found[0] if len(found) == 1 else tuple(found)
