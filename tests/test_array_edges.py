@@ -1,5 +1,6 @@
 """Chunked arrays where NumPy's own rules are odd: 0-d, empty, objects, text, dates, byte orders."""
 
+import pickle
 import sys
 import warnings
 
@@ -251,3 +252,24 @@ def test_lines_that_warned_are_quiet_by_pythons_own_filter():
             at(la.zeros(3))
         (1 / la.zeros(3)).compute(scheduler="sync")
     assert len(caught) == 2
+
+
+def test_others_get_only_what_is_taken_of_an_array_in_memory():
+    x = la.from_array(np.arange(1_000_000.0).reshape(1000, 1000), chunks=(100, 1000))
+    parts = [x[5:9, ::-2], x[7], x[-1:3:-200, None, 4], x[3:3], x[::10].T + 1]
+    for part in parts:
+        there = pickle.loads(pickle.dumps(part))
+        assert len(pickle.dumps(part)) < 1_000_000
+        np.testing.assert_array_equal(there.compute(), part.compute())
+    windows = la.stack([x[i : i + 200].sum() for i in range(0, 800, 10)])
+    assert len(pickle.dumps(windows)) < 17_000_000  # the array twice, not once for each
+
+
+def test_pickled_arrays_hold_what_their_blocks_share_once():
+    x = la.from_array(np.arange(10_000.0), chunks=100)
+    y = (x - x.mean()).map_blocks(np.sin, dtype=float)
+    data = pickle.dumps(y)
+    assert len(data) < 200_000  # the array is 80,000 bytes
+    there = pickle.loads(data)
+    assert there.chunks == y.chunks
+    np.testing.assert_array_equal(there.compute(), y.compute())

@@ -186,6 +186,22 @@ def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
     return found
 
 
+def as_slice(pick: Pick | int | None) -> slice | int:
+    """Return what takes of an array's axis what a pick takes.
+
+    >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
+    (slice(3, None, -1), slice(2, 6, 3))
+    """
+    if pick is None:
+        return slice(None)
+    if isinstance(pick, int):
+        return pick
+    if not pick.length:
+        return slice(0, 0)
+    stop = pick.start + (pick.length - 1) * pick.step + (1 if pick.step > 0 else -1)
+    return slice(pick.start, None if stop < 0 else stop, pick.step)
+
+
 def of_base(
     spec: Spec, chunks: Chunks, index: Index, bounds: list[list[int]]
 ) -> tuple[slice | int, ...]:
