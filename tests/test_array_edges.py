@@ -273,3 +273,9 @@ def test_pickled_arrays_hold_what_their_blocks_share_once():
     there = pickle.loads(data)
     assert there.chunks == y.chunks
     np.testing.assert_array_equal(there.compute(), y.compute())
+
+
+def test_types_are_promoted_without_computing():
+    x = la.from_array(Failing(), chunks=2).astype("f4")
+    assert np.result_type(x, np.float32) == np.float32
+    assert np.result_type(x, la.ones(2, dtype="i8"), 1j) == np.complex128

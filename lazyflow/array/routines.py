@@ -155,6 +155,17 @@ def nan_to_num(
     ))
 
 
+@implements(np.result_type)
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """Return the type that NumPy's promotion gives; nothing is computed.
+
+    >>> import lazyflow.array as la
+    >>> np.result_type(la.ones(3, dtype="f4"), np.int64, 1.5)
+    dtype('float64')
+    """
+    return np.result_type(*[x.dtype if isinstance(x, Array) else x for x in arrays_and_dtypes])
+
+
 @implements(np.copy)
 def copy(a: Any) -> Array:
     """Return the same: an array of its own, which in-place operations don't change for others."""
