@@ -9,6 +9,7 @@ two pickled values shared is still computed once.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from lazyflow.graph.keys import key_of
@@ -27,9 +28,31 @@ def packed(task: Task) -> tuple[Any, ...]:
 
 def flat(task: Task) -> tuple[Any, ...]:
     """Return the same for a pickler that takes functions of any kind."""
+    return from_records, (_records([task])[0],)
+
+
+def packed_together(tasks: Sequence[Task]) -> bytes:
+    """Return several tasks as bytes: what they share is there once."""
+    import cloudpickle
+
+    records, number = _records(tasks)
+    data: bytes = cloudpickle.dumps((records, [number[t] for t in tasks]))
+    return data
+
+
+def unpacked_together(data: bytes) -> list[Task]:
+    """Return the tasks that were packed together."""
+    import pickle
+
+    records, numbers = pickle.loads(data)
+    tasks = _tasks(records)
+    return [tasks[n] for n in numbers]
+
+
+def _records(tasks: Sequence[Task]) -> tuple[list[tuple[Any, ...]], Any]:
     from lazyflow.lazy import Delayed  # which needs this module when it is imported
 
-    order, number = in_order([task])
+    order, number = in_order(tasks)
     records = []
     for t in order:
         func, args = t._func, t._args
@@ -49,7 +72,7 @@ def flat(task: Task) -> tuple[Any, ...]:
             (cls, func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
              t._height, key)
         )
-    return from_records, (records,)
+    return records, number
 
 
 def unpacked(data: bytes) -> Task:
@@ -61,6 +84,10 @@ def unpacked(data: bytes) -> Task:
 
 def from_records(records: list[tuple[Any, ...]]) -> Task:
     """Return the last task of the records."""
+    return _tasks(records)[-1]
+
+
+def _tasks(records: list[tuple[Any, ...]]) -> list[Task]:
     tasks: list[Task] = []
     for cls, func, args, numbers, bind, options, where, height, key in records:
         known = None if options.named else _known.get(key)
@@ -76,4 +103,4 @@ def from_records(records: list[tuple[Any, ...]]) -> Task:
         if not options.named:
             _known[key] = task
         tasks.append(task)
-    return tasks[-1]
+    return tasks

@@ -1,5 +1,6 @@
 """Chunked arrays where NumPy's own rules are odd: 0-d, empty, objects, text, dates, byte orders."""
 
+import pickle
 import sys
 import warnings
 
@@ -50,6 +51,8 @@ CASES = [
     (lambda m, x: x**2, "bool f8"),
     (lambda m, x: m.clip(x, 0, 1), "f8"),
     (lambda m, x: m.clip(x, 1, 0), "f8 bool"),
+    (lambda m, x: m.clip(x, -(10**9), 3), "big-endian_integers"),
+    (lambda m, x: m.array(x, ndmin=3), "f8 0-d bytes"),
     (lambda m, x: x == x, "fields dates text f8"),
     (lambda m, x: x != x, "fields dates"),
     (lambda m, x: x == 1, "bytes text dates f8"),
@@ -223,3 +226,56 @@ def test_planning_a_chain_of_reductions_costs_what_it_is_long():
         return count
 
     assert lines(160) < 2.5 * lines(80)
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+@pytest.mark.parametrize("kernels", ["tiles", "native"])
+def test_each_line_warns_once_of_each_thing_and_is_named(scheduler, kernels):
+    x = la.from_array(np.zeros(400_000), chunks=100_000)
+    with warnings.catch_warnings(record=True) as caught, lazyflow.config.set(kernels=kernels):
+        warnings.simplefilter("always")
+        for _ in range(2):
+            line = sys._getframe().f_lineno + 1
+            (1 / x + x * np.inf).compute(scheduler=scheduler)
+    told = [(str(w.message), w.filename, w.lineno) for w in caught]
+    words = ["divide by zero encountered in divide", "invalid value encountered in multiply"]
+    assert sorted(told) == sorted([(each, __file__, line) for each in words] * 2)
+
+
+def test_lines_that_warned_are_quiet_by_pythons_own_filter():
+    def at(x):
+        return (1 / x).compute(scheduler="sync")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            at(la.zeros(3))
+        (1 / la.zeros(3)).compute(scheduler="sync")
+    assert len(caught) == 2
+
+
+def test_others_get_only_what_is_taken_of_an_array_in_memory():
+    x = la.from_array(np.arange(1_000_000.0).reshape(1000, 1000), chunks=(100, 1000))
+    parts = [x[5:9, ::-2], x[7], x[-1:3:-200, None, 4], x[3:3], x[::10].T + 1]
+    for part in parts:
+        there = pickle.loads(pickle.dumps(part))
+        assert len(pickle.dumps(part)) < 1_000_000
+        np.testing.assert_array_equal(there.compute(), part.compute())
+    windows = la.stack([x[i : i + 200].sum() for i in range(0, 800, 10)])
+    assert len(pickle.dumps(windows)) < 17_000_000  # the array twice, not once for each
+
+
+def test_pickled_arrays_hold_what_their_blocks_share_once():
+    x = la.from_array(np.arange(10_000.0), chunks=100)
+    y = (x - x.mean()).map_blocks(np.sin, dtype=float)
+    data = pickle.dumps(y)
+    assert len(data) < 200_000  # the array is 80,000 bytes
+    there = pickle.loads(data)
+    assert there.chunks == y.chunks
+    np.testing.assert_array_equal(there.compute(), y.compute())
+
+
+def test_types_are_promoted_without_computing():
+    x = la.from_array(Failing(), chunks=2).astype("f4")
+    assert np.result_type(x, np.float32) == np.float32
+    assert np.result_type(x, la.ones(2, dtype="i8"), 1j) == np.complex128

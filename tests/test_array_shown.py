@@ -75,7 +75,7 @@ def test_an_array_is_called_as_what_made_it():
         x, x + 1, x.sum(), x.std(0), x.mean(1, keepdims=True), x[1], x.T, x.sum(0)[1:], x @ x.T,
     )]
     assert names == [
-        "full", "add", "sum", "std", "mean", "getitem", "getitem", "getitem", "matmul",
+        "full", "add", "sum", "std", "mean", "getitem", "transpose", "getitem", "matmul",
     ]
     assert html_of(x.sum())[0].text == "lazyflow.Array sum"
 

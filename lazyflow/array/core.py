@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lazyflow import config, evaluate
+from lazyflow import config, evaluate, wire
 from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.cost import is_light
@@ -322,7 +322,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
         comma = "," if self.ndim == 1 else ""
         return (
-            f"lazyflow.Array<{self._expr.title}, shape=({shape}{comma}), "
+            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
             f"dtype={self._expr.known_dtype or '?'}, "
             f"chunksize=({chunk}{comma})>"
         )
@@ -336,7 +336,8 @@ class Array(Collection, NDArrayOperatorsMixin):
 
     def __reduce__(self) -> Any:
         (self,) = type(self).__lazyflow_optimize__([self])
-        return _from_tasks, (list(self.__lazyflow_tasks__()), self.dtype, self.chunks)
+        data = wire.packed_together(self.__lazyflow_tasks__())
+        return _from_tasks, (data, self.dtype, self.chunks)
 
     # -- methods that are functions too -----------------------------------------------------------
 
@@ -389,8 +390,8 @@ class Array(Collection, NDArrayOperatorsMixin):
         return functions["matmul"](other, self)
 
 
-def _from_tasks(tasks: list[Task], dtype: np.dtype[Any], chunks: Chunks) -> Array:
-    return Array(Tasks(tasks, dtype, chunks))
+def _from_tasks(data: bytes, dtype: np.dtype[Any], chunks: Chunks) -> Array:
+    return Array(Tasks(wire.unpacked_together(data), dtype, chunks))
 
 
 def as_node(x: Any) -> Expr:

@@ -75,11 +75,6 @@ class Expr:
         return type(self).__name__.lower()
 
     @property
-    def title(self) -> str:
-        """What an array of it is shown as."""
-        return self.name
-
-    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.chunks)

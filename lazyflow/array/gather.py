@@ -12,7 +12,7 @@ from lazyflow.array.chunks import in_c_order
 from lazyflow.array.exchange import Direct, Exchange
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.sources import Memory
-from lazyflow.array.views import Pick, Spec, View, view
+from lazyflow.array.views import Spec, View, as_slice, view
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:
@@ -92,22 +92,6 @@ class Gather(Expr):
 
 def _is_memory(node: Expr) -> bool:
     return isinstance(node.inputs[0] if isinstance(node, View) else node, Memory)
-
-
-def as_slice(pick: Pick | int | None) -> slice | int:
-    """Return what takes of an array's axis what a pick takes.
-
-    >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
-    (slice(3, None, -1), slice(2, 6, 3))
-    """
-    if pick is None:
-        return slice(None)
-    if isinstance(pick, int):
-        return pick
-    if not pick.length:
-        return slice(0, 0)
-    stop = pick.start + (pick.length - 1) * pick.step + (1 if pick.step > 0 else -1)
-    return slice(pick.start, None if stop < 0 else stop, pick.step)
 
 
 def gather(base: Expr, axes: Index, places: Places, points: Chunks | None = None) -> Expr:

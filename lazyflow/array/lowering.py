@@ -11,15 +11,18 @@ import numpy as np
 
 from lazyflow.array.expr import Expr, Index, below
 from lazyflow.array.kernels.program import Program
+from lazyflow.array.kernels.reports import Told
 from lazyflow.array.places import hand_down
 from lazyflow.array.sources import Made, Memory, Stored
-from lazyflow.array.views import Spec, View, cut, of_base
+from lazyflow.array.views import Spec, View, as_slice, cut, of_base
+from lazyflow.graph.arguments import read_only
 from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.options import OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task, new_leaf, new_task
 from lazyflow.lazy import Delayed
 
+_SMALL = 4  # times what is taken of an array in memory is at most the array
 _DEEP = 64  # levels of nodes that are lowered by calls inside calls
 
 
@@ -30,6 +33,7 @@ class Lowering:
         self._blocks: dict[tuple[Expr, Index], Task] = {}
         self._bounds: dict[Expr, list[list[int]]] = {}
         self._shared: dict[Any, Any] = {}
+        self._taken: dict[int, int] = {}
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
         """Return the tasks of all blocks of some nodes, in C order."""
@@ -96,6 +100,23 @@ class Lowering:
             made.append(item)
         return made
 
+    def part(self, base: Memory, spec: Spec) -> tuple[Memory, Spec]:
+        """Return a small part of an array as an array of its own, and how it is seen.
+
+        Other processes need to get no more then. All parts together are not more than the whole.
+        """
+        slices = [
+            slice(pick, pick + 1) if isinstance(pick, int) else as_slice(pick)
+            for pick in spec.picks
+        ]
+        array = base.array[tuple(slices)]
+        taken = self._taken.get(id(base.array), 0) + array.nbytes
+        if array.nbytes * _SMALL > base.array.nbytes or taken > base.array.nbytes:
+            return base, spec
+        self._taken[id(base.array)] = taken
+        rest = tuple([0 if isinstance(pick, int) else None for pick in spec.picks])
+        return Memory(array, tuple([(n,) for n in array.shape])), Spec(rest, spec.axes)
+
     def value(self, value: Any) -> Task:
         """Return a task that is a value."""
         leaf: Task = new_leaf(Delayed, VALUE, value)
@@ -117,7 +138,8 @@ class Lowering:
         inputs = node.inputs if program is not None else (node,)
         reads = [_Read(self, x, node.ndim) for x in inputs]
         loads = tuple([read.load for read in reads])
-        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads)
+        told = Told(node.place) if node.place is not None else None
+        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads, told)
         self._shared[node, "fused"] = reads, func
         return reads, func
 
@@ -149,6 +171,8 @@ class _Read:
         base, spec = node, None
         if isinstance(node, View):
             (base,), spec = node.inputs, node.spec
+            if isinstance(base, Memory):
+                base, spec = low.part(base, spec)
         self.base = base
         self.spec = spec
         self.anywhere = isinstance(base, Memory | Made | Stored)
@@ -183,8 +207,8 @@ class _Read:
             assert spec is not None
             region = of_base(spec, self.node.chunks, own, self.bounds)
             base = self.base
-            if isinstance(base, Memory):
-                return region, base.array
+            if isinstance(base, Memory):  # one object for all tasks, so that it is pickled once
+                return region, low.shared(base, "array", read_only, base.array)
             return region, base.store if isinstance(base, Stored) else None
         if spec is None:
             return None, low.block(self.node, own)
@@ -311,8 +335,10 @@ class BlockTask:
         program: Program | None,
         consts: tuple[np.ndarray[Any, Any], ...],
         loads: tuple[Load, ...],
+        told: Told | None,
     ) -> None:
         self.__name__ = name
+        self.told = told
         self.program = program
         self.consts = consts
         self.loads = loads
@@ -324,5 +350,5 @@ class BlockTask:
             return blocks[0]
         from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
 
-        found = run_program(self.program, (*self.consts, *blocks))
+        found = run_program(self.program, (*self.consts, *blocks), self.told)
         return found[0] if len(found) == 1 else tuple(found)

@@ -59,6 +59,10 @@ def clip(
     low = a_min if min is None else min
     high = a_max if max is None else max
     x: Any = Array(as_node(a))
+    if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
+        limits = np.iinfo(x.dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
     if low is not None and high is not None:
         x = apply_ufunc(_CLIP, "__call__", x, low, high, dtype=dtype)
     elif low is not None:

@@ -132,17 +132,6 @@ class View(Expr):
             return "broadcast_to"
         return base.name  # only axes of length 1 are gone, as after a reduction
 
-    @property
-    def title(self) -> str:
-        """Name of the base where only axes of length 1 were taken away, as those of a sum."""
-        (base,), spec = self.inputs, self.spec
-        kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
-        whole = all(
-            pick is None or (isinstance(pick, int) and n == 1)
-            for pick, n in zip(spec.picks, base.shape, strict=True)
-        )
-        return base.name if whole and list(spec.axes) == kept else self.name
-
     def params(self) -> tuple[Any, ...]:
         return (self.spec, self.chunks)
 
@@ -210,6 +199,22 @@ def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
         left -= here
         at += here * step
     return found
+
+
+def as_slice(pick: Pick | int | None) -> slice | int:
+    """Return what takes of an array's axis what a pick takes.
+
+    >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
+    (slice(3, None, -1), slice(2, 6, 3))
+    """
+    if pick is None:
+        return slice(None)
+    if isinstance(pick, int):
+        return pick
+    if not pick.length:
+        return slice(0, 0)
+    stop = pick.start + (pick.length - 1) * pick.step + (1 if pick.step > 0 else -1)
+    return slice(pick.start, None if stop < 0 else stop, pick.step)
 
 
 def of_base(

@@ -33,7 +33,7 @@ def array_html(x: Any) -> str:
     )
     table = f'<table style="border-collapse:collapse">{cells}</table>'
     picture = _picture(x.chunks) if known and x.ndim else ""
-    name = escape(f"lazyflow.Array {x.expr.title}")
+    name = escape(f"lazyflow.Array {x.expr.name}")
     return (
         f'<div><div style="font-weight:bold;margin-bottom:4px">{name}</div>'
         f'<div style="display:flex;gap:24px;align-items:center">{table}{picture}</div></div>'

@@ -161,12 +161,15 @@ def place(task: Task) -> Place:
         return ("<unknown>", 0, "<unknown>")
     if isinstance(code, tuple):
         return code
-    line = code.co_firstlineno
-    for start, end, at in code.co_lines():
-        if start <= task._lasti < end:
-            line = at or line
-            break
-    return (code.co_filename, line, code.co_qualname)
+    return (code.co_filename, line_of(code, task._lasti), code.co_qualname)
+
+
+def line_of(code: CodeType, lasti: int) -> int:
+    """Return the line of an offset in code."""
+    for start, end, line in code.co_lines():
+        if start <= lasti < end:
+            return line or code.co_firstlineno
+    return code.co_firstlineno
 
 
 def attribute_of(getter: Any) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.graph.task import line_of
+
 _KINDS = {
     "divide by zero": "divide",
     "overflow": "over",
@@ -27,14 +29,49 @@ def _collecting(*modes: str) -> dict[str, Any]:
     }
 
 
+#: What was shown, by file: with Python's own filters a line warns once.
+_shown: dict[str, dict[Any, Any]] = {}
+
+
+class Told:
+    """What the blocks of one array have warned of: each warning is made once, at the user's line.
+
+    made_at
+        Code and offset that made the array, or file and line.
+    """
+
+    def __init__(self, made_at: tuple[Any, int]) -> None:
+        self._made_at = made_at
+        self._words: dict[str, object] = {}
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file and the line."""
+        code, at = self._made_at
+        return (code, at) if isinstance(code, str) else (code.co_filename, line_of(code, at))
+
+    def warn(self, words: str) -> None:
+        """Warn, unless it was done."""
+        mine = object()
+        if self._words.setdefault(words, mine) is mine:
+            file, line = self.place
+            seen = _shown.setdefault(file, {})
+            warnings.warn_explicit(words, RuntimeWarning, file, line, registry=seen)
+
+    def __reduce__(self) -> Any:
+        return Told, (self.place,)
+
+
 class Collected:
     """A block in which reports are collected; at its end each is made once, as was asked for.
 
     `now` is what is running, for the words of the report. Kinds that raise still do at once.
+    `told` makes the warnings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Told | None = None) -> None:
         self.now: str = ""
+        self._told = told
         self._found: dict[str, str] = {}
 
     def _note(self, text: str, flag: int) -> None:
@@ -57,13 +94,15 @@ class Collected:
         self._state.__exit__(kind, error, trace)
         if kind is None and self._found:
             for text, name in self._found.items():
-                _report(self._before[_KINDS[text]], text, name)
+                _report(self._before[_KINDS[text]], text, name, self._told)
 
 
-def _report(mode: str, text: str, name: str) -> None:
+def _report(mode: str, text: str, name: str, told: Told | None) -> None:
     words = f"{text} encountered in {name}"
     handler: Any = np.geterrcall()
-    if mode == "warn":
+    if mode == "warn" and told is not None:
+        told.warn(words)
+    elif mode == "warn":
         warnings.warn(words, RuntimeWarning, stacklevel=4)
     elif mode == "print":
         print(f"Warning: {words}")

@@ -15,7 +15,7 @@ from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.order import merge_reduced
 from lazyflow.array.kernels.planning import WHOLE, Pass, Plan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
-from lazyflow.array.kernels.reports import Collected
+from lazyflow.array.kernels.reports import Collected, Told
 from lazyflow.array.kernels.telling import describe
 from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
 
@@ -117,7 +117,9 @@ def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
 _WAYS = {"auto": _auto, "native": _native, "tiles": run_pass}
 
 
-def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> list[np.ndarray]:
+def run_program(
+    program: Program, blocks: Sequence[np.ndarray | np.generic], told: Told | None = None
+) -> list[np.ndarray]:
     """Run a program over blocks that broadcast against each other.
 
     Parameters
@@ -126,6 +128,8 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
         What is computed.
     blocks
         One for each input, with its dtype, any shape and any strides.
+    told
+        What makes warnings, once for all runs that are given it; else each run makes its own.
 
     Returns
     -------
@@ -152,7 +156,7 @@ def run_program(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> 
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
     plan = _plan_for(program, shapes)
-    with Collected() as reports:
+    with Collected(told) as reports:
         if plan.whole:
             if config.get("kernels") != "native":
                 return run_whole(plan, arrays, reports)
