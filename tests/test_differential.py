@@ -19,6 +19,9 @@ from engine_schedulers import DISTRIBUTED, RAY
 import lazyflow
 from lazyflow import compute, config, delayed, persist, put, submit
 
+#: Programs one after the other make equal arrays, at the same place: they may be told so.
+pytestmark = pytest.mark.filterwarnings("ignore:argument .* was copied:lazyflow.LazyflowWarning")
+
 PATIENCE = 60.0  # seconds
 
 Pair = collections.namedtuple("Pair", "a b")
