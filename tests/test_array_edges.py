@@ -279,3 +279,24 @@ def test_types_are_promoted_without_computing():
     x = la.from_array(Failing(), chunks=2).astype("f4")
     assert np.result_type(x, np.float32) == np.float32
     assert np.result_type(x, la.ones(2, dtype="i8"), 1j) == np.complex128
+
+
+def test_no_option_is_taken_and_forgotten():
+    a = np.array([1.0, np.nan])
+    x = la.from_array(a)
+    np.nan_to_num(x, copy=False)
+    np.testing.assert_array_equal(x.compute(), [1.0, 0.0])
+    with pytest.raises(ValueError, match="C order; got order='F'"):
+        x.astype("f4", order="F")
+    with pytest.raises(ValueError, match="device='gpu'"):
+        x.astype("f4", device="gpu")
+    with pytest.raises(ValueError, match="copy"):
+        la.array([1, 2], copy=False)
+    kept = la.array(a, copy=False)
+    a[0] = 5.0
+    assert kept[0].compute() == 5.0
+    assert la.array(a)[0].compute() == 5.0
+    pair = la.array([x, x])
+    assert isinstance(pair, la.Array)
+    assert pair.shape == (2, 2)
+    assert isinstance(np.asarray([1, 2], like=x), la.Array)

@@ -32,7 +32,7 @@ def from_array(
     chunks
         As of `normalize_chunks`; automatic ones follow the chunks of `x` if it has any.
     lock
-        True: one read at a time; or a lock to hold while reading.
+        True: one read at a time in a process; or a lock to hold while reading.
     asarray
         Whether what slices give is made a NumPy array: yes, unless it takes part in NumPy's
         protocols itself.
@@ -172,7 +172,7 @@ def to_delayed(x: Array) -> np.ndarray[Any, Any]:
 
 
 @implements(np.asarray)
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, like: Any = None) -> Array:
+def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; arrays as they are."""
     if order not in (None, "C", "A", "K"):
         raise ValueError(f"chunked arrays have C order; got order={order!r}")
@@ -181,18 +181,18 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, like: Any = None) -
 
 
 @implements(np.asanyarray)
-def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, like: Any = None) -> Array:
+def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """As `asarray`."""
     return asarray(a, dtype, order)
 
 
 @implements(np.array)
-def array(
-    a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True, like: Any = None
-) -> Array:
-    """Return a chunked array of a copy of `a`."""
-    if not isinstance(a, Array):
-        a = np.array(a, dtype=dtype, ndmin=ndmin)
+def array(a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True) -> Array:
+    """Return a chunked array of a copy of `a`; with ``copy=False`` of its memory, as np.array."""
+    if isinstance(a, list | tuple) and _holds_arrays(a):
+        a = _of(a)
+    elif not isinstance(a, Array):
+        a = np.array(a, dtype=dtype, ndmin=ndmin, copy=copy)
     found = asarray(a, dtype)
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
 

@@ -91,19 +91,19 @@ class Expr:
 
     def params(self) -> tuple[Any, ...]:
         """Return what makes it differ from another of its class with equal inputs: hashable."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say what makes it differ: params()")
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         """Return the same operation of equal inputs."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} can't be had of other inputs: with_inputs()")
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         """Return the same in other chunks; only where it is ``free``."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} can't be had in other chunks: it is not free")
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         """Return a task whose result is a block."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no blocks of its own: it is fused first")
 
     def through(self, spec: Spec) -> tuple[list[tuple[Expr, Any]], Any] | None:
         """Tell how a view of this node is made of views of its inputs; None: it is not.

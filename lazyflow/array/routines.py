@@ -39,6 +39,10 @@ def astype(
     """Return the array with elements of another type."""
     node = as_node(x)
     dtype = np.dtype(dtype)
+    if order not in ("K", "C", "A"):
+        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    if device not in (None, "cpu"):
+        raise ValueError(f'chunked arrays are on the device "cpu"; got device={device!r}')
     if not np.can_cast(node.dtype, dtype, casting):
         raise TypeError(
             f"Cannot cast array data from {node.dtype!r} to {dtype!r} according to the rule "
@@ -147,11 +151,13 @@ def allclose(
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """Return elements with NaN and infinities replaced."""
+    """Return elements with NaN and infinities replaced; with ``copy=False`` in the array itself."""
     node = as_node(x)
-    return Array(elementwise.function(
+    made = elementwise.function(
         np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
-    ))
+    )
+    found: Array = Array(made) if copy else into(x, made)
+    return found
 
 
 @implements(np.copy)

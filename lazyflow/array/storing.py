@@ -39,7 +39,9 @@ def store(
     sources, targets
         An array and what it is written to by ``target[slices] = block``, or lists of these.
     lock
-        True: one write at a time; False: writes at once, for targets that can; or a lock.
+        True: one write at a time in this process; False: writes at once, for targets that can; or
+        a lock. Workers of other processes don't wait for each other: there, have the chunks of
+        the array end where those of the target do, or pass a lock that all of them see.
     regions
         Slices of the targets that are written to, one tuple for each.
     compute
