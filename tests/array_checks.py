@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow import config
 from lazyflow.array.core import Array
 from lazyflow.graph.plan import make_plan
 
-SYNC = {"scheduler": "sync"}
+#: Where the tests compute: .ci/slow has them run on every scheduler.
+SYNC = {"scheduler": config.get("scheduler") or "sync"}
 
 
 def value(x):
@@ -26,9 +28,23 @@ def check(x, wanted):
     assert all(n is None or n == m for n, m in zip(x.shape, wanted.shape, strict=True))
     blocks = lazyflow.compute(list(la.to_delayed(x).flat), **SYNC)[0]
     for index, block in zip(np.ndindex(*x.numblocks), blocks, strict=True):
-        assert block.dtype == x.dtype
+        assert isinstance(block, np.ndarray) and block.dtype == x.dtype
         sizes = [c[i] for c, i in zip(x.chunks, index, strict=True)]
         assert all(n is None or n == m for n, m in zip(sizes, block.shape, strict=True))
+
+
+def check_parts(x, wanted):
+    """The array is NumPy's, also in the parts of complex numbers, signs of zero, order of bytes."""
+    check(x, wanted)
+    found, wanted = value(x), np.asanyarray(wanted)
+    assert np.asarray(found).dtype.str == wanted.dtype.str
+    parts = [found, wanted]
+    if wanted.dtype.kind == "c":
+        parts = [np.stack([np.real(each), np.imag(each)]) for each in parts]
+        np.testing.assert_array_equal(*parts)
+    if wanted.dtype.kind in "fc":
+        signs = [np.signbit(each[~np.isnan(each)]) for each in map(np.asarray, parts)]
+        np.testing.assert_array_equal(*signs)
 
 
 def raised(function):

@@ -689,9 +689,34 @@ def test_map_overlap_without_trim_and_with_other_axes():
     assert shapes.shapes == [((3, 2),)] * 2
 
 
+@pytest.mark.parametrize(("boundary", "mode"), [
+    ("reflect", "symmetric"), ("periodic", "wrap"), ("nearest", "edge"), (0, "constant"),
+])
+@pytest.mark.parametrize("depth", [1, 4, 5, 7, 13, (9, 2), (0, 11)])
+@pytest.mark.parametrize("chunks", [1, 2, (3, 2)])
+def test_what_stands_beyond_is_the_array_again(chunks, depth, boundary, mode):
+    a = np.arange(10).reshape(5, 2)
+    x = la.from_array(a, chunks=(chunks, 2))
+    both = depth if isinstance(depth, tuple) else (depth, depth)
+    padded = np.pad(a, (both, (0, 0)), mode=mode)
+    found = la.overlap.overlap(x.rechunk(-1), {0: depth}, boundary)
+    check(found, padded)
+
+    def windows(block):  # of whole length, so that the margins are trimmed away
+        rows = len(block) - sum(both)
+        inner = [block[i:i + 1 + sum(both)].sum(axis=0) for i in range(rows)]
+        return np.concatenate([np.zeros((both[0], 2), int), inner, np.zeros((both[1], 2), int)])
+
+    expected = np.array([padded[i:i + 1 + sum(both)].sum(axis=0) for i in range(5)])
+    check(x.map_overlap(windows, {0: depth}, boundary, dtype=int), expected)
+
+
+def test_nothing_stands_beyond_an_axis_without_elements():
+    with pytest.raises(ValueError, match="axis 0 has no elements, of which nothing can stand"):
+        la.zeros((0, 2)).map_overlap(np.negative, {0: 1}, "reflect")
+
+
 @pytest.mark.parametrize("arguments, error, words", [
-    ({"depth": 9, "boundary": "reflect"}, ValueError,
-     r"The overlapping depth 9 is larger than your array 6 in axis 0"),
     ({"depth": 3, "allow_rechunk": False}, ValueError, r"down to 2 long, shorter than the"),
     ({"depth": -1}, ValueError, r"the depth of axis 0 must be a length of 0 or more"),
     ({"depth": {1: 1}}, ValueError, r"depth names axis 1, but the array has 1 axes"),

@@ -1,5 +1,6 @@
 """Chunked arrays where NumPy's own rules are odd: 0-d, empty, objects, text, dates, byte orders."""
 
+import asyncio
 import pickle
 import sys
 import warnings
@@ -9,6 +10,8 @@ import pytest
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow.array import computed
+from lazyflow.errors import LazyflowWarning
 
 ARRAYS = {
     "f8": (np.array([[0.5, -0.0, np.nan], [3.0, -2.5, 1.0], [0.0, 4.0, np.nan]]), (2, 2)),
@@ -177,13 +180,100 @@ def test_numbers_of_arrays_with_axes_are_numpys():
         assert told[0] == told[1]
 
 
-def test_functions_of_numpy_that_are_not_there():
-    with pytest.raises(TypeError) as raised:
-        np.linalg.svd(la.ones((2, 2)))
-    assert str(raised.value) == (
-        "numpy.linalg.svd does not work on chunked arrays. Compute them first, "
-        "numpy.linalg.svd(x.compute()), or apply it to each block by x.map_blocks(...)."
+@pytest.mark.parametrize("call", [
+    lambda x: np.linalg.svd(x).S, lambda x: np.linalg.norm(x, axis=0), lambda x: np.kron(x, [1, 2]),
+    lambda x: np.linalg.multi_dot([x, x.T, x]), lambda x: np.fft.fft(x), lambda x: np.vander(x[0]),
+    lambda x: np.polyfit(x[:, 0], x[:, 1], 1), lambda x: np.intersect1d(x, x[1]),
+    lambda x: np.linalg.det(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
+])
+def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    a = np.arange(9.0).reshape(3, 3) ** 2 + 1
+    x = la.from_array(a, chunks=2)
+    with pytest.warns(LazyflowWarning, match=r"looks at values.* pass x\.compute\(\)") as told:
+        found = call(x)
+    assert [w.filename for w in told] == [__file__]
+    assert type(found) is type(call(a))
+    np.testing.assert_array_equal(found, call(a))
+
+
+def test_a_function_that_computes_says_so_once(monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    x = la.ones((2, 2), chunks=1)
+    with pytest.warns(LazyflowWarning) as told:
+        np.linalg.det(x)
+        np.linalg.det(x)
+        np.linalg.inv(x + la.eye(2))
+    names = [str(w.message).split(" ", 1)[0] for w in told]
+    assert names == ["numpy.linalg.det", "numpy.linalg.inv"]
+    assert str(told[0].message) == (
+        "numpy.linalg.det looks at values, so chunked arrays of 32 bytes are computed for it here "
+        "and now, and its result is in memory. For each block by itself: x.map_blocks(f). Where "
+        "that is meant, pass x.compute() for x. This is said once for each function."
     )
+
+
+def test_functions_of_numpy_that_write_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    a = np.arange(6.0).reshape(3, 2)
+    x = la.from_array(a, chunks=2)
+    with pytest.warns(LazyflowWarning, match=r"x\.to_zarr\(path\) or la\.store"):
+        np.save(tmp_path / "x.npy", x)
+        np.savetxt(tmp_path / "x.txt", x)
+        np.savez(tmp_path / "x.npz", x=x, y=x[0])
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), a)
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "x.txt"), a)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["y"], a[0])
+
+
+def test_a_function_that_computes_does_not_write_into_chunked_arrays():
+    out = la.zeros(3, dtype=complex)
+    with pytest.raises(TypeError, match=r"can't write into a chunked one.*numpy\.fft\.fft\(x"):
+        np.fft.fft(la.ones(3), out=out)
+    assert out.compute().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("ask", [np.may_share_memory, np.shares_memory])
+def test_arrays_share_memory_with_themselves_alone(ask):
+    a = np.ones(3)
+    x = la.from_array(a, chunks=2)
+    assert ask(x, x)
+    assert not ask(x, a)
+    assert not ask(np.asarray(x), x)
+    assert not ask(x, x[1:])
+
+
+@pytest.mark.parametrize("work", [
+    lambda pre, x: pre.StandardScaler().fit_transform(x), lambda pre, x: pre.scale(x),
+    lambda pre, x: pre.normalize(x), lambda pre, x: pre.MinMaxScaler().fit(x).transform(x),
+])
+def test_scikit_learn_takes_arrays(work):
+    pre = pytest.importorskip("sklearn.preprocessing")
+    a = np.random.default_rng(0).normal(size=(40, 3))
+    np.testing.assert_array_equal(work(pre, la.from_array(a, chunks=(10, 2))), work(pre, a))
+
+
+def test_estimators_of_scikit_learn_take_arrays():
+    cluster = pytest.importorskip("sklearn.cluster")
+    a = np.random.default_rng(0).normal(size=(40, 3))
+    found = [
+        cluster.KMeans(2, random_state=0, n_init=1).fit(x).cluster_centers_
+        for x in (a, la.from_array(a, chunks=10))
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def test_await_gives_an_array_that_may_be_changed():
+    async def main():
+        x = la.arange(6, chunks=2)
+        found = await x
+        found += 1
+        return found, await (x * 2).sum(), await x
+
+    found, total, again = asyncio.run(main())
+    assert found.tolist() == [1, 2, 3, 4, 5, 6]
+    assert total == 30
+    assert again.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 class Failing:
@@ -300,3 +390,191 @@ def test_no_option_is_taken_and_forgotten():
     assert isinstance(pair, la.Array)
     assert pair.shape == (2, 2)
     assert isinstance(np.asarray([1, 2], like=x), la.Array)
+
+
+DATES = np.array(["2020-01-01", "2021-03-05", "NaT", "2019-12-31", "2020-06-06"], "M8[D]")
+SPANS = np.array([5, -3, "NaT", 7, 100], "m8[s]")
+
+
+def outcome(call, *arrays):
+    """Return what NumPy or lazyflow gives, or the error's type; NumPy's own are of one kind."""
+    try:
+        return lazyflow.compute(call(*arrays), scheduler="sync")[0]
+    except TypeError:
+        return TypeError
+    except Exception as error:
+        return type(error)
+
+
+def assert_as_numpy(call, *arrays):
+    """Compare shape, type and bits, or that both refuse, in several chunkings."""
+    expected = outcome(call, np, *[a.copy() for a in arrays])
+    for chunks in 2, -1:
+        found = outcome(call, la, *[la.from_array(a.copy(), chunks=chunks) for a in arrays])
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        pairs = zip(expected, found, strict=True) if isinstance(expected, tuple) else [
+            (expected, found)
+        ]
+        for one, other in pairs:
+            one, other = np.asarray(one), np.asarray(other)
+            assert one.dtype == other.dtype
+            assert one.shape == other.shape
+            assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("a", [DATES, SPANS, SPANS[:4].reshape(2, 2)], ids=["M8", "m8", "2-d"])
+@pytest.mark.parametrize("call", [
+    lambda m, x: m.gradient(x), lambda m, x: m.gradient(x, 2, axis=0),
+    lambda m, x: m.gradient(x, np.timedelta64(2, "s")), lambda m, x: m.trapezoid(x),
+    lambda m, x: m.trapezoid(x, dx=np.timedelta64(2, "s")),
+    lambda m, x: m.max(x[:0, ...].T, axis=-1), lambda m, x: m.max(x.T[..., :0].T, axis=0),
+    *[
+        lambda m, x, name=name, options=options: getattr(m, name)(x, **options)
+        for name in ["sum", "mean", "nansum", "nanmean", "prod", "nanprod", "std", "var", "nanvar"]
+        for options in [{}, {"axis": 0}, {"dtype": "f8"}, {"dtype": "m8"}, {"dtype": "m8[ms]"}]
+    ],
+    *[
+        lambda m, x, name=name: getattr(m, name)(x[:0])
+        for name in ["sum", "mean", "nansum", "nanmean", "prod", "var"]
+    ],
+])
+def test_functions_of_dates_and_spans(call, a):
+    assert_as_numpy(call, a)
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, x: m.gradient(np.array([1.0, 3, 4, 8, 9]), x), lambda m, x: m.trapezoid(x, x),
+    lambda m, x: m.gradient(x, x),
+])
+def test_slopes_over_spans(call):
+    assert_as_numpy(call, np.array([0, 1, 3, 4, 9], "m8[s]"))
+
+
+def test_what_is_rounded_by_python():
+    x = la.from_array(np.array([1.26, 2.5]), chunks=1)
+    assert round(x[0], 1).compute() == 1.3
+    assert round(x[1]) == 2
+    assert type(round(x[1])) is int
+    assert round(la.from_array(np.array([1.26], object))[0], 1) == 1.3
+    with pytest.raises(TypeError, match=r"__round__.*x\.round\(n\)"):
+        round(x, 1)
+    with pytest.raises(TypeError, match="__round__"):
+        round(x[0] * 1j, 1)
+
+
+@pytest.mark.parametrize("kind", ["?", "M8[s]", "U1", "f8", "i2", "c8", "m8[s]", "O"])
+@pytest.mark.parametrize("call", [
+    lambda m, x: m.clip(x, None, None), lambda m, x: x.clip(), lambda m, x: m.clip(x, 0, 1, min=0),
+])
+def test_bounds_that_are_none_or_given_twice(call, kind):
+    assert_as_numpy(call, np.zeros(3, kind))
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, x: m.delete(x, []), lambda m, x: m.partition(x, 3, axis=0),
+    lambda m, x: m.histogramdd(m.repeat(m.reshape(x, (-1, 1)), 1, 0), 3)[0],
+])
+def test_functions_of_nothing(call):
+    assert_as_numpy(call, np.zeros((0, 1)))
+
+
+@pytest.mark.parametrize("axis", [2, -3, 5, (0, 2)])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("name", [
+    "sum", "max", "any", "mean", "std", "nansum", "ptp", "median", "flip", "count_nonzero",
+    "squeeze", "cumsum", "sort", "argmax", "diff", "gradient", "argsort", "nanmax", "average",
+    "trim_zeros",
+])
+def test_axes_that_are_not_there_of_arrays_without_elements(name, shape, axis):
+    x = la.zeros(shape, chunks=2)
+    with pytest.raises((np.exceptions.AxisError, TypeError)):
+        getattr(la, name)(x, axis=axis)
+
+
+def test_vectorize_makes_what_otypes_say():
+    a = np.arange(-2, 4)
+    for otypes in ([float], ["i2"], [">f8"], ["O"], "d", [bool]):
+        for part in (a, a[:0], a.reshape(2, 3), np.array(7)):
+            wanted = np.vectorize(abs, otypes=otypes)(part)
+            found = la.vectorize(abs, otypes=otypes)(la.from_array(part, chunks=2))
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
+
+
+@pytest.mark.parametrize("kind", [">f8", ">f4", "f4", "?", "i2", ">c16"])
+def test_slopes_have_the_order_of_bytes_of_their_array(kind):
+    assert_as_numpy(lambda m, x: m.gradient(x), np.arange(5).astype(kind))
+    assert_as_numpy(lambda m, x: m.gradient(x, np.float64(2)), np.arange(5).astype(kind))
+    assert_as_numpy(lambda m, x: m.clip(x, None, None), np.arange(5).astype(kind))
+
+
+@pytest.mark.parametrize(("choice", "default"), [(1, -1), (-1, 7), (2, 300), (0.5, 1), (2, -5)])
+def test_choices_and_defaults_that_the_type_does_not_have(choice, default):
+    for a in np.arange(4, dtype="u1"), np.arange(4), np.arange(4, dtype="f4"):
+        assert_as_numpy(lambda m, x: m.select([x > 2, x > 1], [x, choice], default), a)
+        assert_as_numpy(lambda m, x: m.select([x > 2], [x], default), a)
+
+
+#: Functions that in NumPy take axis 0 or -1 of an array without axes, or refuse them.
+WITHOUT_AXES = {
+    "sum nansum prod max nanmin min any all count_nonzero ptp argmax nanargmax cumsum nancumprod "
+    "mean nanmean var nanstd median nanmedian cumulative_sum cumulative_prod argsort sort squeeze "
+    "average diff flip unique expand_dims gradient trapezoid": lambda f, x, axis: f(x, axis=axis),
+    "quantile nanpercentile repeat partition argpartition roll delete array_split":
+        lambda f, x, axis: f(x, 0, axis=axis),
+    "take": lambda f, x, axis: f(x, [0, 0], axis=axis),
+    "compress": lambda f, x, axis: f([True], x, axis=axis),
+    "average": lambda f, x, axis: f(x, axis=axis, weights=x),
+    "mean var": lambda f, x, axis: f(x, axis=axis, where=np.array(True)),
+    "apply_over_axes": lambda f, x, axis: f(np.sum, x, [axis]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:Degrees of freedom")
+@pytest.mark.parametrize(("name", "call"), [
+    (name, call) for names, call in WITHOUT_AXES.items() for name in names.split()
+])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+def test_axes_of_arrays_without_axes(name, call, dtype):
+    a = np.array(3).astype(dtype)
+    for axis in (0, -1, 1):
+        try:
+            expected = call(getattr(np, name), a, axis)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                call(getattr(la, name), la.from_array(a), axis)
+            continue
+        found = call(getattr(la, name), la.from_array(a), axis)
+        assert found.shape == np.shape(expected)
+        np.testing.assert_array_equal(found.compute(scheduler="sync"), expected)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "nanmin", "argmax", "nanargmin", "ptp"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,)])
+def test_records_have_no_extremes(name, shape):
+    a = np.zeros(shape, [("a", "i4"), ("b", "f8")])
+    for xp, x in ((np, a), (la, la.from_array(a))):
+        with pytest.raises(TypeError, match="not contain a loop|not ordered"):
+            getattr(xp, name)(x)
+
+
+def test_ranges_end_where_a_block_without_elements_does():
+    x = la.linspace(0, 5, 3, chunks=((3, 0),))
+    np.testing.assert_array_equal(x.compute(scheduler="sync"), [0, 2.5, 5])
+
+
+def test_single_objects_are_items_and_lists():
+    x = la.from_array(np.array(-1.5, object))
+    assert (x.item(), x.item(0), x.tolist()) == (-1.5, -1.5, -1.5)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_masks_of_one_object_that_is_left(mask):
+    a = np.array([5.5], object)
+    for x in [la.from_array(a)[0:1].squeeze(axis=0), la.from_array(a).squeeze(axis=0)]:
+        np.testing.assert_array_equal(
+            x[np.array(mask)].compute(scheduler="sync"), a.squeeze(axis=0)[np.array(mask)]
+        )

@@ -170,7 +170,7 @@ def test_zarr_files(tmp_path, scheduler):
     path = str(tmp_path / "a.zarr")
     x = la.from_array(a, chunks=((1, 3, 1), (4, 3)))
     with lazyflow.config.set(scheduler=scheduler):
-        assert la.to_zarr(x, path) is None
+        assert x.to_zarr(path) is None
         found = la.from_zarr(path)
         np.testing.assert_array_equal(found.compute(), a)
         assert la.from_zarr(path, chunks=2).chunks == ((2, 2, 1), (2, 2, 2, 1))

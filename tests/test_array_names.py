@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import lazyflow
 import lazyflow.array as la
 from lazyflow.array.names import HELPERS, by_name
 
@@ -95,5 +96,38 @@ def test_partitions_are_blocks():
 
 
 def test_functions_of_other_modules_with_known_names_are_not_taken_for_them():
-    with pytest.raises(TypeError, match=r"numpy\.linalg\.trace does not work on chunked arrays"):
-        np.linalg.trace(la.ones((2, 2)))
+    x = la.arange(8, chunks=4).reshape(2, 2, 2)
+    with pytest.warns(lazyflow.LazyflowWarning, match=r"numpy\.linalg\.trace looks at values"):
+        assert np.linalg.trace(x).tolist() == [3, 11]  # of the last two axes
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("linalg", "'linalg' yet: functions of np.linalg take chunked arrays and get them computed"),
+    ("fft", "'fft' yet: functions of np.fft take"), ("kron", "'kron' yet: np.kron takes"),
+    ("ma", "no masks; use NaN"), ("svd", "'svd'."), ("conact", "did you mean 'concat'?"),
+])
+def test_names_that_are_not_there_yet(name, words):
+    with pytest.raises(AttributeError) as found:
+        getattr(la, name)
+    assert words in str(found.value)
+    assert "imag" not in str(found.value)
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("dask", "x.visualize() draws the graph, la.report(x) says"),
+    ("strides", "x.compute().strides"), ("rechunks", "did you mean 'rechunk'?"), ("xyz", "'xyz'."),
+    ("_nothing", "'_nothing'"),
+])
+def test_attributes_that_arrays_do_not_have(name, words):
+    with pytest.raises(AttributeError) as found:
+        getattr(la.ones(3), name)
+    assert words in str(found.value)
+    assert not hasattr(la.ones(3), name)
+
+
+@pytest.mark.parametrize("make", [
+    la.asarray, la.array, la.asanyarray, la.from_array, la.sin, la.sum, la.sort,
+])
+def test_lazy_values_become_arrays_by_from_delayed(make):
+    with pytest.raises(TypeError, match=r"la\.from_delayed\(x, shape, dtype\)"):
+        make(lazyflow.delayed(np.ones)(3))

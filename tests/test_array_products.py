@@ -217,8 +217,8 @@ def test_cross_products():
     check(np.cross(a, b), np.cross(x, y))
     check(np.cross(a.T, b, axisa=0, axisc=0), np.cross(x.T, y, axisa=0, axisc=0))
     check(la.cross([1, 0, 0], a), np.cross([1, 0, 0], x))
-    with pytest.raises(ValueError, match="but they are 3 and 2 dimensional instead"):
-        la.cross(a, la.ones(2))
+    with pytest.raises(ValueError, match="must be 2 or 3, they are 3 and 4"):
+        la.cross(a, la.ones(4))
 
 
 def test_inner_products_that_do_not_fit():
@@ -342,3 +342,47 @@ def test_products_are_in_wide_blocks_where_nobody_sees_their_chunks():
     (narrow,) = optimize([(x.persist() @ x.T).expr], keep=False)
     assert narrow.numblocks == (4, 4)
     assert (x[:0] @ x.T).compute().shape == (0, 40)
+
+
+BOOLS = np.array([[True, False, True], [False, True, True]])
+SPANS = np.array([[5, -3, "NaT"], [7, 100, 2]], "m8[s]")
+
+
+@pytest.mark.parametrize(("a", "b"), [
+    (SPANS, np.arange(6).reshape(3, 2)), (BOOLS, SPANS.T), (SPANS, SPANS.T),
+    (BOOLS, BOOLS.T), (BOOLS, BOOLS.T.astype(object)), (SPANS, np.ones((3, 2))),
+])
+@pytest.mark.parametrize("call", [
+    lambda m, a, b: m.dot(a, b), lambda m, a, b: m.inner(a, b.T), lambda m, a, b: m.vdot(a, b.T),
+    lambda m, a, b: m.tensordot(a, b, axes=1), lambda m, a, b: m.tensordot(a, b, axes=0),
+    lambda m, a, b: m.tensordot(a, b, axes=([0], [1])), lambda m, a, b: m.dot(a[0], b[:, 0]),
+    lambda m, a, b: m.matmul(a, b),
+])
+def test_products_of_spans_and_booleans(call, a, b):
+    chunked = la.from_array(a, chunks=2), la.from_array(b, chunks=2)
+    try:
+        expected = call(np, a, b)
+    except (TypeError, SystemError, AttributeError):
+        with pytest.raises(TypeError):
+            call(la, *chunked)
+        return
+    found = np.asarray(call(la, *chunked).compute(scheduler="sync"))
+    if expected is not found.dtype != object:
+        assert found.dtype == np.asarray(expected).dtype
+    assert found.tolist() == np.asarray(expected).tolist()
+
+
+@pytest.mark.parametrize("axes", [{}, {"axisc": 0}])
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("dtypes", [("f8", "f8"), ("i4", "f4"), ("u1", "u1")])
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
+def test_cross_products_in_the_plane(n, m, dtypes, axes):
+    a = np.arange(3 * n).reshape(3, n).astype(dtypes[0])
+    b = np.arange(3 * m)[::-1].reshape(3, m).astype(dtypes[1])
+    check(la.cross(la.from_array(a, chunks=2), la.from_array(b, chunks=1), **axes),
+          np.cross(a, b, **axes))
+    check(la.cross(la.from_array(a, chunks=2), la.from_array(b[0], chunks=1)), np.cross(a, b[0]))
+    with pytest.warns(DeprecationWarning, match="2-dimensional vectors"):
+        la.cross(la.from_array(a), la.from_array(b))
+    with pytest.raises(ValueError, match="incompatible dimensions for cross product"):
+        la.cross(la.ones((2, 4)), la.ones((2, 4)))

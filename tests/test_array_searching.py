@@ -65,6 +65,25 @@ def test_nonzero(chunks):
     np.testing.assert_array_equal(value(x[la.nonzero(x)]), a[a.nonzero()])
 
 
+@pytest.mark.parametrize("a", [
+    np.array([(0, 0.0), (1, 0.0), (0, -0.0), (0, 2.0)], [("a", "i4"), ("b", ">f8")]).reshape(2, 2),
+    np.array([b"\0\0", b"\0\1", b"ab"], "V2"),
+])
+def test_structured_elements_are_zero_where_all_fields_are(a):
+    x = la.from_array(a, chunks=1)
+    check(la.flatnonzero(x), np.flatnonzero(a))
+    check(la.argwhere(x), np.argwhere(a))
+    for found in (la.nonzero(x), la.where(x)):
+        for each, wanted in zip(found, a.nonzero(), strict=True):
+            check(each, wanted)
+    check(la.count_nonzero(x), np.count_nonzero(a))
+    check(la.trim_zeros(x), np.trim_zeros(a))
+    chosen = np.arange(a.size).reshape(a.shape)
+    check(la.extract(x, chosen), np.extract(a, chosen))
+    check(la.compress(x[0] if a.ndim > 1 else x, chosen, axis=-1),
+          np.compress(a[0] if a.ndim > 1 else a, chosen, axis=-1))
+
+
 def test_choose():
     at = np.array([[0, 2, 1], [1, 0, 2]])
     options = [np.arange(3), np.full((2, 1), 7.5), 100]

@@ -109,7 +109,8 @@ def test_the_callers_arrays_stay_and_may_change():
     assert a.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_only_blocks_that_change_are_written():
+def test_only_blocks_that_change_are_written(monkeypatch):
+    monkeypatch.setitem(SYNC, "scheduler", "sync")  # what is done is seen from here
     x = (la.from_array(np.arange(1000), chunks=10) + 0).persist(**SYNC)
     before = tasks_of(x)
     x[15:25] = 0
@@ -183,3 +184,55 @@ def test_writing_where_lengths_are_not_known():
     b[mask] = 7
     b[-1] = 8
     check(y, b)
+
+
+@pytest.mark.parametrize("value", [
+    np.timedelta64(3, "D"), np.datetime64("2020-01-01"), np.uint8(200), np.float64(2.5),
+])
+@pytest.mark.parametrize("dtype", ["i8", "f8", "m8[s]", "M8[s]", "i1"])
+@pytest.mark.parametrize("key", [np.array([True, False, True, False]), [1, 2], slice(1, 3), ...])
+def test_elements_of_other_types_are_set_as_numpy_sets_them(key, dtype, value):
+    a = np.zeros(4, dtype)
+    x = la.from_array(a.copy(), chunks=2)
+    try:
+        a[key] = value
+    except (TypeError, OverflowError, ValueError) as error:
+        with pytest.raises(type(error)):
+            x[key] = value
+    else:
+        x[key] = value
+        check(x, a)
+
+
+@pytest.mark.parametrize("given", [np.ones(1), np.ones((1, 1)), [2], [[2]], [], [1, 2], (1, 2.5)])
+@pytest.mark.parametrize("dtype", ["i4", "f8", "?", "c8", "m8[s]", "U3", "O", "i4,f8"])
+def test_one_place_takes_one_element(dtype, given):
+    for a, key in ((np.zeros(4, dtype), 1), (np.zeros((2, 3), dtype), (1, np.array(0)))):
+        x = la.from_array(a, chunks=2)
+        try:
+            a[key] = given
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)) as refused:
+                x[key] = given
+            assert str(refused.value) == str(error)
+        else:
+            x[key] = given
+        assert value(x).tolist() == a.tolist()
+
+
+def test_one_place_takes_no_axes_of_lazy_arrays():
+    x = la.zeros((2, 3), chunks=2)
+    with pytest.raises(ValueError, match=r"^setting an array element with a sequence\.$"):
+        x[0, 1] = la.ones(1)
+    with pytest.raises(ValueError, match="with a sequence"):
+        x.sum()[()] = la.ones(1)
+    x[..., 0, 1] = la.ones((1, 1))  # this is a part of the array, that has no axes
+    x[1, 1] = la.ones(())
+    check(x, [[0.0, 1, 0], [0, 1, 0]])
+
+
+def test_nothing_is_set_with_a_negative_step():
+    x = la.from_array(np.arange(12.0).reshape(3, 4), chunks=2)
+    x[[0], 1:2:-2] = np.zeros((1, 0))
+    x[[0, 1], 1:2:-2] = 5
+    check(x, np.arange(12.0).reshape(3, 4))

@@ -1,7 +1,10 @@
 """Reductions beyond sums, scans, order statistics and histograms, against NumPy."""
 
+import contextlib
+
 import numpy as np
 import pytest
+from array_checks import check as check_blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +174,25 @@ def test_scan_of_any_number_of_chunks(method, count):
     check(la.cumsum(la.from_array(x, chunks=2), method=method), np.cumsum(x))
 
 
+@pytest.mark.parametrize("dtype", ["m8[s]", "m8[ms]", ">m8[s]", "i8", "?", ">f4"])
+@pytest.mark.parametrize("wanted", ["m8[s]", ">m8[s]", "m8", ">f8"])
+def test_scans_take_of_a_dtype_neither_unit_nor_order_of_bytes(dtype, wanted):
+    x = np.array([1, 0, 1, 1]).astype(dtype)
+    a = la.from_array(x, chunks=3)
+    for name in ("cumsum", "nancumsum", "cumprod"):
+        try:
+            expected = getattr(np, name)(x, dtype=wanted)
+        except TypeError:
+            with pytest.raises(TypeError):
+                getattr(la, name)(a, dtype=wanted)
+        else:
+            check(getattr(la, name)(a, dtype=wanted), expected)
+    with pytest.raises(TypeError, match="only select the general DType") if wanted != "m8" else (
+        contextlib.nullcontext()
+    ):
+        la.cumulative_sum(a, dtype=wanted)
+
+
 def test_scan_types():
     x = RNG.integers(0, 5, (5, 4)).astype("i2")
     a = la.from_array(x, chunks=2)
@@ -272,6 +294,34 @@ def test_quantiles_that_leave_nan_out():
     places = [[0.1], [0.5]]  # here NumPy mixes axes up
     found = la.nanquantile(a, places, axis=1).compute(scheduler="sync")
     np.testing.assert_array_equal(found[:, 0], np.nanquantile(x, [0.1, 0.5], axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f4", "f2", "i4"])
+@pytest.mark.parametrize("q", [50, [10, 50], np.float32(50)], ids=str)
+def test_quantiles_beside_blocks_without_elements(dtype, q):
+    x = np.arange(8.0).astype(dtype).reshape(2, 4)
+    a = la.from_array(x, chunks=(2, (1, 3, 0)))
+    check(la.median(a, axis=()), np.median(x, axis=()))
+    check(la.quantile(a, 0.5, axis=()), np.quantile(x, 0.5, axis=()))
+    check_blocks(la.nanpercentile(a, q, axis=0), np.nanpercentile(x, q, axis=0))
+    check(divmod(la.nanpercentile(a, q, axis=0), 3)[1], np.nanpercentile(x, q, axis=0) % 3)
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty", "ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("dtype", ["?", "f2", ">f4", "i4", "m8[s]", "O"])
+@pytest.mark.parametrize("q", [50, [10, 50], np.float32(50)], ids=str)
+def test_quantiles_without_nan_of_no_elements_are_the_mean_of_them(dtype, q):
+    for shape in [(0, 3), (2, 0, 3)]:
+        x = np.ones(shape, dtype)
+        for keepdims in [False, True]:
+            options = {"axis": 1, "keepdims": keepdims}
+            if dtype != "O" or len(shape) == 2:
+                check(la.nanpercentile(la.from_array(x, chunks=2), q, **options),
+                      np.nanpercentile(x, q, **options))
+                check(la.nanmedian(la.from_array(x, chunks=2), **options),
+                      np.nanmedian(x, **options))
+    with pytest.raises(ValueError, match="in the range"):
+        la.nanpercentile(la.zeros((0, 3)), 101)
 
 
 def test_quantiles_with_weights():
@@ -681,3 +731,46 @@ def test_on_processes():
     found = lazyflow.compute(*wanted, scheduler="processes")
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other)
+
+
+WHERE_OF = ["sum", "prod", "mean", "std", "var", "any", "all", "nansum", "nanmean", "nanvar"]
+
+
+@pytest.mark.parametrize("name", [*WHERE_OF, "max", "min", "nanmax"])
+@pytest.mark.parametrize(("where", "error"), [
+    (np.ones((4, 2, 3), bool), ValueError), (np.ones((1, 2, 3), bool), ValueError),
+    (np.ones((5, 3), bool), ValueError), (np.ones((2, 3), int), TypeError),
+    ([[True, True, True], [True, False, True]], None), (True, None),
+])
+def test_what_counts_fits_what_is_reduced(name, where, error):
+    a = np.arange(6.0).reshape(2, 3)
+    x = la.from_array(a, chunks=2)
+    options = {"initial": 0.0} if name in ("max", "min", "nanmax") else {}
+    if error is None:
+        expected = getattr(np, name)(a, axis=0, where=where, **options)
+        check(getattr(la, name)(x, axis=0, where=where, **options), expected)
+        return
+    with pytest.raises(error):
+        getattr(np, name)(a, where=where, **options)
+    with pytest.raises(error, match="where="):
+        getattr(la, name)(x, where=where, **options)
+    if not name.startswith("nan") and name in ("sum", "max"):
+        with pytest.raises(error, match="where="):
+            getattr(la, name)(x, axis=0, where=la.asarray(where), **options)
+
+
+@pytest.mark.parametrize("ufunc", [np.logical_and, np.logical_or, np.logical_xor, np.add])
+@pytest.mark.parametrize("initial", [True, False, 0, 3])
+@pytest.mark.parametrize("options", [{}, {"axis": None, "keepdims": True}, {"axis": 1}])
+def test_reductions_by_ufuncs_begin_with_a_value(ufunc, initial, options):
+    for a in np.array([[True, False], [True, True], [True, False]]), np.zeros((0, 2), int):
+        x = la.from_array(a, chunks=2)
+        check(ufunc.reduce(x, initial=initial, **options),
+              ufunc.reduce(a, initial=initial, **options))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16", "i4"])
+def test_covariances_of_no_variables_are_floats(dtype):
+    x = np.zeros((0, 3), dtype)
+    check(la.cov(la.from_array(x)), np.cov(x))
+    check(la.cov(la.from_array(x), la.ones((2, 3))), np.cov(x, np.ones((2, 3))))

@@ -403,12 +403,6 @@ def test_in_place_operations_change_the_array_and_no_other():
         np.add(x, 1, out=la.zeros(6, dtype=int))
 
 
-def test_functions_of_numpy_that_are_not_there_say_what_to_type():
-    with pytest.raises(TypeError, match=r"np\.\w+|x\.compute\(\)") as found:
-        np.linalg.svd(la.ones((3, 3)))
-    assert "map_blocks" in str(found.value)
-
-
 def test_an_array_is_an_input_of_tasks():
     x = la.arange(10, chunks=3)
     assert lazyflow.delayed(np.ptp)(x).compute() == 9
@@ -424,6 +418,18 @@ def test_schedulers_agree(scheduler):
         expected = (a - a.mean(0)) / a.std(0)
         np.testing.assert_allclose(y.compute(), expected, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(y[3:7].sum().compute(), expected[3:7].sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f8"])
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_casts_and_choices_of_fused_tasks_travel(scheduler, dtype):
+    a = np.arange(12).astype(dtype)
+    x = la.from_array(a, chunks=5)
+    cast, chosen = lazyflow.compute(
+        x.astype("f4"), la.where(x > 3, x, -x.astype("f4")), scheduler=scheduler
+    )
+    np.testing.assert_array_equal(cast, a.astype("f4"), strict=True)
+    np.testing.assert_array_equal(chosen, np.where(a > 3, a, -a.astype("f4")), strict=True)
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
@@ -577,3 +583,79 @@ def test_many_short_tasks_run_on_one_thread():
     assert not light(kept.map_blocks(seen, dtype=float))
     assert not light(la.from_array(np.ones(10**6), chunks=10**5).persist() + 1)
     np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))
+
+
+def test_an_array_of_an_array_is_one_of_its_own():
+    x = la.from_array(np.arange(4.0), chunks=2)
+    copies = [la.array(x), la.array(x, ndmin=1), la.copy(x), x.copy(), x.astype("f8"), x.flatten()]
+    x[:] = 9
+    assert [y.sum().compute() for y in copies] == [6] * len(copies)
+    assert la.asarray(x) is x
+
+
+def test_one_value_everywhere_is_turned_into_any_type():
+    with np.errstate(invalid="ignore"):
+        for value, dtype in [(np.nan, "i4"), (1j, "f8"), (2.5, "u1"), (-0.0, ">f4")]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+                found, wanted = [xp.full((2, 3), value, dtype) for xp in (la, np)]
+            np.testing.assert_array_equal(found.compute(), wanted, strict=True)
+
+
+# -- chunks that are to fit ---------------------------------------------------------------------
+
+
+def bytes_of_largest(chunks):
+    return int(np.prod([max(sizes) for sizes in chunks])) * 8
+
+
+@pytest.mark.parametrize("chunks", [
+    {0: -1, 1: "auto", 2: "auto"}, (-1, "auto", 100), "auto", {0: "auto"}, {1: "8 MiB", 0: -1},
+    (1000, 1000, "auto"), ("auto", None, 1000),
+])
+@pytest.mark.parametrize("before", [100, (1000, 500, 300), ((1, 999), 1000, 7)])
+def test_automatic_axes_are_cut_until_a_chunk_fits(before, chunks):
+    x = la.zeros((1000,) * 3, chunks=before)
+    found = x.rechunk(chunks).chunks
+    assert bytes_of_largest(found) <= 8 << 20 or chunks == {0: "auto"}  # the others are too long
+    assert [sum(sizes) for sizes in found] == [1000] * 3
+    if chunks not in ("auto", {0: "auto"}) and chunks[0] == -1:
+        assert found[0] == (1000,)
+
+
+def test_automatic_chunks_are_parts_or_multiples_of_those_before():
+    x = la.zeros((1000,) * 3, chunks=100)
+    assert x.rechunk({0: -1, 1: "auto", 2: "auto"}).chunks == (
+        (1000,), (10,) * 100, (100,) * 10
+    )
+    assert x.rechunk({0: -1, 1: 10, 2: "auto"}).chunks[2] == (100,) * 10
+    assert la.zeros((7, 101), chunks=-1).rechunk({1: "auto"}, limit=7 * 50 * 8).chunks == (
+        (7,), (34, 34, 33)
+    )
+
+
+@pytest.mark.parametrize("make", [
+    lambda c: la.zeros((1000,) * 3, chunks=c), lambda c: la.full((1000,) * 3, 2.0, chunks=c),
+    lambda c: la.random.default_rng(0).normal(size=(1000,) * 3, chunks=c),
+    lambda c: la.from_array(np.broadcast_to(1.0, (1000,) * 3), chunks=c),
+    lambda c: la.zeros((1000,) * 3, chunks=-1).rechunk(c),
+])
+def test_chunks_may_be_so_many_bytes_along_some_axes(make):
+    assert make(("64 MB", None, None)).chunks == ((8,) * 125, (1000,), (1000,))
+    assert make((None, "8 MiB", "8 MiB")).numblocks[0] == 1
+    assert bytes_of_largest(make(("auto", "1 MB", -1)).chunks) <= 10**6
+    with pytest.raises(ValueError, match="one number of bytes only; got 1 MB, 2 MB"):
+        make(("1 MB", "2 MB", -1))
+    with pytest.raises(ValueError, match="'lots' does not say how many bytes"):
+        make(("lots", -1, -1))
+
+
+def test_chunks_of_files_are_not_cut_but_when_asked():
+    class Stored:
+        shape, dtype, chunks = (1000, 4000), np.dtype(float), (500, 4000)
+
+        def __getitem__(self, key):
+            return np.zeros(self.shape)[key]
+
+    assert la.from_array(Stored()).chunks == ((500, 500), (4000,))
+    assert la.from_array(Stored(), chunks=("auto", -1)).chunks == ((250,) * 4, (4000,))

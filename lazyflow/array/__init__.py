@@ -4,6 +4,39 @@
     >>> x = la.arange(10.0, chunks=4)
     >>> ((x - x.mean()) ** 2).sum().compute()
     np.float64(82.5)
+
+Types, shapes and bits are those of NumPy but for what is listed here; what differs elsewhere is a
+bug. In the bounds eps is the machine's precision of the type of the result.
+
+Sums of floats (`sum`, `mean`, `average`, `trapezoid`, `nansum`, `nanmean`, ...)
+    are pairwise, in an order of their own; within 4 eps of the sum of the absolute values, divided
+    by how many there are for means. NumPy's are as near, but along axes other than the last, where
+    it adds one by one. So overflow on the way may come earlier or later.
+`var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
+    are merged of blocks, in double precision at least: within eps * (8 + |mean| / deviation),
+    relatively. Where the square of eps * |mean| overflows, as from 1e170 on, it is chance, with
+    NumPy, too, whether equal values give 0 or inf; float32 and float16 do not overflow on the way
+    here. A `dtype` of whole numbers, or a real one of complex numbers, casts the elements first.
+`prod`, `cumsum`, `cumprod` and other scans
+    of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Products
+    of complex numbers take their axes as one chunk, in NumPy's order.
+`matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
+    of floats: within n * eps of the products of absolute values of n pairs, by the BLAS library as
+    NumPy's, but for other shapes: so for the sign of a zero, and which parts of infinite or NaN
+    complex numbers are NaN.
+Zeros of both signs
+    are equal: which one `min`, `max`, `nanmin`, `nanmax`, `unique` and sorts give is chance, as
+    in NumPy, where it depends on the place in a vector. So is the order of complex NaN.
+Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
+    are undefined in C: they are as NumPy's of contiguous arrays, which differ from those of others.
+`exp`, `sin`, `power` and other functions
+    differ by some units in the last place where NumPy itself does: on negative or wide strides.
+`arctan2.reduce`, `power.reduce`
+    are NumPy's of the block: in NumPy 2.4 they depend on whether one row is reduced or several.
+Histograms with weights of floats, or of whole numbers that overflow within 65,536 elements
+    are added up by blocks, as sums.
+Results without axes
+    are elements when they are computed, of native order of bytes; arrays without axes before.
 """
 
 # Modules, from the bottom up:
@@ -14,6 +47,7 @@
 #   fuse, optimize  passes over expressions
 #   lowering        from nodes to tasks
 #   places          lines of users' code, for messages
+#   as_objects      conversions into NumPy's and Python's objects
 #   core            Array
 #   gather, exchange, masks, assign    what index arrays and masks take, and what is written
 #   ufuncs, reductions, creation, routines, ...         functions of arrays
@@ -61,9 +95,9 @@ def __getattr__(name: str) -> Any:
     else:
         hint = "."
         if find_spec(f"{__name__}.{name}") is None:  # else Python asks, before it imports a module
-            from lazyflow import config
+            from lazyflow.array.missing import not_there_yet
 
-            hint = config.nearest(name, _PUBLIC)
+            hint = not_there_yet(name, _PUBLIC)
         raise AttributeError(f"module 'lazyflow.array' has no attribute {name!r}{hint}")
     globals()[name] = found
     return found

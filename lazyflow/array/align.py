@@ -9,7 +9,13 @@ from lazyflow.array.expr import Chunks, Expr
 
 
 class SizesNeeded(Exception):
-    """Lengths that are not known yet have to be: whoever holds the arrays resolves them."""
+    """Lengths that are not known yet have to be: whoever holds the arrays finds them out."""
+
+    def __str__(self) -> str:
+        return (
+            "axes whose lengths are not known, as of what a boolean array chooses, do not surely "
+            "fit what they meet here. Find the lengths out first: x.compute_chunk_sizes()"
+        )
 
 
 def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
@@ -31,10 +37,11 @@ def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | Non
     return tuple(found)
 
 
-def common_chunks(nodes: Sequence[Expr]) -> Chunks:
+def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
     """Return the chunks of what is made of some nodes, element by element.
 
-    Where theirs differ, every place where one of them is cut is a cut.
+    Where theirs differ, every place where one of them is cut is a cut. `fit`: it is known that
+    blocks of unknown lengths do.
     """
     first = nodes[0].chunks if nodes else ()
     if all(node.chunks is first for node in nodes):
@@ -48,11 +55,9 @@ def common_chunks(nodes: Sequence[Expr]) -> Chunks:
             if node.ndim >= -axis and (node.shape[axis] != 1 or n == 1)
         }
         if len(given) > 1:
-            if n is None:
-                if len(set(map(len, given))) > 1:
-                    raise SizesNeeded
-            else:
-                given = {union(given)}
+            given = {union(given)} if n is not None else given
+            if n is None and not fit:
+                raise SizesNeeded
         found.append(given.pop())
     return tuple(found)
 

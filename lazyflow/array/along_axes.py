@@ -92,7 +92,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     found = a if isinstance(a, Array) else Array(as_node(a))
     ndim = found.ndim
     for axis in np.atleast_1d(np.asarray(axes)).tolist():
-        axis = normalize_axis_index(axis, ndim)
+        axis += ndim * (axis < 0)  # the function says which axes there are
         made = func(found, axis)
         if made.ndim == ndim - 1:
             made = made[(slice(None),) * axis + (None,)]
@@ -211,9 +211,9 @@ class vectorize:
         if signature is None:
             results = 1 if self.otypes is None else len(self.otypes)
             signature = f"{','.join(['()'] * len(args))}->{','.join(['()'] * results)}"
-        return apply_gufunc(
-            self.pyfunc, signature, *args, vectorize=True, output_dtypes=self.otypes, **kwargs
-        )
+        # It turns results into otypes, and needs no element to try where these are given.
+        function = np.vectorize(self.pyfunc, otypes=self.otypes, signature=self.signature)
+        return apply_gufunc(function, signature, *args, output_dtypes=self.otypes, **kwargs)
 
 
 implements()(vectorize)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from lazyflow.array.align import SizesNeeded
 from lazyflow.array.block_layout import (
     Labels,
     Sizes,
@@ -16,7 +15,7 @@ from lazyflow.array.block_layout import (
 )
 from lazyflow.array.blockcalls import BlockCalls, Infos, Share
 from lazyflow.array.call import BLOCK, Call, dtype_of
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.expr import Chunks, Expr
 
@@ -271,13 +270,7 @@ def _fitting(
     arrays: Sequence[Array], labels: Sequence[Labels], align_arrays: bool
 ) -> tuple[Sequence[Expr], Sizes]:
     nodes = [x.expr for x in arrays]
-    if not align_arrays:
-        return nodes, as_they_are(nodes, labels)
-    try:
-        return aligned(nodes, labels)
-    except SizesNeeded:
-        known(*arrays)
-        return aligned([x.expr for x in arrays], labels)
+    return aligned(nodes, labels) if align_arrays else (nodes, as_they_are(nodes, labels))
 
 
 def _check_labels(

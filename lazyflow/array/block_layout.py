@@ -24,7 +24,7 @@ def aligned(nodes: Sequence[Expr], labels: Sequence[Labels]) -> tuple[list[Expr]
     ValueError
         Axes of one label have different lengths, and neither is 1.
     SizesNeeded
-        Some are not known, and their chunks are not equal in number.
+        Some are not known, and not of one origin.
     """
     given: dict[Hashable, set[tuple[Any, ...]]] = {}
     for node, each in zip(nodes, labels, strict=True):
@@ -34,23 +34,20 @@ def aligned(nodes: Sequence[Expr], labels: Sequence[Labels]) -> tuple[list[Expr]
     made = []
     for node, each in zip(nodes, labels, strict=True):
         made.append(rechunk(node, tuple([
-            sizes if sizes == (1,) or None in sizes else chosen[label]
-            for sizes, label in zip(node.chunks, each, strict=True)
+            (1,) if n == 1 else sizes if None in sizes else chosen[label]
+            for n, sizes, label in zip(node.shape, node.chunks, each, strict=True)
         ])))
     return made, chosen
 
 
 def _common(label: Hashable, found: set[tuple[Any, ...]]) -> tuple[Any, ...]:
-    long = {sizes for sizes in found if sizes != (1,)}
+    long = {sizes for sizes in found if None in sizes or sum(sizes) != 1}
     if not long:
         return (1,)
     if len(long) == 1:
         return long.pop()
-    unknown = {sizes for sizes in long if None in sizes}
-    if unknown:
-        if len({len(sizes) for sizes in long}) > 1 or long != unknown:
-            raise SizesNeeded
-        return unknown.pop()
+    if any(None in sizes for sizes in long):
+        raise SizesNeeded
     lengths = {sum(sizes) for sizes in long}
     if len(lengths) > 1:
         raise ValueError(f"Shapes do not align {{{label!r}: {lengths}}}")

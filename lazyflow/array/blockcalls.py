@@ -13,7 +13,7 @@ from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lazy_dtype import LazyDtype
 from lazyflow.array.lowering import Where
 from lazyflow.array.outcome import Outcome
-from lazyflow.array.rechunking import rechunk
+from lazyflow.array.rechunking import in_chunks
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
 
@@ -142,7 +142,7 @@ class BlockCalls(Expr):
         return (id(self.call),)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        inputs = tuple([rechunk(x, sizes) for x, sizes in zip(inputs, self.taken, strict=True)])
+        inputs = tuple([in_chunks(x, sizes) for x, sizes in zip(inputs, self.taken, strict=True)])
         return BlockCalls(
             self.call, inputs, self.shares, self.dtype_or_lazy, self.chunks, self.checked,
             self.taken,

@@ -29,7 +29,7 @@ def normalize_chunks(
     chunks
         ``"auto"``; a length for all axes; or for each axis a length, the lengths of its chunks,
         -1 or None (one chunk), ``"auto"``; or a dict of these by axis; or bytes of a chunk
-        as text, ``"16 MiB"``.
+        as text, ``"16 MiB"``, for all axes or for those that are cut to fit.
     shape
         Of the array; needed unless all lengths are given.
     limit
@@ -39,12 +39,13 @@ def normalize_chunks(
     dtype
         Of the array; needed for automatic chunks.
     previous_chunks
-        Chunks of what is read: automatic ones are multiples of these where that fits.
+        Chunks of what is read: automatic ones are multiples or parts of these.
 
     Raises
     ------
     ValueError
-        The lengths don't add up to the shape, or their number is not that of the axes.
+        The lengths don't add up to the shape, or their number is not that of the axes, or
+        different numbers of bytes are given.
     TypeError
         An entry is none of the above.
 
@@ -54,10 +55,12 @@ def normalize_chunks(
     ((3, 3, 1), (2,))
     >>> normalize_chunks("auto", (4000, 1000), limit="8 MB", dtype="f8")
     ((1000, 1000, 1000, 1000), (1000,))
+    >>> normalize_chunks(("4 kB", None), (1000, 2), dtype="f8")
+    ((250, 250, 250, 250), (2,))
     """
     if isinstance(chunks, str) and chunks != "auto":
         limit, chunks = chunks, "auto"
-    given = _by_axis(chunks, shape)
+    given, limit = _without_bytes(_by_axis(chunks, shape), limit)
     if shape is None:
         if any(isinstance(each, int | str) or each is None for each in given):
             raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
@@ -98,6 +101,21 @@ def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
             f"its shape is {shape}"
         )
     return given
+
+
+def _without_bytes(given: tuple[Any, ...], limit: Any) -> tuple[tuple[Any, ...], Any]:
+    """Return "auto" in the place of numbers of bytes, and the one that these are."""
+    texts = [each for each in given if isinstance(each, str) and each != "auto"]
+    if not texts:
+        return given, limit
+    said = {parse_bytes(text): text for text in texts}
+    if limit is not None:
+        said[_bytes(limit)] = str(limit)
+    if len(said) > 1:
+        raise ValueError(
+            f"chunks can have one number of bytes only; got {', '.join(said.values())}"
+        )
+    return tuple(["auto" if isinstance(x, str) else x for x in given]), texts[0]
 
 
 def _axis(each: Any, n: int, axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -162,32 +180,39 @@ def parse_bytes(text: str) -> int:
 def _automatic(
     found: list[Any], shape: tuple[int, ...], limit: int, dtype: Any, previous: Any
 ) -> list[tuple[int, ...]]:
-    """Fill in "auto" axes: as even in length as can be, whole rows first."""
+    """Fill in "auto" axes so that a chunk fits: even in length, whole rows first."""
     if dtype is None:
         raise ValueError("automatic chunks need the dtype of the array; pass dtype= as well")
     itemsize = np.dtype(dtype).itemsize or 1
     fixed = prod([max(each, default=1) or 1 for each in found if not isinstance(each, str)])
     room = max(limit // (itemsize * fixed), 1)
     axes = [axis for axis, each in enumerate(found) if isinstance(each, str)]
-    for axis in axes:
-        if found[axis] != "auto":
-            raise TypeError(
-                f"chunks of axis {axis} must be a length, lengths, -1 or 'auto'; got "
-                f"{found[axis]!r}"
+    if previous is None:
+        units = dict.fromkeys(axes, 1)
+    else:
+        units = {axis: max(min(max(previous[axis]), shape[axis]), 1) for axis in axes}
+    base = prod(units.values())
+    if base > room:  # the first axes are cut, so that rows stay together
+        for axis in axes:
+            others = base // units[axis]
+            size = max(min(room // others, units[axis]), 1)
+            before = previous[axis] if sum(previous[axis]) == shape[axis] else _axis(
+                units[axis], shape[axis], axis, shape
             )
+            found[axis] = tuple([part for n in before for part in _axis(_even(n, size), n, 0, ())])
+            base = others * size
+        return found
+    room //= base  # how many of them go together
     for axis in reversed(axes):  # the last axis is the one that is contiguous
         left = [a for a in axes if a < axis]
-        n = shape[axis]
-        share = room if not left else max(round(room ** (1 / (len(left) + 1))), 1)
-        if left and n <= room and n * itemsize <= _SHORT_ROW:
-            share = n
-        size = max(min(n, share), 1)
-        before = previous[axis] if previous is not None else None
-        if before and size < n:
-            unit = max(before)
-            size = min(max(size // unit, 1) * unit, n)
-        found[axis] = _axis(_even(n, size) if not before else size, n, axis, shape)
-        room = max(room // max(found[axis][0], 1), 1)
+        unit, n = units[axis], shape[axis]
+        count = -(-n // unit)
+        share = room if not left else max(int(room ** (1 / (len(left) + 1)) + 1e-9), 1)
+        if count <= room and n * itemsize <= _SHORT_ROW:
+            share = count
+        size = min(share * unit, n)
+        found[axis] = _axis(_even(n, size) if unit == 1 else max(size, 1), n, axis, shape)
+        room = max(room // max(-(-max(found[axis]) // unit), 1), 1)
     return found
 
 

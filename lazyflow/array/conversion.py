@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from lazyflow import config
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import Call, declared
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, as_node, plain
+from lazyflow.array.core import Array, as_node, plain, refuse_lazy
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.sources import Const, Memory, Region, Stored
 from lazyflow.collection import Collection
+from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task, task_name
+from lazyflow.services import service
 
 
 @implements()
@@ -44,6 +48,7 @@ def from_array(
     """
     if isinstance(x, Array):
         raise TypeError("from_array() got a chunked array; x.rechunk(chunks) changes its chunks")
+    refuse_lazy(x)
     if isinstance(x, list | tuple | int | float | complex | memoryview | np.generic):
         x = np.asarray(x)
     for attribute in ("shape", "dtype", "__getitem__"):
@@ -56,11 +61,12 @@ def from_array(
         x = plain(x)
     shape = tuple(map(operator.index, x.shape))
     dtype = np.dtype(x.dtype)
-    found = normalize_chunks(chunks, shape, None, dtype, _own_chunks(x))
+    own = _own_chunks(x)
+    found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
     if isinstance(x, np.ndarray) and not lock and asarray is not False:
         return Array(Const(x)) if not shape else Array(Memory(x, found))
     if asarray is None:
-        asarray = not hasattr(x, "__array_function__")
+        asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
     return Array(Stored(x, Reader(asarray, _lock(lock)), dtype, found))
 
 
@@ -69,6 +75,14 @@ def _own_chunks(x: Any) -> Any:
     if not sizes or len(sizes) != len(x.shape):
         return None
     return [(n,) if isinstance(n, int | np.integer) else tuple(n) for n in sizes]
+
+
+def _limit(chunks: Any, own: Any, dtype: np.dtype[Any]) -> int | None:
+    """Return bytes that one chunk of a file has at least: what is read once is not cut."""
+    if own is None or not isinstance(chunks, str) or chunks != "auto":
+        return None
+    most: int = config.get("chunk_bytes")
+    return max(most, prod(map(max, own)) * dtype.itemsize)
 
 
 def _lock(lock: Any) -> Any:
@@ -141,6 +155,8 @@ def from_delayed(
         When computed: it has another shape.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if kinds[type(value)] == FOREIGN:
+        value = service("dask_task")(value)
     if isinstance(value, Task):
         task: Any = value
     elif isinstance(value, Collection):
@@ -191,9 +207,12 @@ def array(a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True) -> Arr
     """Return a chunked array of a copy of `a`; with ``copy=False`` of its memory, as np.array."""
     if isinstance(a, list | tuple) and _holds_arrays(a):
         a = _of(a)
-    elif not isinstance(a, Array):
+    elif not isinstance(a, Array) and kinds[type(a)] != FOREIGN:
+        refuse_lazy(a)
         a = np.array(a, dtype=dtype, ndmin=ndmin, copy=copy)
     found = asarray(a, dtype)
+    if found is a and copy:
+        found = Array(a.expr)  # changed in place, it is not the other that changes
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
 
 
@@ -201,7 +220,8 @@ def _of(a: Any) -> Array:
     if isinstance(a, list | tuple) and _holds_arrays(a):
         found: Array = functions["stack"]([_of(x) if not isinstance(x, Array) else x for x in a])
         return found
-    if hasattr(a, "shape") and hasattr(a, "dtype") and not isinstance(a, np.ndarray | np.generic):
+    is_array = isinstance(a, np.ndarray | np.generic) or kinds[type(a)] == FOREIGN
+    if not is_array and hasattr(a, "shape") and hasattr(a, "dtype"):
         return from_array(a)
     found_node = as_node(a)
     if isinstance(found_node, Memory):

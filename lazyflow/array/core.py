@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NoReturn, Self
@@ -13,24 +12,27 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lazyflow import config, evaluate, wire
 from lazyflow.array import index
 from lazyflow.array.align import SizesNeeded
+from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.cost import is_light
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lowering import Lowering
+from lazyflow.array.missing import missing
 from lazyflow.array.optimize import optimize
 from lazyflow.array.places import mark
-from lazyflow.array.resolve import resolved
+from lazyflow.array.resolve import known
 from lazyflow.array.sources import Const, Memory, Tasks
 from lazyflow.array.views import transposed
 from lazyflow.array.whole import Joined, Placed, joined, placed
 from lazyflow.collection import Collection
+from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
 __all__ = ["Array"]
 
 
-class Array(Collection, NDArrayOperatorsMixin):
+class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     """A chunked, lazy array. Made by `from_array`, `ones`, ... and by operations on arrays.
 
     Attributes
@@ -130,11 +132,6 @@ class Array(Collection, NDArrayOperatorsMixin):
         return functions["imag"](self)
 
     @property
-    def flat(self) -> Any:
-        """The elements one after the other, computed."""
-        return self.compute().flat
-
-    @property
     def blocks(self) -> Any:
         """Blocks by number: ``x.blocks[0, 1:]``."""
         return helpers["blocks_of"](self)
@@ -151,7 +148,7 @@ class Array(Collection, NDArrayOperatorsMixin):
     def with_known_sizes(self) -> Self:
         """Find out the lengths that are not known; computes what they depend on, once."""
         if None in self._expr.shape:
-            (self._expr,) = resolved([self._expr])
+            known(self)
         return self
 
     compute_chunk_sizes = with_known_sizes
@@ -167,6 +164,8 @@ class Array(Collection, NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Array:
         if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
             return helpers["field"](self, key)
+        if kinds[type(key)] == FOREIGN:
+            key = Array(as_node(key))
         entries = index.parse(key, self.shape)
         if not index.is_basic(entries):
             return helpers["fancy_item"](self, entries)
@@ -175,11 +174,20 @@ class Array(Collection, NDArrayOperatorsMixin):
         except SizesNeeded:
             return Array(index.basic(self.with_known_sizes()._expr, entries))
 
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
     def transpose(self, *axes: Any) -> Array:
         """Return the array with its axes in another order; all turned around if none is given."""
         if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
             return Array(transposed(self._expr, axes[0]))
         return Array(transposed(self._expr, axes or None))
+
+    def flatten(self, order: str = "C") -> Array:
+        """Return the elements one after the other: an array of its own."""
+        return Array(functions["ravel"](self, order)._expr)
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -190,13 +198,7 @@ class Array(Collection, NDArrayOperatorsMixin):
         found = of_numpy(func)
         if found is not None:
             return found(*args, **kwargs)
-        name = getattr(func, "__name__", str(func))
-        module = getattr(func, "__module__", "numpy")
-        raise TypeError(
-            f"{module}.{name} does not work on chunked arrays. "
-            f"Compute them first, {module}.{name}(x.compute()), or apply it to each block by "
-            "x.map_blocks(...)."
-        )
+        return helpers["computed_call"](func, args, kwargs)
 
     def __eq__(self, other: Any) -> Any:
         return helpers["compared"](np.equal, self, other)
@@ -221,60 +223,6 @@ class Array(Collection, NDArrayOperatorsMixin):
     def visualize(self, *args: Any, **kwargs: Any) -> Any:
         """Draw the graph of its blocks; parameters are those of `lazyflow.visualize`."""
         return service("visualize")(self, *args, **kwargs)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError(
-                "an array that has to be computed can't be given without a copy (copy=False)"
-            )
-        found = np.asarray(self.compute())
-        return found if dtype is None else found.astype(dtype, copy=False)
-
-    def _scalar(self, convert: Any) -> Any:
-        if self.size != 1:
-            raise TypeError(
-                "only arrays of one element can be converted to a Python number; this one has "
-                f"shape {self.shape}"
-            )
-        return convert(self.compute())
-
-    def item(self, *args: Any) -> Any:
-        """Return one element as a Python number."""
-        return self.compute().item(*args)
-
-    def tolist(self) -> Any:
-        """Return the elements in nested lists."""
-        return self.compute().tolist()
-
-    def __bool__(self) -> bool:
-        if self.size > 1:
-            raise ValueError(
-                "The truth value of an array with more than one element is ambiguous. Use "
-                "x.any() or x.all()"
-            )
-        return bool(self.compute())
-
-    def __float__(self) -> float:
-        return float(self._scalar(float))
-
-    def __int__(self) -> int:
-        return int(self._scalar(int))
-
-    def __complex__(self) -> complex:
-        return complex(self._scalar(complex))
-
-    def __index__(self) -> int:
-        if self.dtype.kind not in "iu" or self.ndim:
-            raise TypeError("only integer scalar arrays can be converted to a scalar index")
-        return operator.index(self._scalar(int))
-
-    def __iter__(self) -> Iterator[Array]:
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
-
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
 
     # -- as a collection ------------------------------------------------------------------------
 
@@ -331,6 +279,10 @@ class Array(Collection, NDArrayOperatorsMixin):
         html: str = service("array_html")(self)
         return html
 
+    def __getattr__(self, name: str) -> NoReturn:
+        words = "" if name.startswith("_") else missing(name, dir(type(self)))
+        raise AttributeError(f"chunked arrays have no attribute {name!r}{words}")
+
     def __hash__(self) -> NoReturn:
         raise TypeError("unhashable type: 'Array'")
 
@@ -351,14 +303,13 @@ class Array(Collection, NDArrayOperatorsMixin):
     choose = method("choose")
     compress = method("compress")
     clip = method("clip")
-    conj = method("conj")
-    conjugate = method("conj")
+    conj = method("conj_of")
+    conjugate = method("conj_of")
     copy = method("copy")
     cumprod = method("cumprod")
     cumsum = method("cumsum")
     diagonal = method("diagonal")
     dot = method("dot")
-    flatten = method("ravel")
     map_blocks = method("map_blocks_of")
     map_overlap = method("map_overlap_of")
     max = method("max")
@@ -379,6 +330,7 @@ class Array(Collection, NDArrayOperatorsMixin):
     swapaxes = method("swapaxes")
     take = method("take")
     to_delayed = method("to_delayed")
+    to_zarr = method("to_zarr")
     topk = method("topk")
     trace = method("trace")
     var = method("var")
@@ -398,15 +350,34 @@ def as_node(x: Any) -> Expr:
     """Return the expression of an array or of anything that NumPy makes one of."""
     if isinstance(x, Array):
         return x._expr
+    refuse_lazy(x)
+    if kinds[type(x)] == FOREIGN and (task := service("dask_task")(x)) is not None:
+        return _of_dask(x, task)
+    array = plain(np.asanyarray(x))
+    if array.ndim == 0:
+        return Const(array)
+    return Memory(array, tuple([(n,) for n in array.shape]))
+
+
+def _of_dask(x: Any, task: Task) -> Expr:
+    """Return the expression of an array of dask's that a task computes."""
+    if type(getattr(x, "shape", None)) is not tuple or not hasattr(x, "dtype"):
+        raise TypeError(
+            f"{x!r:.100} is dask's, and its shape is not known: la.from_delayed(x, shape, "
+            "dtype) makes an array of it"
+        )
+    shape = [None if n != n else n for n in x.shape]  # unknown lengths are nan
+    found: Expr = functions["from_delayed"](task, shape, x.dtype).expr
+    return found
+
+
+def refuse_lazy(x: Any) -> None:
+    """Say how an array is made of a lazy value."""
     if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
         raise TypeError(
             f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
             "la.from_delayed(x, shape, dtype)"
         )
-    array = plain(np.asanyarray(x))
-    if array.ndim == 0:
-        return Const(array)
-    return Memory(array, tuple([(n,) for n in array.shape]))
 
 
 def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -417,10 +388,3 @@ def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             "first: x.filled(value), for example x.filled(np.nan)"
         )
     return np.asarray(array) if isinstance(array, np.matrix) else array
-
-
-def known(*arrays: Any) -> None:
-    """Find out the lengths of arrays that are not known, in one compute."""
-    unknown = [x for x in arrays if isinstance(x, Array) and None in x._expr.shape]
-    for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
-        x._expr = expr

@@ -84,7 +84,7 @@ class Linear:
         else:
             found = at * width
         found = found + self.start
-        if self.endpoint and self.num > 1 and span.stop == self.num:
+        if self.endpoint and self.num > 1 and span.start < span.stop == self.num:
             found[-1] = self.stop
         if self.dtype.kind in "iu":
             np.floor(found, out=found)
@@ -139,7 +139,9 @@ def full(
 ) -> Array:
     """Return an array with one value everywhere."""
     _check_order(order)
-    value = np.asarray(fill_value, dtype=dtype)
+    value = np.asarray(fill_value)
+    if value.ndim == 0 and dtype is not None:
+        value = np.full((), fill_value, dtype)  # any value to any type, as NumPy's
     if value.ndim:
         raise ValueError(
             f"fill_value must be one value; got an array of shape {value.shape}. Use broadcast_to."

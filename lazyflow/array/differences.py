@@ -72,10 +72,13 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     x = flat(ary)
     begin = _end_of(to_begin, "to_begin", x.dtype)
     end = _end_of(to_end, "to_end", x.dtype)
-    found: Array = diff(x)
+    before, after = neighbours(x, 0)
+    found: Any = np.subtract(after, before)
     if begin is not None or end is not None:
-        found = functions["concatenate"]([y for y in (begin, found, end) if y is not None])
-    return found
+        parts = [y for y in (begin, found, end) if y is not None]
+        found = functions["concatenate"](parts).astype(x.dtype)
+    made: Array = found
+    return made
 
 
 def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
@@ -97,7 +100,7 @@ def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return the slope along each axis; parameters are those of ``np.gradient``.
 
-    Coordinates, where they are given, must be arrays in memory.
+    Coordinates that are chunked arrays are computed when this is called.
     """
     known(f)
     x = Array(as_node(f))
@@ -107,10 +110,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     spaces = _spaces(x, axes, varargs)
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
-    if x.dtype.kind in "Mm":
-        raise TypeError("gradient() of chunked arrays takes numbers; cast dates to numbers first")
-    if x.dtype.kind not in "fc":
+    if x.dtype.kind == "M":
+        x = x.view(x.dtype.str.replace("M8", "m8"))
+    elif x.dtype.kind not in "bfcm":  # booleans can't be subtracted
         x = functions["astype"](x, float)
+    kind = x.dtype if x.dtype.kind in "fcm" else float
     found = []
     for one, space in zip(axes, spaces, strict=True):
         if x.shape[one] < edge_order + 1:
@@ -118,7 +122,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
                 "Shape of array too small to calculate a numerical gradient, at least "
                 "(edge_order + 1) elements are required."
             )
-        found.append(_slope(x, one, space, edge_order))
+        found.append(_slope(x, one, space, edge_order).astype(kind))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -135,8 +139,6 @@ def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
         if np.ndim(each) == 0:
             found.append(each)
             continue
-        if isinstance(each, Array):
-            raise TypeError("gradient() needs coordinates in memory; compute them first")
         places = np.asarray(each)
         if places.ndim != 1:
             raise ValueError("distances must be either scalars or 1d")
@@ -184,7 +186,8 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     else:
         three = at(-3, -2), at(-2, -1), at(-1, None)
         parts.append(_last(*three, space if even else space[-2:], even))
-    joined = functions["concatenate"](parts, axis=axis)
+    same = [functions["astype"](part, x.dtype) for part in parts]
+    joined = functions["astype"](functions["concatenate"](same, axis=axis), x.dtype)
     return Array(rechunk(joined.expr, x.chunks))
 
 

@@ -6,11 +6,14 @@ names.py, and registers what it has here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from lazyflow.array.align import SizesNeeded
 from lazyflow.array.names import HELPERS, PUBLIC, by_name
+from lazyflow.array.resolve import known
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,19 +73,42 @@ def helper(*numpy_functions: Any) -> Callable[[F], F]:
 def _marked(known: Functions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
         known.check(function)
+        whole = _with_lengths(function)
         for one in numpy_functions:
-            _of_numpy[one] = function
-        return function
+            _of_numpy[one] = whole
+        return whole
 
     return register
+
+
+def _with_lengths(function: F) -> F:
+    """Return a function that finds out the lengths of its arrays where it needs them."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except SizesNeeded:
+            known(*_flat((*args, *kwargs.values())))
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for x in values:
+        if isinstance(x, list | tuple):
+            yield from _flat(x)
+        else:
+            yield x
 
 
 def of_numpy(function: Any) -> Callable[..., Any] | None:
     """Return what a function of NumPy does with arrays, or None."""
     name = getattr(function, "__name__", "")
-    for known in functions, helpers:
-        if name in known:
-            known[name]  # its module says what it is of NumPy's
+    for table in functions, helpers:
+        if name in table:
+            table[name]  # its module says what it is of NumPy's
     return _of_numpy.get(function)
 
 

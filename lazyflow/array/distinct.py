@@ -26,28 +26,32 @@ class Distinct(Expr):
     """A table of the different elements, where each is first, and how often it is there.
 
     Its one block is a tuple of these columns, seen by `Column` only.
+
+    alone
+        Only the elements are wanted: NumPy finds them in another way, and others of equal ones.
     """
 
-    __slots__ = ("equal_nan",)
+    __slots__ = ("alone", "equal_nan")
 
-    def __init__(self, node: Expr, equal_nan: bool) -> None:
+    def __init__(self, node: Expr, equal_nan: bool, alone: bool) -> None:
         super().__init__(node.dtype, ((None,),), (node,))
         self.equal_nan = equal_nan
+        self.alone = alone
 
     @property
     def name(self) -> str:
         return "unique"
 
     def params(self) -> tuple[Any, ...]:
-        return (self.equal_nan,)
+        return (self.equal_nan, self.alone)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Distinct(inputs[0], self.equal_nan)
+        return Distinct(inputs[0], self.equal_nan, self.alone)
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         (node,) = self.inputs
         bounds = low.bounds(node)
-        find, merge = Find(self.equal_nan), MergeTables(self.equal_nan)
+        find, merge = Find(self.equal_nan, self.alone), MergeTables(self.equal_nan)
         parts = []
         for at in product(*map(range, node.numblocks)):
             first = tuple([edges[i] for edges, i in zip(bounds, at, strict=True)])
@@ -111,9 +115,12 @@ class Find:
     """Finds the table of a block."""
 
     equal_nan: bool
+    alone: bool
     __name__ = "unique"
 
     def __call__(self, where: Start, block: Any) -> Any:
+        if self.alone:
+            return (np.unique(block, equal_nan=self.equal_nan),)
         values, first, counts = np.unique(
             block, return_index=True, return_counts=True, equal_nan=self.equal_nan
         )
@@ -132,9 +139,12 @@ class MergeTables:
     __name__ = "unique-merge"
 
     def __call__(self, *tables: Any) -> Any:
-        every, firsts, counts = [
-            np.concatenate(column) for column in zip(*tables, strict=True)
+        every, *places = [
+            np.concatenate(column, dtype=column[0].dtype) for column in zip(*tables, strict=True)
         ]
+        if not places:
+            return (np.unique(every, equal_nan=self.equal_nan),)
+        firsts, counts = places
         values, inverse = np.unique(every, return_inverse=True, equal_nan=self.equal_nan)
         first = np.full(len(values), np.iinfo(np.intp).max)
         np.minimum.at(first, inverse, firsts)
@@ -159,7 +169,7 @@ class Whole:
 
 
 def _inverse(values: Any, block: Any) -> Any:
-    return np.searchsorted(values, block)
+    return np.asarray(np.searchsorted(values, block))
 
 
 _inverse.__name__ = "unique-inverse"
@@ -183,7 +193,8 @@ def unique(
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
         found = _of_whole(node, axis, bool(equal_nan))
     else:
-        table = Distinct(node, bool(equal_nan))
+        alone = not (return_index or return_inverse or return_counts)
+        table = Distinct(node, bool(equal_nan), alone)
         values = Column(table, 0, node.dtype, ((None,),))
         places = [Column(table, k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
         inverse = PerBlock(_inverse, (values, node), np.dtype(np.intp), node.chunks)
@@ -214,6 +225,5 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool) -> list[Expr]:
 @implements(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Array:
     """Return the different elements of two arrays together, sorted."""
-    both = [functions["ravel"](x) for x in (ar1, ar2)]
-    found: Array = unique(functions["concatenate"](both))
+    found: Array = unique(functions["concatenate"]((ar1, ar2), axis=None))
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded
 from lazyflow.array.contraction import Labels
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result
@@ -53,12 +53,7 @@ def einsum(
                 f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {found!r} "
                 f"according to the rule {casting!r}"
             )
-    try:
-        made = _contracted(_terms(arrays, inputs), wanted, found, optimize)
-    except SizesNeeded:
-        known(*arrays)
-        made = _contracted(_terms(arrays, inputs), wanted, found, optimize)
-    return result(made, out, casting)
+    return result(_contracted(_terms(arrays, inputs), wanted, found, optimize), out, casting)
 
 
 # -- subscripts ---------------------------------------------------------------------------------
@@ -172,6 +167,8 @@ def _terms(arrays: list[Array], inputs: list[Labels]) -> list[Term]:
 def _on_diagonal(x: Array, labels: Labels, label: int, at: int) -> tuple[Array, Labels]:
     first = labels.index(label)
     second = labels.index(label, first + 1)
+    if None in (x.shape[first], x.shape[second]):
+        raise SizesNeeded
     if x.shape[first] != x.shape[second]:
         raise ValueError(
             f"dimensions in operand {at} for collapsing index "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.array.align import common_chunks
+from lazyflow.array.compiled import ufunc_for
 from lazyflow.array.expr import Expr, Index
 from lazyflow.array.kernels.program import CAST, WHERE, Step
 from lazyflow.array.kernels.program import Elementwise as Function
@@ -30,8 +31,10 @@ class Elementwise(Expr):
 
     __slots__ = ("loop", "op", "result")
 
-    def __init__(self, op: Any, inputs: tuple[Expr, ...], loop: Loop, result: int = 0) -> None:
-        super().__init__(loop[len(inputs) + result], common_chunks(inputs), inputs)
+    def __init__(
+        self, op: Any, inputs: tuple[Expr, ...], loop: Loop, result: int = 0, fit: bool = False
+    ) -> None:
+        super().__init__(loop[len(inputs) + result], common_chunks(inputs, fit), inputs)
         self.op = op
         self.loop = loop
         self.result = result
@@ -44,7 +47,7 @@ class Elementwise(Expr):
         return (self.op, self.loop, self.result)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Elementwise(self.op, inputs, self.loop, self.result)
+        return Elementwise(self.op, inputs, self.loop, self.result, True)
 
     def through(self, spec: Spec) -> Any:
         if any(axis < 0 and ~axis != 1 for axis in spec.axes):  # what is repeated is computed once
@@ -90,7 +93,7 @@ _COMPARISONS = {np.greater, np.greater_equal, np.less, np.less_equal, np.equal, 
 
 
 def ufunc(
-    func: np.ufunc, operands: Sequence[Any], dtype: Any = None, casting: str = "same_kind"
+    func: Any, operands: Sequence[Any], dtype: Any = None, casting: str = "same_kind"
 ) -> tuple[Expr, ...]:
     """Return the results of a ufunc of nodes and numbers, with NumPy's types.
 
@@ -104,7 +107,11 @@ def ufunc(
     options: dict[str, Any] = {"casting": casting}
     if dtype is not None:
         options["signature"] = (*[None] * func.nin, *[np.dtype(dtype)] * func.nout)
-    loop: Loop = func.resolve_dtypes((*given, *wanted), **options)
+    resolver: np.ufunc = func
+    if not isinstance(func, np.ufunc):
+        made_up = [np.empty(0, x.dtype) if isinstance(x, Expr) else x for x in operands]
+        resolver = ufunc_for(func, made_up, **({} if dtype is None else {"dtype": dtype}))
+    loop: Loop = resolver.resolve_dtypes((*given, *wanted), **options)
     try:
         inputs = tuple([
             x if isinstance(x, Expr) else constant(x, loop[i]) for i, x in enumerate(operands)
@@ -124,6 +131,11 @@ def constant(value: Any, dtype: Any = None) -> Const:
     return Const(array)
 
 
+def wrapped(value: Any, dtype: Any) -> Const:
+    """Return a node of a number that wraps in a dtype that does not have it, as in ``np.where``."""
+    return constant(np.asarray(value).astype(dtype))
+
+
 def cast(node: Expr, dtype: Any) -> Expr:
     """Return a node in another dtype, as ``astype(casting="unsafe")``."""
     dtype = np.dtype(dtype)
@@ -134,12 +146,25 @@ def cast(node: Expr, dtype: Any) -> Expr:
     return Elementwise(CAST, (node,), (node.dtype, dtype))
 
 
+def not_zero(node: Expr) -> Expr:
+    """Return which elements are not zero; of structured ones those with a field that is not."""
+    return function(_not_zero, (node,), bool) if node.dtype.kind == "V" else cast(node, bool)
+
+
+def _not_zero(block: Any) -> Any:
+    found = np.zeros(block.shape, bool)
+    found.reshape(-1)[np.flatnonzero(block)] = True
+    return found
+
+
 def where(condition: Expr, a: Any, b: Any) -> Expr:
     """Return ``np.where(condition, a, b)``; `a` and `b` may be Python numbers."""
     if condition.dtype != bool:
         condition = cast(condition, bool)
     dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in (a, b)])
-    a, b = [x if isinstance(x, Expr) else constant(x, dtype) for x in (a, b)]
+    if dtype.kind != "V":
+        dtype = dtype.newbyteorder("=")
+    a, b = [x if isinstance(x, Expr) else wrapped(x, dtype) for x in (a, b)]
     return Elementwise(WHERE, (condition, a, b), (condition.dtype, dtype, dtype, dtype))
 
 

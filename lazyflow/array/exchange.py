@@ -56,10 +56,10 @@ def _seen(node: Expr) -> np.ndarray[Any, Any]:
     edges: list[list[Any]] = [[0, n] for (n,) in whole]
     spec = node.spec
     region = of_base(spec, whole, (0,) * node.ndim, edges)
-    found = _seen(node.inputs[0])[region]
+    found = _seen(node.inputs[0])[(*region, ...)]  # an array also where one object is left
     kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
     found = found.transpose([kept.index(axis) for axis in spec.axes if axis >= 0])
-    found = found[tuple([None if axis < 0 else slice(None) for axis in spec.axes])]
+    found = found[(*[None if axis < 0 else slice(None) for axis in spec.axes], ...)]
     return np.broadcast_to(found, node.shape)  # type: ignore[arg-type]
 
 

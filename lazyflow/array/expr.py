@@ -27,6 +27,28 @@ Chunks = tuple[tuple[Any, ...], ...]
 Index = tuple[int, ...]
 
 
+class Unknown(tuple[Any, ...]):
+    """Lengths of an axis' chunks, of which some are not known.
+
+    Two of them are equal if they come of one origin: then blocks of one number are of one length,
+    whatever that is. Operations pass them on, and so axes of one origin are known to fit.
+
+    >>> one, other = Unknown((None, None)), Unknown((None, None))
+    >>> one == one, one == other, one == (None, None)
+    (True, False, True)
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is not Unknown and super().__eq__(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
 class Expr:
     """One operation. Subclasses say what makes them differ (`params`) and how a block is made.
 
@@ -52,9 +74,9 @@ class Expr:
         self, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks, inputs: tuple[Expr, ...] = ()
     ) -> None:
         self.dtype_or_lazy = dtype
-        self.chunks = chunks
         self.inputs = inputs
         self.shape: tuple[int | None, ...] = tuple(map(length, chunks))
+        self.chunks = tuple(map(_of_one_origin, chunks)) if None in self.shape else chunks
         self.place: tuple[Any, int] | None = None
 
     @property
@@ -124,6 +146,10 @@ def length(chunks: tuple[Any, ...]) -> int | None:
     (5, None)
     """
     return None if None in chunks else sum(chunks)
+
+
+def _of_one_origin(chunks: tuple[Any, ...]) -> tuple[Any, ...]:
+    return Unknown(chunks) if None in chunks and type(chunks) is not Unknown else chunks
 
 
 def in_order(roots: Iterable[Expr], inputs_of: Callable[[Expr], Sequence[Expr]]) -> list[Expr]:

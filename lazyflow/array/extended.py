@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunking import rechunk
+from lazyflow.array.rechunking import in_chunks
 from lazyflow.array.views import Pick, cut
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ATOM
@@ -74,10 +74,16 @@ class Margin(NamedTuple):
         n = edges[-1]
         if not count:
             return []
-        if self._is("periodic"):
-            return _pieces(edges, Pick(n - count if side < 0 else 0, 1, count))
-        if self._is("reflect"):
-            return _pieces(edges, Pick(count - 1 if side < 0 else n - 1, -1, count))
+        if self._is("periodic") or self._is("reflect"):
+            copies = []
+            for copy, at in enumerate(range(0, count, n)):  # from the edge outwards
+                length = min(n, count - at)
+                if self._is("reflect") and copy % 2 == 0:
+                    pick = Pick(length - 1 if side < 0 else n - 1, -1, length)
+                else:
+                    pick = Pick(n - length if side < 0 else 0, 1, length)
+                copies.append(_pieces(edges, pick))
+            return [piece for copy in copies[::side] for piece in copy]
         if self._is("nearest"):
             (last,) = _pieces(edges, Pick(0 if side < 0 else n - 1, 1, 1))
             return [last._replace(length=count)]
@@ -141,7 +147,7 @@ class Extended(Expr):
         return (repr(self.margins),)  # a value may be NaN, which equals nothing
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Extended(rechunk(inputs[0], self.taken), self.margins, self.taken)
+        return Extended(in_chunks(inputs[0], self.taken), self.margins, self.taken)
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         (node,) = self.inputs
@@ -275,7 +281,7 @@ class Trimmed(Expr):
         return (self.cuts,)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Trimmed(rechunk(inputs[0], self.taken), self.cuts, self.taken)
+        return Trimmed(in_chunks(inputs[0], self.taken), self.cuts, self.taken)
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         block = low.block(self.inputs[0], index)

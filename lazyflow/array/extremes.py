@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array import elementwise
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
 from lazyflow.array.moments import axes_of, count_over, keeps, without_empty
 from lazyflow.array.tree import Op, kept_axes, tree, whole_along
-from lazyflow.array.ufuncs import into, stretched
+from lazyflow.array.ufuncs import counting, into, stretched
 
 _MISSING: Any = np._NoValue
 
@@ -106,6 +105,8 @@ def _arg(
     axes = axes_of(axis, node.ndim)
     if axis is not None:
         axis = axes[0] if axes else None
+    if node.dtype.kind == "V":
+        raise TypeError("data type not ordered")
     if count_over(node, axes) == 0:
         raise ValueError(f"attempt to get {func.__name__} of an empty sequence")
     if axis is not None and 0 in node.shape:
@@ -211,15 +212,27 @@ def ufunc_reduce(
     given = {} if initial is _MISSING else {"initial": initial}
     if masked:
         given["where"] = np.ones((1,) * node.ndim, bool)
-    probe = ufunc.reduce(np.ones(shape, node.dtype), axis=axes, dtype=dtype, **given)
+    count = 0 if node.dtype.hasobject else 1  # of results: nothing is known of what objects can do
+    kind = ufunc.reduce(
+        np.ones((count, *shape), node.dtype), axis=tuple([k + 1 for k in axes]), dtype=dtype,
+        **given,
+    ).dtype
     inputs = [node]
     if masked:
-        inputs.append(stretched(elementwise.cast(as_node(where), bool), node.shape))
+        inputs.append(counting(where, node.shape))
     by_blocks = (
         ufunc in ASSOCIATIVE and initial is _MISSING and bool(count_over(node, axes))
         and not (masked and ufunc.identity is None)
+        and not (ufunc is np.multiply and kind.kind == "c")
     )
+    if by_blocks and node.dtype.kind in "cO" and any(node.numblocks[k] > 1 for k in axes[1:]):
+        # axis by axis: so NaN and what is equal meet in C order, which says what is taken
+        inner = ufunc_reduce(ufunc, x, axes[-1], dtype, None, True, initial, where)
+        found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
+        if not keeps(keepdims):
+            found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
+        return result(found.expr, out)
     inputs = [without_empty(x, axes) if by_blocks else whole_along(x, axes) for x in inputs]
     op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
-    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), np.asarray(probe).dtype)
+    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), kind)
     return result(made, out)

@@ -56,6 +56,8 @@ def taken_apart(entries: list[Any]) -> Key:
     spots: list[int] = []
     before = axis = 0  # axes of the result that slices gave so far; axes of what basic gives
     for spot, each in enumerate(entries):
+        if each is Ellipsis:  # of no axes, but between index arrays
+            continue
         if each is None or isinstance(each, slice):
             basic.append(each)
             before += not spots
@@ -167,7 +169,9 @@ def inside(at: Any, axis: int, n: int) -> np.ndarray[Any, Any]:
 def broadcast_places(places: dict[int, Any]) -> tuple[Any, ...]:
     """Return index arrays broadcast to one shape."""
     try:
-        return tuple(np.broadcast_arrays(*places.values()))
+        shape = np.broadcast_shapes(*[x.shape for x in places.values()])
+        # Read-only: of np.broadcast_arrays' it can't be asked without a warning, as pickle does.
+        return tuple([np.broadcast_to(x, shape) for x in places.values()])
     except ValueError:
         shapes = " ".join(str(x.shape).replace(" ", "") for x in places.values())
         raise IndexError(

@@ -17,7 +17,7 @@ from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Chunks, Expr, Index, below, same
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.lowering import Lowering
-from lazyflow.array.rechunking import rechunk
+from lazyflow.array.rechunking import in_chunks
 from lazyflow.array.reduce import Partials, Reduce, Reduced
 from lazyflow.array.sources import Const
 from lazyflow.graph.task import Task
@@ -135,7 +135,7 @@ class _Fusion:
         found = []
         for node in self.wanted:
             made = self.new.get(node, node)
-            found.append(rechunk(made, node.chunks) if self.keep else made)
+            found.append(in_chunks(made, node.chunks) if self.keep else made)
         return found
 
     def _add(self, node: Expr, made: Expr) -> None:
@@ -145,7 +145,7 @@ class _Fusion:
 
     def _as_it_was(self, node: Expr) -> Expr:
         """Return the new form of a node in the chunks that it had."""
-        made = rechunk(self.new.get(node, node), node.chunks)
+        made = in_chunks(self.new.get(node, node), node.chunks)
         if made.place is None:
             made.place = node.place
         return made
@@ -316,7 +316,7 @@ class _Steps:
         def number(value: tuple[str, int]) -> int:
             return offset[value[0]] + value[1]
 
-        inputs = tuple([rechunk(x, share(x, self.shape, grid)) for x in self.inputs])
+        inputs = tuple([in_chunks(x, share(x, self.shape, grid)) for x in self.inputs])
         steps: tuple[Step, ...] = tuple([
             node.step(tuple(map(number, operands))) for node, operands in self.steps
         ])

@@ -12,7 +12,7 @@ from lazyflow.array.align import SizesNeeded
 from lazyflow.array.block_layout import Labels, Sizes, aligned, share
 from lazyflow.array.blockcalls import BlockCalls
 from lazyflow.array.call import BLOCK, Call, declared, dtype_of, ones, tried
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Chunks, Expr
 from lazyflow.array.lazy_dtype import LazyDtype
@@ -94,11 +94,7 @@ def apply_gufunc(
     placed = core_axes(said, axes, axis, keepdims, [x.ndim for x in arrays])
     arrays = [_core_last(x, own) for x, own in zip(arrays, placed.inputs, strict=True)]
     labels = _labels(said, arrays)
-    try:
-        nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
-    except SizesNeeded:
-        known(*arrays)
-        nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
+    nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
     lengths = _lengths(said, sizes, output_sizes or {})
     call = Call(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
                 "apply_gufunc", getattr(func, "__name__", None))

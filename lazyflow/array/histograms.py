@@ -25,38 +25,34 @@ class Counts(Op):
     """A histogram of each block, added up.
 
     bins
-        Numbers of bins, or None where edges are given, for each dimension.
+        How many bins there are, all as wide; None: edges are given, or there are several axes.
+    count
+        Of axes.
     weighted
         The last block is one of weights.
     dtype
         Of the result.
     """
 
-    bins: tuple[int | None, ...]
+    bins: int | None
+    count: int
     weighted: bool
     dtype: Any
 
     __name__ = "histogram"
 
     def first(self, *given: Any) -> Any:
-        count = len(self.bins)
-        blocks, rest = given[:count], given[count:]
+        sample, edges = [block.ravel() for block in given[: self.count]], given[-self.count:]
         weights = None
-        if self.weighted:
-            weights, rest = rest[0].ravel(), rest[1:]
-            if weights.dtype.kind == "f":  # added up in double precision, as NumPy does
-                weights = weights.astype(float, copy=False)
-        bins: list[Any] = []
-        ranges: list[Any] = []
-        for each, edges in zip(self.bins, rest, strict=True):
-            bins.append(edges if each is None else each)
-            ranges.append(None if each is None else (edges[0], edges[-1]))
-        if count == 1:
-            found, _ = np.histogram(blocks[0].ravel(), bins[0], ranges[0], weights=weights)
-        else:
-            sample = tuple([block.ravel() for block in blocks])
-            found, _ = np.histogramdd(sample, bins, ranges, weights=weights)
-        return found
+        if self.weighted:  # added up in double precision, as NumPy does, and cast at the end
+            weights = given[self.count].ravel()
+            weights = weights.astype(np.result_type(weights, float), copy=False)
+        if self.bins is not None:
+            limits = edges[0][0], edges[0][-1]
+            return np.histogram(sample[0], self.bins, limits, weights=weights)[0]
+        if self.count == 1:
+            return np.histogram(sample[0], edges[0])[0]
+        return np.histogramdd(tuple(sample), edges, weights=weights)[0]
 
     def merge(self, parts: Sequence[Any]) -> Any:
         return sum(parts[1:], parts[0])
@@ -66,16 +62,56 @@ class Counts(Op):
 
 
 @dataclass(frozen=True)
+class WeightsBefore(Op):
+    """The weights of what is below each edge: where NumPy makes a histogram of their differences.
+
+    In the type of the weights: what overflows or is NaN goes on into the bins above.
+    """
+
+    dtype: Any
+
+    __name__ = "histogram"
+
+    def first(self, block: Any, weights: Any, edges: Any) -> Any:
+        values = block.ravel()
+        order = np.argsort(values)
+        values = values[order]
+        sums = np.concatenate([np.zeros(1, self.dtype), weights.ravel()[order].cumsum()])
+        below = np.searchsorted(values, edges[:-1]), np.searchsorted(values, edges[-1:], "right")
+        found = np.zeros(edges.shape, self.dtype)
+        found += sums[np.concatenate(below)]
+        return found
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        return sum(parts[1:], parts[0])
+
+    def last(self, part: Any) -> Any:
+        return np.diff(part)
+
+
+@dataclass(frozen=True)
 class Edges(Op):
-    """Edges of bins over the range of what is there."""
+    """Edges of bins over the range of what is there.
+
+    several
+        As for several axes, which give whole numbers other edges than one does.
+    """
 
     bins: int
+    several: bool
 
     __name__ = "histogram_bin_edges"
 
     def first(self, low: Any, high: Any) -> Any:
-        low, high = low[()], high[()]
-        return np.histogram_bin_edges(np.asarray([low, high]), self.bins, (low, high))
+        values = np.array([low[()], high[()]], low.dtype)
+        return _even_edges(values, self.bins, None, self.several)
+
+
+def _even_edges(values: Any, bins: Any, limits: Any, several: bool) -> Any:
+    """Return NumPy's edges of bins that are as wide, after its checks."""
+    if several:
+        return np.histogramdd(values[:, None], [bins], [limits])[1][0]
+    return np.histogram_bin_edges(values, bins, limits)
 
 
 def _refuse_text(bins: Any, name: str) -> None:
@@ -89,7 +125,9 @@ def _refuse_text(bins: Any, name: str) -> None:
         raise ValueError("`bins` must be 1d, when an array")
 
 
-def _edges(node: Expr, bins: Any, limits: Any) -> tuple[Expr, int | None]:
+def _edges(
+    node: Expr, bins: Any, limits: Any, several: bool = False
+) -> tuple[Expr, int | None]:
     """Return the edges of bins, and the number of bins if all are as wide."""
     _refuse_text(bins, "bins")
     if isinstance(bins, Array):
@@ -99,13 +137,13 @@ def _edges(node: Expr, bins: Any, limits: Any) -> tuple[Expr, int | None]:
         if np.any(edges[:-1] > edges[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
         return as_node(edges), None
-    # NumPy's checks of bins and range
-    edges = np.histogram_bin_edges(np.empty(0, node.dtype), bins, limits)
+    edges = _even_edges(np.empty(0, node.dtype), bins, limits, several)
     if limits is not None or node.size == 0:
         return as_node(edges), int(bins)
     x = Array(node)
     low, high = functions["min"](x).expr, functions["max"](x).expr
-    return tree(Edges(int(bins)), [low, high], ((int(bins) + 1,),), edges.dtype), int(bins)
+    kind = _even_edges(np.ones(1, node.dtype), bins, None, several).dtype
+    return tree(Edges(int(bins), several), [low, high], ((int(bins) + 1,),), kind), int(bins)
 
 
 def _numbers(a: Any) -> Expr:
@@ -146,7 +184,10 @@ def histogram(
         if inputs[1].shape != node.shape:
             raise ValueError("weights should have the same shape as a.")
     dtype = np.dtype(np.intp) if weights is None else inputs[1].dtype
-    op = Counts((count,), weights is not None, dtype)
+    op: Op = Counts(count, 1, weights is not None, dtype)
+    if weights is not None and (count is None or not np.can_cast(dtype, complex)):
+        dtype = dtype.newbyteorder("=")
+        op = WeightsBefore(dtype)
     (n,) = edges.shape
     assert n is not None
     found = Array(tree(op, inputs, ((n - 1,),), dtype, [edges]))
@@ -175,7 +216,9 @@ def histogramdd(
 ) -> tuple[Array, tuple[Array, ...]]:
     """Return a histogram of points in several dimensions; parameters as np.histogramdd."""
     known(sample, weights, *(sample if isinstance(sample, list | tuple) else ()))
-    nodes = [_numbers(Array(node)) for node in _sample(sample)]
+    nodes = _sample(sample)
+    common = np.result_type(*[node.dtype for node in nodes])
+    nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
     count = len(nodes)
     _refuse_text(bins, "")
     each = list(bins) if hasattr(bins, "__len__") else [bins] * count
@@ -184,12 +227,13 @@ def histogramdd(
     ranges = [None] * count if range is None else list(range)
     if len(ranges) != count:
         raise ValueError("range argument must have one entry per dimension")
-    pairs = [_edges(node, b, r) for node, b, r in zip(nodes, each, ranges, strict=True)]
+    edges = [_edges(node, b, r, True)[0] for node, b, r in zip(nodes, each, ranges, strict=True)]
     inputs = [rechunk(node, nodes[0].chunks) for node in nodes]
     if weights is not None:
         inputs.append(as_node(weights))
-    op = Counts(tuple([n for _, n in pairs]), weights is not None, np.dtype(float))
-    edges = [made for made, _ in pairs]
+        weight = np.zeros(1, inputs[-1].dtype)
+        np.histogramdd(np.zeros((1, 1)), 1, weights=weight)  # refuses, in its words
+    op = Counts(None, count, weights is not None, np.dtype(float))
     sizes: Any = tuple([(made.shape[0] - 1,) for made in edges])  # type: ignore[operator]
     found = Array(tree(op, inputs, sizes, float, edges))
     shown = tuple(map(Array, edges))
@@ -252,7 +296,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
         inputs.append(as_node(weights))
         if inputs[1].shape != node.shape:
             raise ValueError("The weights and list don't have the same length.")
-    one = [np.zeros(1, each.dtype) for each in inputs]  # NumPy's checks
+    one = [np.zeros(min(1, node.size or 0), each.dtype) for each in inputs]  # NumPy's checks
     dtype = np.bincount(one[0], one[1] if weights is not None else None, minlength).dtype
     n = None
     if node.dtype.kind == "b" or np.iinfo(node.dtype).max < minlength:

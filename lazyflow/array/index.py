@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -33,9 +35,11 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
             f"too many indices for array: array is {len(shape)}-dimensional, but {used} were "
             "indexed"
         )
-    for each in keys:
+    for at, each in enumerate(keys):
         if each is Ellipsis:
             found.extend([slice(None)] * (len(shape) - used))
+            if used == len(shape) and _has_arrays(found) and _has_arrays(keys[at:]):
+                found.append(each)  # stands for no axis, and between index arrays all the same
         else:
             found.append(_entry(each))
     if not any(each is Ellipsis for each in keys):
@@ -79,9 +83,14 @@ def _entry(each: Any) -> Any:
         ) from None
 
 
+def _has_arrays(entries: Sequence[Any]) -> bool:
+    """Tell whether there are index arrays, or integers, which count as such beside them."""
+    return not all(each is None or isinstance(each, slice | EllipsisType) for each in entries)
+
+
 def is_basic(entries: list[Any]) -> bool:
     """Tell whether only slices, integers and new axes are there."""
-    return all(each is None or isinstance(each, slice | int) for each in entries)
+    return all(each is None or isinstance(each, slice | int | EllipsisType) for each in entries)
 
 
 def basic(node: Expr, entries: list[Any]) -> Expr:
@@ -94,6 +103,8 @@ def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Spec:
     picks: list[Pick | int | None] = []
     axes: list[int] = []
     for each in entries:
+        if each is Ellipsis:
+            continue
         if each is None:
             axes.append(~1)
             continue

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array import elementwise
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.expr import Expr
@@ -21,6 +22,7 @@ from lazyflow.array.fancy import (
 )
 from lazyflow.array.gather import gather
 from lazyflow.array.index import is_basic, parse
+from lazyflow.array.scans import as_1d
 from lazyflow.array.ufuncs import into
 
 
@@ -86,7 +88,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 
     Lazy places are computed: chunks depend on how they spread.
     """
-    x = Array(as_node(a))
+    x = as_1d(a, axis)
     known(x)
     at = _values(indices)
     if at.dtype.kind not in "iub" and at.size:
@@ -121,7 +123,7 @@ def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array:
     """Return what a 1-d condition chooses along an axis, or, without one, in C order."""
-    x = Array(as_node(a))
+    x = as_1d(a, axis)
     if as_node(condition).ndim != 1:
         raise ValueError("condition must be a 1-d array")
     if axis is None and x.ndim != 1:
@@ -130,7 +132,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array
     known(x)
     n = x.shape[axis]
     if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
-        made = choose(x, condition.astype(bool), axis)
+        made = choose(x, Array(elementwise.not_zero(condition.expr)), axis)
         return Array(made) if out is None else into(out, made, "unsafe")
     return take(x, np.flatnonzero(_values(condition)), axis, out)
 
@@ -139,7 +141,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array
 def extract(condition: Any, arr: Any) -> Array:
     """Return what a condition of the array's shape chooses, in C order."""
     x = Array(as_node(arr))
-    mask = Array(as_node(condition)).astype(bool)
+    mask = Array(elementwise.not_zero(as_node(condition)))
     known(x, mask)
     if mask.shape == x.shape and x.ndim:
         return x[mask]
@@ -157,7 +159,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
         axis = _axis(axis, x.ndim)
         n = x.shape[axis]
     if not isinstance(obj, slice | int):
-        obj = _values(obj)
+        obj = _values(obj) if len(obj) or isinstance(obj, Array | np.ndarray) else []
     try:
         kept = np.delete(np.arange(n), obj)
     except IndexError as error:
@@ -180,7 +182,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
         obj = _values(obj)
-    value = Array(as_node(values))
+    value = Array(as_node(values if isinstance(values, Array) else np.array(values, x.dtype)))
     known(value)
     value = value[(None,) * (x.ndim - value.ndim)]
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
@@ -240,7 +242,8 @@ def diag(v: Any, k: int = 0) -> Array:
         return functions["zeros"]((abs(k), abs(k)), x.dtype)
     rows = take(x, np.arange(-max(-k, 0), n + max(k, 0)), mode="clip")
     on = functions["eye"](n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
-    return functions["where"](on, rows[:, None], np.zeros((), x.dtype))
+    found: Array = functions["where"](on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
+    return found
 
 
 @implements(np.tril)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.align import SizesNeeded, union
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunking import rechunk
+from lazyflow.array.rechunking import in_chunks
 from lazyflow.array.views import Pick, Spec
 from lazyflow.graph.task import Task
 
@@ -33,7 +33,7 @@ class Concatenate(Expr):
         return (self.axis,)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return concatenated(inputs, self.axis)
+        return concatenated(inputs, self.axis, True)
 
     def through(self, spec: Spec) -> Any:
         pick = spec.picks[self.axis]
@@ -44,7 +44,7 @@ class Concatenate(Expr):
         if isinstance(pick, int):
             return parts, lambda found: found[0]
         axis = spec.axes.index(self.axis)
-        return parts, lambda found: concatenated(found, axis)
+        return parts, lambda found: concatenated(found, axis, True)
 
     def _cut(self, pick: Pick | int) -> list[tuple[Expr, Pick | int]]:
         """Return the inputs that a pick takes something of, in the order in which it does."""
@@ -91,8 +91,10 @@ def _replaced(spec: Spec, axis: int, pick: Any) -> Spec:
     return Spec((*spec.picks[:axis], pick, *spec.picks[axis + 1:]), spec.axes)
 
 
-def concatenated(nodes: Sequence[Expr], axis: int) -> Expr:
+def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:
     """Return nodes of one dtype and fitting shapes, one after another.
+
+    `fit`: it is known that blocks of unknown lengths do.
 
     Raises
     ------
@@ -101,22 +103,23 @@ def concatenated(nodes: Sequence[Expr], axis: int) -> Expr:
     """
     if len(nodes) == 1:
         return nodes[0]
-    chunks = _common(nodes, axis)
+    chunks = _common(nodes, axis, fit)
     made = []
     for x in nodes:
         wanted = (*chunks[:axis], x.chunks[axis], *chunks[axis + 1:])
-        made.append(rechunk(x, wanted))
+        made.append(in_chunks(x, wanted))
     return Concatenate(tuple(made), axis)
 
 
-def _common(nodes: Sequence[Expr], axis: int) -> Chunks:
+def _common(nodes: Sequence[Expr], axis: int, fit: bool) -> Chunks:
     """Return chunks that fit all nodes, along all axes but one: cut where one of them is."""
     found: list[tuple[Any, ...]] = []
     for k in range(nodes[0].ndim):
         given = {x.chunks[k] for x in nodes} if k != axis else {nodes[0].chunks[k]}
         if len(given) > 1:
-            if any(None in sizes for sizes in given):
+            unknown = any(None in sizes for sizes in given)
+            if unknown and not fit:
                 raise SizesNeeded
-            given = {union(given)}
+            given = given if unknown else {union(given)}
         found.append(given.pop())
     return tuple(found)

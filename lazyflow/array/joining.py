@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.align import SizesNeeded
 from lazyflow.array.conversion import from_array
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.joined import concatenated
@@ -30,22 +29,25 @@ def concatenate(
     >>> x.chunks, x.compute()
     (((2, 1, 2),), array([0., 0., 0., 1., 1.]))
     """
-    parts = _several(arrays, "need at least one array to concatenate")
     if axis is None:
-        parts = [ravel(x) for x in parts]
-        axis = 0
+        arrays, axis = [ravel(x) for x in _of_numbers(arrays)], 0
+    parts = _several(arrays, "need at least one array to concatenate")
     ndim = _ndim_of(parts)
     axis = np.lib.array_utils.normalize_axis_index(axis, ndim)
     parts = [x if isinstance(x, Array) else from_array(x, {axis: "auto"}) for x in parts]
     nodes = _in_one_dtype(parts, dtype, casting)
     _check_lengths(parts, axis)
-    try:
-        made = concatenated(nodes, axis)
-    except SizesNeeded:
-        known(*parts)
-        _check_lengths(parts, axis)
-        made = concatenated(_in_one_dtype(parts, dtype, casting), axis)
+    made = concatenated(nodes, axis)
     return Array(made) if out is None else into(out, made, casting)
+
+
+def _of_numbers(arrays: Any) -> Any:
+    """Return arrays, and Python numbers as arrays of the type that the others give them."""
+    if not any(type(x) in (int, float, complex) for x in arrays):
+        return arrays
+    nodes = [x if type(x) in (int, float, complex) else as_node(x) for x in arrays]
+    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in nodes])
+    return [Array(x if isinstance(x, Expr) else elementwise.wrapped(x, dtype)) for x in nodes]
 
 
 def _several(arrays: Any, words: str) -> list[Any]:
@@ -157,7 +159,7 @@ def column_stack(tup: Any) -> Array:
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """Return an array with values after it; of all elements where no axis is given."""
-    return concatenate([arr, values], axis)
+    return concatenate([arr, values] if axis is not None else [ravel(arr), ravel(values)], axis)
 
 
 @implements(np.block)

@@ -80,7 +80,10 @@ def rechunk(x: Any, chunks: Any = "auto", limit: Any = None) -> Array:
     """
     x = of(x).with_known_sizes()
     if isinstance(chunks, dict):
-        given = {axis % x.ndim if -x.ndim <= axis < 0 else axis: n for axis, n in chunks.items()}
+        given = {
+            axis % x.ndim if -x.ndim <= axis < 0 else axis: n
+            for axis, n in chunks.items() if n is not None
+        }
         chunks = {**dict(enumerate(x.chunks)), **given}
     elif isinstance(chunks, tuple | list) and len(chunks) == x.ndim:
         chunks = [x.chunks[k] if c is None else c for k, c in enumerate(chunks)]

@@ -63,11 +63,11 @@ class Lowering:
         return Counter(node for node, _ in self._blocks)
 
     def bounds(self, node: Expr) -> list[list[int]]:
-        """Return where the chunks of each axis begin."""
+        """Return where the chunks of each axis begin; nothing of those of unknown lengths."""
         found = self._bounds.get(node)
         if found is None:
             found = self._bounds[node] = [
-                [0, *accumulate(sizes)] for sizes in node.chunks
+                [] if None in sizes else [0, *accumulate(sizes)] for sizes in node.chunks
             ]
         return found
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from lazyflow.array.align import SizesNeeded, union
 from lazyflow.array.chunks import in_c_order
-from lazyflow.array.expr import Chunks, Expr, Index
+from lazyflow.array.expr import Chunks, Expr, Index, Unknown
 from lazyflow.array.rechunking import rechunk
 from lazyflow.array.sources import Memory
 from lazyflow.array.views import Spec, view
+from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:
     from lazyflow.array.lowering import Lowering
 
-#: How much each block of a mask chooses, once that was found out.
-_counts: WeakKeyDictionary[Expr, tuple[int, ...]] = WeakKeyDictionary()
+#: How much each block of a mask chooses, once that was found out; until then its origin.
+_counts: WeakTable[Expr, tuple[int, ...]] = WeakTable()
+_unknown: WeakTable[Expr, Unknown] = WeakTable()
 
 
 class Masked(Expr):
@@ -38,7 +39,9 @@ class Masked(Expr):
     __slots__ = ("counts", "first")
 
     def __init__(self, node: Expr, mask: Expr, first: int, counts: Any = None) -> None:
-        chosen = (None,) * prod(mask.numblocks) if counts is None else counts
+        chosen = counts
+        if counts is None:
+            chosen = _unknown.setdefault(mask, Unknown((None,) * prod(mask.numblocks)))
         chunks = (*node.chunks[:first], chosen, *node.chunks[first + mask.ndim:])
         super().__init__(node.dtype, chunks, (node, mask))
         self.first = first

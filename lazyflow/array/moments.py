@@ -36,7 +36,7 @@ class MeanOf:
     def __call__(self, total: Any) -> Any:
         if self.count == 0:
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-        found = np.true_divide(total, self.count)
+        found = np.true_divide(total, np.intp(self.count))  # in the type that NumPy divides in
         return np.asarray(found).astype(self.dtype, copy=False)
 
 
@@ -99,11 +99,16 @@ class VarOf:
         if (freedom <= 0).any():
             words = "Degrees of freedom <= 0 for slice" + "." * self.quiet  # NumPy's
             warnings.warn(words, RuntimeWarning, stacklevel=2)
+        squares = np.real(squares)
+        if self.dtype.kind == "c":
+            squares = squares.astype(self.dtype)
         with _dividing(self.quiet):
-            found = np.real(squares) / np.maximum(freedom, 0)
-        if self.root:
-            found = np.sqrt(found)
-        return np.asarray(found).astype(self.dtype, copy=False)
+            found = squares / np.maximum(freedom, 0)
+        if self.quiet:
+            found = np.where(freedom <= 0, np.nan, found)
+        # before the root: what overflows is infinite, as in NumPy
+        found = np.asarray(found).astype(self.dtype, copy=False)
+        return np.asarray(np.sqrt(found)).astype(self.dtype, copy=False) if self.root else found
 
 
 # -- the common part ----------------------------------------------------------------------------
@@ -132,6 +137,8 @@ def reduced(
         made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
     else:
         made = elementwise.cast(node, dtype)
+        if kind == "sum" and dtype.kind in "fc":  # of which 0 + -0.0 is no negative zero
+            (made,) = elementwise.ufunc(np.add, (made, elementwise.constant(0, dtype)))
         if finish is not None:
             made = elementwise.function(finish, (made,), result or dtype)
     if keeps(keepdims):
@@ -151,11 +158,15 @@ def axis_of(axis: Any, ndim: int) -> int:
     return normalize_axis_index(operator.index(axis), ndim)
 
 
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return the numbers of axes to reduce, sorted; 0-d arrays take a number as 1-d ones do."""
+def axes_of(axis: Any, ndim: int, as_1d: bool = True) -> tuple[int, ...]:
+    """Return the numbers of axes to reduce, sorted; 0-d arrays take a number as 1-d ones do.
+
+    as_1d
+        False in means, variances and quantiles, which look for their axes themselves in NumPy.
+    """
     if axis is None:
         return tuple(range(ndim))
-    if ndim == 0 and not isinstance(axis, tuple):
+    if ndim == 0 and as_1d and not isinstance(axis, tuple):
         axis_of(axis, 1)
         return ()
     return tuple(sorted(normalize_axis_tuple(axis, ndim)))

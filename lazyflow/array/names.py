@@ -33,6 +33,7 @@ PUBLIC: dict[str, str] = {
     "joining": "append block column_stack concat concatenate dstack hstack stack vstack",
     "kernels.run": "wait_compiled",
     "layout": "rechunk unify_chunks",
+    "nan_reductions": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "order_statistics": (
         "argpartition argsort argtopk median nanmedian nanpercentile nanquantile partition "
         "percentile quantile sort topk"
@@ -45,10 +46,7 @@ PUBLIC: dict[str, str] = {
         "array_split dsplit flip fliplr flipud hsplit indices meshgrid repeat roll rot90 split "
         "tile trim_zeros vsplit"
     ),
-    "reductions": (
-        "all amax amin any average count_nonzero max mean min nanmax nanmean nanmin nanprod "
-        "nanstd nansum nanvar prod ptp std sum var"
-    ),
+    "reductions": "all amax amin any average count_nonzero max mean min prod ptp std sum var",
     "reporting": "report",
     "routines": (
         "allclose angle around astype clip conj copy imag isclose isin nan_to_num real round where"
@@ -73,12 +71,13 @@ PUBLIC: dict[str, str] = {
 HELPERS: dict[str, str] = {
     "block_functions": "map_blocks_of",
     "blocks": "blocks_of",
+    "computed": "computed_call may_share_memory numba_value",
     "extremes": "ufunc_reduce",
     "indexing": "fancy_item vindex_of",
     "layout": "view_as",
     "overlap": "map_overlap_of",
     "refused": "copyto fill_diagonal place put put_along_axis putmask",
-    "routines": "field",
+    "routines": "conj_of field",
     "scans": "ufunc_accumulate",
     "setting": "set_item",
     "shaping": "reshape_method",

@@ -20,7 +20,7 @@ from lazyflow.array.contraction import in_wide_blocks
 from lazyflow.array.elementwise import Elementwise
 from lazyflow.array.expr import Expr, below, rebuilt, same
 from lazyflow.array.fuse import QUICK, fuse
-from lazyflow.array.rechunking import Rechunk, rechunk
+from lazyflow.array.rechunking import Rechunk, in_chunks
 from lazyflow.array.views import Spec, View, view
 
 Pass = Callable[[Sequence[Expr]], list[Expr]]
@@ -98,7 +98,9 @@ class _ViewsDown:
         if isinstance(node, View):
             whole = node.spec if spec is None else node.spec.then(spec)
             chunks = node.chunks if spec is None else None
-            return [(node.inputs[0], whole)], lambda found: _in_chunks(found[0], chunks)
+            return [(node.inputs[0], whole)], lambda found: (
+                found[0] if chunks is None else in_chunks(found[0], chunks)
+            )
         if spec is None:
             return [(x, None) for x in node.inputs], lambda found: same(node, tuple(found))
         if spec.is_identity(node.shape):
@@ -108,13 +110,6 @@ class _ViewsDown:
             if through is not None:
                 return through
         return [(node, None)], lambda found: view(found[0], spec)
-
-
-def _in_chunks(node: Expr, chunks: Any) -> Expr:
-    """Keep the chunks of a view: what is made of it counts on them."""
-    if chunks is None or node.chunks == chunks or any(None in sizes for sizes in chunks):
-        return node
-    return rechunk(node, chunks)
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
@@ -149,7 +144,7 @@ def _everywhere(node: Expr, chunks: Any, free: dict[Expr, bool]) -> Expr:
         if (one, sizes) in done:
             continue
         if not isinstance(one, Elementwise):
-            done[one, sizes] = rechunk(one, sizes)
+            done[one, sizes] = in_chunks(one, sizes)
             continue
         wanted = [(x, share(x, one.shape, sizes)) for x in one.inputs]
         if not ready:
@@ -186,7 +181,7 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
         nodes = [in_wide_blocks(node) for node in nodes]
     made = fuse(nodes, keep, fusion)
     if keep:  # a view that moved down may have other chunks than it had on top
-        made = [rechunk(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
+        made = [in_chunks(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
     for new, node in zip(made, wanted, strict=True):
         if new.place is None:
             new.place = node.place

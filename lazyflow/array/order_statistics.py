@@ -13,12 +13,14 @@ from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import implements
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import result
-from lazyflow.array.moments import axes_of, axis_of, keeps
-from lazyflow.array.scans import flat
+from lazyflow.array.moments import axes_of, axis_of, keeps, without_empty
+from lazyflow.array.nan_reductions import nanmean
+from lazyflow.array.scans import as_1d, flat
 from lazyflow.array.tree import Op, kept_axes, tree, whole_along
 from lazyflow.array.ufuncs import stretched
 
 _MISSING: Any = np._NoValue
+_WITHOUT_NAN = (np.nanquantile, np.nanpercentile)
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,22 @@ class Quantiles(Op):
 
 def _axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], Any]:
     """Return the axes of a reduction, and what to call NumPy's function with."""
-    axes = axes_of(axis, ndim)
+    axes = axes_of(axis, ndim, as_1d=False)
     return axes, (axes[0] if len(axes) == 1 else axes)
+
+
+def _with_elements(node: Expr) -> Expr:
+    """Return a node without blocks that have no elements, of which NumPy makes other things."""
+    return without_empty(node, tuple(range(node.ndim)))
 
 
 def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     known(a)
-    node = as_node(a)
+    node = _with_elements(as_node(a))
     axes, own = _axes(axis, node.ndim)
     keepdims = keeps(keepdims)
+    if not node.size and func is np.nanmedian:
+        return nanmean(a, axis, out=out, keepdims=keepdims)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), axis=own, keepdims=keepdims).dtype
     op = Along(func, (("axis", own), ("keepdims", keepdims)))
     layout = kept_axes(node.ndim, axes, keepdims)
@@ -115,7 +124,7 @@ def _quantile(
     func: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Array:
     known(a, weights)
-    node = as_node(a)
+    node = _with_elements(as_node(a))
     axes, own = _axes(axis, node.ndim)
     keepdims = keeps(keepdims)
     if isinstance(q, Array):
@@ -136,6 +145,9 @@ def _quantile(
             )
         weights = _weights(as_node(weights), node, axes)
     # NumPy's checks of q and method, and its type of the result
+    if not node.size and func in _WITHOUT_NAN:
+        func(np.empty((1, 0), node.dtype), *others, **{**keywords, "axis": 0})
+        return nanmean(a, axis, out=out, keepdims=keepdims)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), *others, **keywords).dtype
     layout = (*[(n,) for n in np.shape(q)], *kept_axes(node.ndim, axes, keepdims))
     inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
@@ -227,6 +239,7 @@ def argsort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Array:
     """Return the places of elements in sorted order along an axis, which becomes one chunk."""
+    a = as_1d(a, axis)
     return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=_order(order), stable=stable)
 
 
@@ -237,7 +250,7 @@ def _kth(kth: Any, a: Any, axis: Any) -> Any:
     n = as_node(a).size if axis is None else as_node(a).shape[axis_of(axis, node.ndim)]
     assert n is not None
     for each in np.atleast_1d(kth).tolist():
-        if not -n <= each < n:
+        if n and not -n <= each < n:  # of nothing there is nothing to put in order
             raise ValueError(f"kth(={each}) out of bounds ({n})")
     return tuple(kth) if np.ndim(kth) else operator.index(kth)
 
@@ -256,6 +269,7 @@ def argpartition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Array:
     """Return the places of elements as `partition` orders them."""
+    a = as_1d(a, axis)
     kth = _kth(kth, a, axis)
     return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=_order(order))
 
@@ -292,7 +306,8 @@ class Top(Op):
         return self._best(block, np.broadcast_to(at, block.shape))
 
     def merge(self, parts: Sequence[Any]) -> Any:
-        values = np.concatenate([value for value, _ in parts], self.axis)
+        every = [value for value, _ in parts]
+        values = np.concatenate(every, self.axis, dtype=every[0].dtype)
         if not self.places:
             return self._best(values, None)
         return self._best(values, np.concatenate([at for _, at in parts], self.axis))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.align import SizesNeeded
 from lazyflow.array.block_functions import map_blocks
 from lazyflow.array.block_layout import aligned
 from lazyflow.array.core import Array, known
@@ -85,7 +84,7 @@ def overlap(x: Array, depth: Any, boundary: Any = None, *, allow_rechunk: bool =
     boundary
         What stands beyond the edge: "none", "periodic" (the other end), "reflect" (mirrored, the
         last element included), "nearest" (the last element), or a value; also one for each axis,
-        or a dict by axis.
+        or a dict by axis. Beyond that, the array again, as by `numpy.pad`.
     allow_rechunk
         False: a chunk that is shorter than the depth is an error. Else more than one neighbour is
         read; only at an edge where the boundary is "none" are such chunks put together.
@@ -93,7 +92,7 @@ def overlap(x: Array, depth: Any, boundary: Any = None, *, allow_rechunk: bool =
     Raises
     ------
     ValueError
-        The array is shorter than the depth, or a chunk is and must not be.
+        A chunk is shorter than the depth and must not be.
 
     Examples
     --------
@@ -117,9 +116,10 @@ def overlap(x: Array, depth: Any, boundary: Any = None, *, allow_rechunk: bool =
 def _check(x: Array, depths: Depth, boundaries: dict[int, Any], allow_rechunk: bool) -> None:
     for axis, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
         most = max(depths[axis])
-        if most > n and not _is_none(boundaries[axis]):
+        if most > n == 0 and isinstance(boundaries[axis], str) and not _is_none(boundaries[axis]):
             raise ValueError(
-                f"The overlapping depth {most} is larger than your array {n} in axis {axis}"
+                f"axis {axis} has no elements, of which nothing can stand beyond it "
+                f"(boundary={boundaries[axis]!r})"
             )
         if not allow_rechunk and most > min(sizes) and len(sizes) > 1:
             raise ValueError(
@@ -244,7 +244,8 @@ def map_overlap(
             )
     if not args:
         raise TypeError("map_overlap() needs an array after the function")
-    arrays = _together(args) if align_arrays else [x.with_known_sizes() for x in args]
+    known(*args)
+    arrays = _together(args) if align_arrays else args
     sides = [
         (_depths(d, x.ndim), _boundaries(b, x.ndim))
         for x, d, b in zip(
@@ -291,11 +292,7 @@ def _for_each(given: Any, count: int, parameter: str) -> list[Any]:
 def _together(arrays: Sequence[Array]) -> list[Array]:
     ndim = max([x.ndim for x in arrays])
     labels = [tuple(range(ndim - x.ndim, ndim)) for x in arrays]
-    try:
-        nodes, _ = aligned([x.expr for x in arrays], labels)
-    except SizesNeeded:
-        known(*arrays)
-        nodes, _ = aligned([x.expr for x in arrays], labels)
+    nodes, _ = aligned([x.expr for x in arrays], labels)
     return [Array(node) for node in nodes]
 
 

@@ -49,14 +49,18 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
         return _of_nothing(x, widths)
     found = x
     for axis, (left, right) in enumerate(widths):
+        if mode in ("reflect", "symmetric"):
+            found = _reflected(found, axis, left, right, mode == "symmetric", value)
+            continue
         make = _maker(mode, option, value, x.ndim, axis)
         parts = [found]
-        if left:
-            parts.insert(0, make(found, axis, False, left).astype(x.dtype))
-        if right:
-            parts.append(make(found, axis, True, right).astype(x.dtype))
+        for after, n in enumerate((left, right)):
+            if n or mode in _REDUCTIONS:  # NumPy refuses types of which there are none, n or not
+                part = make(found, axis, bool(after), n).astype(x.dtype)
+                parts.insert(after * len(parts), part)
         found = concatenate(parts, axis)
-    return found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
+    found = found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
+    return found.astype(x.dtype)
 
 
 def _option(mode: Any, given: dict[str, Any]) -> tuple[str | None, Any]:
@@ -136,10 +140,8 @@ def _even(n: int, most: int) -> list[int]:
 
 
 def _maker(mode: str, option: str | None, value: Any, ndim: int, axis: int) -> Maker:
-    if mode in ("reflect", "symmetric", "wrap"):
-        if mode != "wrap" and value not in ("even", "odd"):
-            raise ValueError(f"reflect_type must be 'even' or 'odd'; got {value!r}")
-        return lambda x, k, after, n: _mirrored(x, k, after, n, mode, value == "odd")
+    if mode == "wrap":
+        return _wrapped
     if mode == "edge":
         return lambda x, k, after, n: _wide(_edge(x, k, after), k, n)
     pair = _pairs(0 if mode == "empty" else value, ndim)[axis]
@@ -162,7 +164,9 @@ def _edge(x: Array, axis: int, after: bool) -> Array:
 def _constant(x: Array, axis: int, n: int, value: Any) -> Array:
     shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
     chunks = [sizes if k != axis else "auto" for k, sizes in enumerate(x.chunks)]
-    return full(shape, np.asarray(value).astype(x.dtype)[()], x.dtype, chunks=chunks)
+    element = np.empty(1, x.dtype)
+    element[0] = value  # NumPy refuses here what the type does not have
+    return full(shape, element[0], x.dtype, chunks=chunks)
 
 
 def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any) -> Array:
@@ -194,33 +198,47 @@ def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
     return functions["flip"](made, axis) if after else made
 
 
-def _mirrored(x: Array, axis: int, after: bool, n: int, mode: str, odd: bool) -> Array:
+def _wrapped(x: Array, axis: int, after: bool, n: int) -> Array:
     """Return what repeats the array: its places go on periodically on both sides."""
     length = x.shape[axis]
-    if length == 1 and mode != "wrap":
-        return _wide(x, axis, n)
-    unit = length - 1 if mode == "reflect" else length
     first, last = (length, length + n) if after else (-n, 0)
     parts = []
-    for number in range(first // unit, -(-last // unit)):
-        start = max(first, number * unit) - number * unit
-        count = min(last, (number + 1) * unit) - number * unit - start
-        if number % 2 == 0 or mode == "wrap":
-            part = along(x, axis, slice(start, start + count))
-        else:
-            stop = length - 1 - start - count
-            part = along(x, axis, slice(length - 1 - start, stop if stop >= 0 else None, -1))
-        parts.append(_shifted(x, axis, part, number) if odd else part)
+    for number in range(first // length, -(-last // length)):
+        start = max(first - number * length, 0)
+        stop = min(last - number * length, length)
+        parts.append(along(x, axis, slice(start, stop)))
     return concatenate(parts, axis)
 
 
-def _shifted(x: Array, axis: int, part: Array, number: int) -> Array:
-    """Return a repetition reflected at the edge's value instead of turned around only."""
-    low, high = _edge(x, axis, False), _edge(x, axis, True)
-    if number % 2:
-        part = 2 * (high if number > 0 else low) - part
-        number -= 1 if number > 0 else -1
-    if number:
-        rise = (high - low) * abs(number)
-        part = part + rise if number > 0 else part - rise
-    return part
+def _reflected(x: Array, axis: int, left: int, right: int, edges: bool, how: str) -> Array:
+    """Return an array with what is there by now turned around at both ends, until it is enough.
+
+    In NumPy's steps: from them it follows where infinite values become NaN.
+    """
+    if how not in ("even", "odd"):
+        raise ValueError(f"reflect_type must be 'even' or 'odd'; got {how!r}")
+    period = x.shape[axis]
+    if period == 1:
+        shape = (*x.shape[:axis], left + 1 + right, *x.shape[axis + 1:])
+        return broadcast_to(x, shape)
+    skipped = 0 if edges else 1  # the edge itself, which is not reflected
+    while left or right:
+        n = x.shape[axis]
+        most = (n - skipped) // (period - skipped) * (period - skipped)
+        before, after = min(most, left), min(most, right)
+        parts = [x]
+        if before:
+            part = along(x, axis, slice(skipped, skipped + before))
+            parts.insert(0, _turned(part, _edge(x, axis, False), axis, how))
+        if after:
+            part = along(x, axis, slice(n - skipped - after, n - skipped))
+            parts.append(_turned(part, _edge(x, axis, True), axis, how))
+        x = concatenate([part.astype(x.dtype) for part in parts], axis)
+        left, right = left - before, right - after
+    return x
+
+
+def _turned(part: Array, edge: Array, axis: int, how: str) -> Array:
+    """Return a part turned around, reflected at the edge's value if it is odd."""
+    part = along(part, axis, slice(None, None, -1))
+    return 2 * edge - part if how == "odd" else part

@@ -7,6 +7,8 @@ from typing import Any
 
 from lazyflow.array.expr import Expr
 
+_PASSED_ON = ("lazyflow.", "numpy.", "numba.")  # what calls us for the user
+
 
 def mark(expr: Expr) -> None:
     """Give a node, and all below that have none, the line that is not ours and asked for it."""
@@ -25,7 +27,7 @@ def _users_place() -> tuple[Any, int]:
     frame = sys._getframe(3)  # above mark and Array.__init__
     while frame.f_back is not None:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("lazyflow.", "numpy.")) or name.startswith("lazyflow.testing"):
+        if not name.startswith(_PASSED_ON) or name.startswith("lazyflow.testing"):
             break
         frame = frame.f_back
     return frame.f_code, frame.f_lasti

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from lazyflow.array.scans import flat
 from lazyflow.array.tree import Op, tree, whole_along
 from lazyflow.array.ufuncs import stretched
 from lazyflow.array.views import Spec, view
+from lazyflow.graph.task import users_depth
 
 # -- two nodes with labelled axes ---------------------------------------------------------------
 
@@ -82,15 +84,14 @@ def _laid_out(node: Expr, labels: Labels, whole: Labels) -> Expr:
 def _contracted(
     a: Any, first: Labels, b: Any, second: Labels, out: Labels, dtype: Any
 ) -> Expr:
-    try:
-        return product(as_node(a), first, as_node(b), second, out, dtype)
-    except SizesNeeded:
-        known(a, b)
-        return product(as_node(a), first, as_node(b), second, out, dtype)
+    return product(as_node(a), first, as_node(b), second, out, dtype)
 
 
 def _differ(n: int | None, m: int | None) -> bool:
-    return n is not None and m is not None and n != m
+    """Tell whether lengths over which is summed differ."""
+    if n is None or m is None:
+        raise SizesNeeded
+    return n != m
 
 
 # -- matmul and its like ------------------------------------------------------------------------
@@ -126,8 +127,6 @@ def matmul(
             "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
             f"(n?,k),(k,m?)->(n?,m?) (size {inner[1]} is different from {inner[0]})"
         )
-    if None in inner:
-        known(a, b)
     wanted: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **wanted)
     batch = max(a.ndim, b.ndim, 2) - 2
@@ -189,6 +188,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     second = tuple([normalize_axis_index(k, b.ndim) for k in second])
     if any(_differ(a.shape[k], b.shape[m]) for k, m in zip(first, second, strict=True)):
         raise ValueError("shape-mismatch for sum")
+    if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
+        spans: Array = tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
+        return spans
     if len(set(first)) < len(first) or len(set(second)) < len(second):
         raise ValueError("an axis can be summed over once only; axes= names one twice")
     labels = tuple(range(a.ndim))
@@ -197,6 +199,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     ])
     out = tuple([x for x in (*labels, *others) if x not in first])
     return Array(_contracted(a, labels, b, others, out, _dtype(a, b)))
+
+
+def _as_numbers(x: Array) -> Array:
+    """Return spans of time as NumPy's products take them: NaT is a number, and units are lost."""
+    found: Array = x.view(np.int64) if x.dtype.kind == "m" else functions["astype"](x, np.int64)
+    return found
 
 
 @implements(np.inner)
@@ -231,6 +239,8 @@ def vdot(a: Any, b: Any, /) -> Array:
                 f"cannot take the product of vectors of {a.size} and {b.size} elements"
             )
         a, b = flat(a), flat(b)
+    if "m" in (a.dtype.kind, b.dtype.kind):
+        return tensordot(a, b, a.ndim)
     labels = tuple(range(a.ndim))
     return Array(_contracted(_conjugate(a), labels, b, labels, (), _dtype(a, b)))
 
@@ -299,20 +309,44 @@ class Cross(Op):
         return np.cross(a, b)
 
 
+def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
+    """Return the cross product where one vector or both have two elements."""
+    warnings.warn(
+        "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
+        "instead. (deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=users_depth(),
+    )
+    dtype = np.promote_types(x.dtype, y.dtype)
+    x, y = (functions["astype"](each, dtype) for each in (x, y))
+    last: Array = x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
+    if x.shape[-1] == y.shape[-1]:
+        return last
+    if x.shape[-1] == 2:
+        others = [x[..., 1] * y[..., 2], -(x[..., 0] * y[..., 2])]
+    else:
+        others = [-(x[..., 2] * y[..., 1]), x[..., 2] * y[..., 0]]
+    made: Array = functions["stack"]([*others, last], axis=axisc)
+    return made
+
+
 @implements(np.cross)
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Array:
-    """Return the cross product of vectors of length 3; parameters are those of ``np.cross``."""
+    """Return the cross product of vectors; parameters are those of ``np.cross``."""
     if axis is not None:
         axisa = axisb = axisc = axis
     known(a, b)
+    if not (np.ndim(a) and np.ndim(b)):
+        raise ValueError("At least one array has zero dimension")
     x, y = _last(_given(a), axisa), _last(_given(b), axisb)
-    if x.shape[-1] != 3 or y.shape[-1] != 3:
+    lengths = {x.shape[-1], y.shape[-1]}
+    if not lengths <= {2, 3}:
         raise ValueError(
-            "Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
-            f"{x.shape[-1]} and {y.shape[-1]} dimensional instead."
+            "incompatible dimensions for cross product\n(dimension must be 2 or 3, they are "
+            f"{x.shape[-1]} and {y.shape[-1]})"
         )
+    if 2 in lengths:
+        return _cross_in_plane(x, y, axisc)
     shape = broadcast_shape([x.shape, y.shape])
     nodes = [whole_along(stretched(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]
     layout = (*range(len(shape) - 1), (3,))

@@ -19,6 +19,7 @@ from lazyflow.array.creation import arange
 from lazyflow.array.dispatch import functions, implements
 from lazyflow.array.joining import concatenate, stack
 from lazyflow.array.reshaped import reshaped
+from lazyflow.array.scans import as_1d
 from lazyflow.array.shaping import broadcast_to, of, ravel, transpose
 from lazyflow.array.ufuncs import stretched
 
@@ -100,7 +101,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
             cut = n - by % n
             parts = [along(found, k, slice(cut, None)), along(found, k, slice(None, cut))]
             found = concatenate(parts, k).rechunk(x.chunks)
-    return found
+    return found.astype(x.dtype)
 
 
 # -- copies ---------------------------------------------------------------------------------------
@@ -115,12 +116,14 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     repeats
         How often: one number for all, or one for each, known now.
     """
-    x = of(a)
+    x = as_1d(a, axis)
     if axis is None:
         x, axis = ravel(x), 0
     axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
     known(x)
     counts = np.asarray(repeats)
+    if not isinstance(repeats, np.ndarray):  # as NumPy does it: 2.0 and [] are integers
+        counts = counts.astype(np.intp)
     if counts.dtype.kind not in "iub" or counts.ndim > 1:
         raise TypeError(f"repeats must be an integer or integers along one axis; got {repeats!r}")
     if (counts < 0).any():
@@ -234,25 +237,37 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 @implements(np.trim_zeros)
-def trim_zeros(filt: Any, trim: str = "fb") -> Array:
-    """Return an array with one axis without the zeros in front and at the back.
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
+    """Return an array without the zeros at the ends of axes; parameters as np.trim_zeros.
 
     Where they end is computed when this is called.
     """
     x = of(filt)
-    if x.ndim != 1:
-        raise ValueError(f"trim_zeros() takes an array with one axis; this one has {x.ndim}")
-    if trim.lower().strip("fb"):
-        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    n = x.size
-    if not n:
+    known(x)
+    ends = trim.lower()
+    if ends not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")
+    axes = range(x.ndim) if axis is None else sorted(
+        np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, "axis")
+    )
+    if not axes:
         return x
-    at = arange(n, chunks=x.chunks)
-    there = (x != 0).expr
-    first = Array(elementwise.where(there, at.expr, n)).min(initial=n)
-    last = Array(elementwise.where(there, at.expr, -1)).max(initial=-1)
-    start, stop = np.asarray(stack([first, last])).tolist()
-    return x[start if "f" in trim.lower() else 0:stop + 1 if "b" in trim.lower() else n]
+    there = (x != 0) if x.dtype.hasobject else Array(elementwise.not_zero(x.expr))
+    bounds = []
+    for k in axes:
+        hit = there.any(axis=tuple([one for one in range(x.ndim) if one != k]))
+        n = x.shape[k]
+        at = arange(n, chunks=hit.chunks).expr
+        bounds.append(Array(elementwise.where(hit.expr, at, n)).min(initial=n))
+        bounds.append(Array(elementwise.where(hit.expr, at, -1)).max(initial=-1))
+    found = iter(np.asarray(stack(bounds)).tolist())
+    slices = [slice(None)] * x.ndim
+    for k, first, last in zip(axes, found, found, strict=True):
+        nothing = last < 0
+        slices[k] = slice(0, 0) if nothing else slice(
+            first if "f" in ends else None, last + 1 if "b" in ends else None
+        )
+    return x[tuple(slices)]
 
 
 # -- grids ----------------------------------------------------------------------------------------

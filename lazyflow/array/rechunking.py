@@ -7,12 +7,14 @@ block until the last of its pieces is used: twice the data.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.align import SizesNeeded
 from lazyflow.array.expr import Chunks, Expr, Index
 from lazyflow.array.lazy_dtype import common_dtype
 from lazyflow.array.views import Pick, Spec, View, cut
@@ -39,22 +41,22 @@ class Rechunk(Expr):
         return (self.chunks,)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return rechunk(inputs[0], self.chunks)
+        return in_chunks(inputs[0], self.chunks)
 
     def through(self, spec: Spec) -> Any:
         chunks = View(self, spec).chunks
-        return [(self.inputs[0], spec)], lambda found: rechunk(found[0], chunks)
+        return [(self.inputs[0], spec)], lambda found: in_chunks(found[0], chunks)
 
     def make_block(self, low: Lowering, index: Index) -> Task:
         shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
-        if 0 in shape:
+        if 0 in shape and None not in shape:
             return low.value(np.empty(shape, self.dtype))
         source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
-        bounds = low.bounds(self)
-        cuts = []
-        for axis, sizes in enumerate(source.chunks):
-            start = bounds[axis][index[axis]]
-            cuts.append(cut(sizes, Pick(start, 1, self.chunks[axis][index[axis]])))
+        cuts = _cuts(low, self, index, source.chunks)
+        if 0 in shape:
+            nothing = Cut([tuple([found for (_, found, _), *_ in cuts])])
+            block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
+            return low.parts(nothing, (block,), self, 1)[0]
         pieces = [
             self._piece(low, source, number, index)
             for number in product(*[[number for number, _, _ in axis] for axis in cuts])
@@ -73,31 +75,63 @@ class Rechunk(Expr):
     def _cut(self, low: Lowering, source: Expr, number: Index) -> dict[Index, Task]:
         """Have a block of the source cut; return its parts by the block of this they are in."""
         block = low.block(source, number)
-        starts = low.bounds(source)
-        cuts = []
-        for axis, i in enumerate(number):
-            pick = Pick(starts[axis][i], 1, source.chunks[axis][i])
-            cuts.append(cut(self.chunks[axis], pick))
+        cuts = _cuts(low, source, number, self.chunks)
         places = list(product(*cuts))
         indices = [tuple([i for i, _, _ in place]) for place in places]
         if len(places) == 1:
             return {indices[0]: block}
-        slices = []
-        for pieces in cuts:  # of the source's block
-            ends = [0, *accumulate(n for _, _, n in pieces)]
-            slices.append([slice(a, b) for a, b in pairwise(ends)])
+        slices = [_spans([n for _, _, n in pieces]) for pieces in cuts]  # of the source's block
         func = Cut([tuple(piece) for piece in product(*slices)])
         return dict(zip(indices, low.parts(func, (block,), self, len(places)), strict=True))
 
 
-def rechunk(node: Expr, chunks: Chunks) -> Expr:
-    """Return a node in these chunks: itself, if they are its own."""
+def _cuts(low: Lowering, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
+    """Return what a block of a node covers of other chunks of the same, along each axis.
+
+    Blocks of unknown lengths are those of the other.
+    """
+    bounds = low.bounds(node)
+    return [
+        [(i, slice(None), None)] if None in sizes
+        else cut(other, Pick(starts[i], 1, sizes[i]))
+        for i, starts, sizes, other in zip(index, bounds, node.chunks, chunks, strict=True)
+    ]
+
+
+def _spans(lengths: Sequence[int | None]) -> list[slice]:
+    """Return the places of pieces in a whole; the only one of unknown length is all of it."""
+    if None in lengths:
+        return [slice(None)]
+    return [slice(a, b) for a, b in pairwise([0, *accumulate(lengths)])]
+
+
+def in_chunks(node: Expr, chunks: Chunks) -> Expr:
+    """Return a node in chunks that it had before it was rebuilt; those of unknown lengths fit."""
     if node.chunks == chunks:
         return node
+    return rechunk(node, tuple([
+        own if None in own or None in sizes else sizes
+        for own, sizes in zip(node.chunks, chunks, strict=True)
+    ]))
+
+
+def rechunk(node: Expr, chunks: Chunks) -> Expr:
+    """Return a node in these chunks: itself, if they are its own.
+
+    Raises
+    ------
+    SizesNeeded
+        Lengths that are not known would have to change.
+    """
+    if node.chunks == chunks:
+        return node
+    for own, wanted in zip(node.chunks, chunks, strict=True):
+        if own != wanted and (None in own or None in wanted):
+            raise SizesNeeded
     if node.free:
         return node.with_chunks(chunks)
     if isinstance(node, Rechunk):
-        return rechunk(node.inputs[0], chunks)
+        return in_chunks(node.inputs[0], chunks)
     return Rechunk(node, chunks)
 
 
@@ -108,15 +142,17 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
     not larger than the larger ones.
     """
     pieces = prod([
-        len({*accumulate(old), *accumulate(new)})
+        len(old) if None in old else len({*accumulate(old), *accumulate(new)})
         for old, new in zip(node.chunks, chunks, strict=True)
     ])
     blocks = prod(node.numblocks) + prod(map(len, chunks))
     if pieces <= max(_MANY, 4 * blocks):
         return node
-    between = []
+    between: list[tuple[Any, ...]] = []
     for old, new, n in zip(node.chunks, chunks, node.shape, strict=True):
-        assert n is not None
+        if n is None:
+            between.append(old)
+            continue
         count = max(round((len(old) * len(new)) ** 0.5), 1)
         size = max(-(-n // count), 1)
         between.append(tuple([min(size, n - at) for at in range(0, n, size)]) or (0,))
@@ -142,7 +178,7 @@ class Assemble:
     """Puts a block together of its parts.
 
     lengths
-        Of the parts along each axis.
+        Of the parts along each axis; None: of the only ones, which have any length.
     dtype
         Of the block; None: what the parts have.
     """
@@ -150,17 +186,19 @@ class Assemble:
     __name__ = "rechunk"
     _lazyflow_kind = ATOM
 
-    def __init__(self, lengths: tuple[tuple[int, ...], ...], dtype: np.dtype[Any] | None) -> None:
+    def __init__(
+        self, lengths: tuple[tuple[int | None, ...], ...], dtype: np.dtype[Any] | None
+    ) -> None:
         self.lengths = lengths
         self.dtype = dtype
 
     def __call__(self, *parts: Any) -> Any:
         dtype = common_dtype(parts) if self.dtype is None else self.dtype
-        out = np.empty(tuple(map(sum, self.lengths)), dtype)
-        spans: list[list[slice]] = []
-        for axis in self.lengths:
-            ends = [0, *accumulate(axis)]
-            spans.append([slice(a, b) for a, b in pairwise(ends)])
-        for part, place in zip(parts, product(*spans), strict=True):
+        shape = [
+            n if None in axis else sum(axis)
+            for axis, n in zip(self.lengths, parts[0].shape, strict=True)
+        ]
+        out = np.empty(shape, dtype)
+        for part, place in zip(parts, product(*map(_spans, self.lengths)), strict=True):
             out[place] = part
         return out

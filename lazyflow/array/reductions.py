@@ -1,13 +1,14 @@
-"""Sums, products, extremes, means and variances, with their versions that leave NaN out."""
+"""Sums, products, extremes, means and variances."""
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array import elementwise
+from lazyflow.array.align import SizesNeeded
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import helpers, implements
 from lazyflow.array.elementwise import constant
@@ -22,24 +23,34 @@ from lazyflow.array.moments import (
     keeps,
     reduced,
 )
-from lazyflow.array.ufuncs import into, stretched
+from lazyflow.array.tree import Op, kept_axes, tree, whole_along
+from lazyflow.array.ufuncs import counting, into, stretched
 from lazyflow.array.views import Spec, view
 
 _MISSING: Any = np._NoValue
 
 
-def _given(a: Any, where: Any) -> tuple[Expr, Expr | None]:
+def counted(a: Any, where: Any) -> tuple[Expr, Expr | None]:
+    """Return the node of an array, and of what is to count of it; None: all."""
     node = as_node(a)
     if where is True or where is _MISSING:
         return node, None
-    mask = elementwise.cast(as_node(where), bool)
-    return node, stretched(mask, node.shape)
+    return node, counting(where, node.shape)
 
 
-def _out(node: Expr, out: Any) -> Any:
+def finished(node: Expr, out: Any) -> Any:
+    """Return an array of a node, or `out` once it is that."""
     if isinstance(out, tuple):
         (out,) = out
     return Array(node) if out is None else into(out, node, "unsafe")
+
+
+def _of_time(function: Any, node: Expr, dtype: Any) -> np.dtype[Any] | None:
+    """Return the dtype of a function of dates and spans, or raise what NumPy does; None: others."""
+    if node.dtype.kind not in "mM" and (dtype is None or np.dtype(dtype).kind not in "mM"):
+        return None
+    found: np.dtype[Any] = function(np.zeros(1, node.dtype), dtype=dtype).dtype
+    return found
 
 
 def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -75,14 +86,19 @@ def _total(
     kind: str, ufunc: np.ufunc, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
     keepdims: Any, initial: Any, where: Any,
 ) -> Array:
-    node, mask = _given(a, where)
-    dtype = _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
+    node, mask = counted(a, where)
+    dtype = _of_time(ufunc.reduce, node, dtype) or (
+        _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
+    )
+    if kind == "prod" and dtype.kind == "c":  # of which infinite parts depend on the order
+        by = helpers["ufunc_reduce"]
+        return by(ufunc, Array(node), axis, dtype, out, keepdims, initial, where)
     if mask is not None:
         node = elementwise.where(mask, node, constant(neutral, node.dtype))
     made = reduced(node, kind, axis, keepdims, dtype)
     if initial is not _MISSING and initial is not None:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, dtype)))
-    return _out(made, out)
+    return finished(made, out)
 
 
 @implements(np.max, np.amax)
@@ -114,33 +130,47 @@ def _extreme(
     where: Any,
 ) -> Array:
     known(a)  # a block without elements has no largest one
-    node, mask = _given(a, where)
+    node, mask = counted(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
+    ufunc.resolve_dtypes((node.dtype, node.dtype, None))  # NumPy's words where there is no order
+    if node.dtype.kind == "c":  # which NaN there is depends on the order
+        by = helpers["ufunc_reduce"]
+        return by(ufunc, Array(node), axis, None, out, keepdims, initial, where)
     has_initial = initial is not _MISSING and initial is not None
-    if mask is not None:
-        if not has_initial:
-            raise ValueError(
-                f"reduction operation {ufunc.__name__!r} does not have an identity, so to use a "
-                "where mask one has to specify 'initial'"
-            )
-        node = elementwise.where(mask, node, constant(initial, node.dtype))
     axes = axes_of(axis, node.ndim)
-    if count_over(node, axes) == 0 and axes:
-        if not has_initial:
-            raise ValueError(
-                f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
-            )
+    count = count_over(node, axes)
+    needs_elements(ufunc, has_initial, mask, count if axes else None)
+    if mask is not None:
+        node = elementwise.where(mask, node, constant(initial, node.dtype))
+    if count == 0 and axes:
         shape = [1 if k in axes else n for k, n in enumerate(node.shape)]
         made = stretched(constant(initial, node.dtype), tuple(shape))
         picks = tuple([0 if k in axes else None for k in range(node.ndim)])
         if not keeps(keepdims):
             kept = tuple([k for k in range(node.ndim) if k not in axes])
             made = view(made, Spec(picks, kept))
-        return _out(made, out)
+        return finished(made, out)
     made = reduced(node, kind, axes, keepdims, node.dtype)
     if has_initial:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, node.dtype)))
-    return _out(made, out)
+    return finished(made, out)
+
+
+def needs_elements(
+    ufunc: np.ufunc, has_initial: bool, mask: Expr | None, count: int | None
+) -> None:
+    """Refuse reductions that need at least one element where there may be none."""
+    if has_initial:
+        return
+    if mask is not None:
+        raise ValueError(
+            f"reduction operation {ufunc.__name__!r} does not have an identity, so to use a "
+            "where mask one has to specify 'initial'"
+        )
+    if count == 0:
+        raise ValueError(
+            f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+        )
 
 
 @implements(np.any)
@@ -162,15 +192,18 @@ def all(
 def _truth(
     kind: str, neutral: bool, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
 ) -> Array:
-    node, mask = _given(a, where)
+    node, mask = counted(a, where)
     node = elementwise.cast(node, bool)
     if mask is not None:
         node = elementwise.where(mask, node, constant(neutral, bool))
-    return _out(reduced(node, kind, axis, keepdims, bool), out)
+    return finished(reduced(node, kind, axis, keepdims, bool), out)
 
 
-def _mean_dtypes(node: Expr, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
     """Return the dtypes of a mean's sum and of its result."""
+    of_time = _of_time(function, node, dtype)
+    if of_time is not None:
+        return of_time, of_time
     if dtype is not None:
         return np.dtype(dtype), np.dtype(dtype)
     if node.dtype.kind in "biu":
@@ -181,23 +214,65 @@ def _mean_dtypes(node: Expr, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
     return native, native
 
 
+@dataclass(frozen=True)
+class OfObjects(Op):
+    """A reduction of NumPy's along axes in one chunk: what objects make of it is theirs to say."""
+
+    func: Any
+    keywords: tuple[tuple[str, Any], ...]
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return str(self.func.__name__)
+
+    def first(self, block: Any, *mask: Any) -> Any:
+        options = {"where": mask[0]} if mask else {}
+        found = self.func(block, **options, **dict(self.keywords))
+        made = np.empty(np.shape(found), object)
+        made[...] = found
+        return made
+
+
+def of_objects(
+    func: Any, a: Any, axis: Any, out: Any, keepdims: Any, where: Any, **keywords: Any
+) -> Array:
+    """Return a reduction of an array of objects by a function of NumPy."""
+    known(a)
+    node, mask = counted(a, where)
+    axes = axes_of(axis, node.ndim)
+    keywords.update(axis=axes, keepdims=keeps(keepdims))
+    inputs = [whole_along(each, axes) for each in (node, mask) if each is not None]
+    op = OfObjects(func, tuple(keywords.items()))
+    return finished(tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), object), out)
+
+
+def is_objects(a: Any, dtype: Any) -> bool:
+    """Tell whether a reduction is one of objects, and not cast to another type before."""
+    return dtype is None and as_node(a).dtype.hasobject
+
+
 @implements(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
     where: Any = True,
 ) -> Array:
     """Return the mean over axes; parameters are those of ``np.mean``."""
-    node, mask = _given(a, where)
-    return _out(_mean(node, mask, axis, dtype, keepdims), out)
+    if is_objects(a, dtype):
+        axes_of(axis, as_node(a).ndim, as_1d=where is not True)
+        return of_objects(np.mean, a, axis, out, keepdims, where)
+    node, mask = counted(a, where)
+    return finished(mean_of(node, mask, axis, dtype, keepdims), out)
 
 
-def _mean(
+def mean_of(
     node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False
 ) -> Expr:
-    inner, result = _mean_dtypes(node, dtype)
+    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`."""
+    axes_of(axis, node.ndim, as_1d=mask is not None)
+    inner, result = _mean_dtypes(node, dtype, np.mean)
     if mask is not None:
-        counted = elementwise.where(mask, node, constant(0, node.dtype))
-        total = reduced(counted, "sum", axis, keepdims, inner)
+        some = elementwise.where(mask, node, constant(0, node.dtype))
+        total = reduced(some, "sum", axis, keepdims, inner)
         count = reduced(mask, "sum", axis, keepdims, int)
         return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     many = count_over(node, axes_of(axis, node.ndim))
@@ -206,21 +281,33 @@ def _mean(
     return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result))
 
 
-def _variance(
+#: NumPy's functions by whether the root is taken, and NaN are left out.
+_SPREADS = {
+    (False, False): np.var, (True, False): np.std,
+    (False, True): np.nanvar, (True, True): np.nanstd,
+}
+
+
+def variance_of(
     a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
     correction: Any, mask: Expr | None = None, quiet: bool = False,
 ) -> Array:
+    """Return a variance or its root; `mask` as of `counted`, `quiet` as of `VarOf`."""
     if correction is not _MISSING:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
-    node, given = _given(a, where)
+    if is_objects(a, dtype):
+        func = _SPREADS[root, quiet]
+        return of_objects(func, a, axis, out, keepdims, where, ddof=ddof)
+    node, given = counted(a, where)
     mask = given if mask is None else mask
-    inner, result = _mean_dtypes(node, dtype)
-    if result.kind == "c":
+    axes_of(axis, node.ndim, as_1d=mask is not None)
+    inner, result = _mean_dtypes(node, dtype, np.var)
+    if result.kind == "c" and dtype is None:
         result = np.dtype(f"f{result.itemsize // 2}")
     finish = VarOf(ddof, root, quiet, result)
-    return _out(reduced(node, "moments", axis, keepdims, inner, result, finish, mask), out)
+    return finished(reduced(node, "moments", axis, keepdims, inner, result, finish, mask), out)
 
 
 @implements(np.var)
@@ -231,9 +318,10 @@ def var(
     """Return the variance over axes; parameters are those of ``np.var``.
 
     Blocks give how many there are, their mean and the squares of distances to it, merged by the
-    formula of Chan, Golub and LeVeque (1983), so that a large mean costs no digits.
+    formula of Chan, Golub and LeVeque (1983), so that a large mean costs few digits. The method
+    ``x.var()`` takes ``correction=`` too, as the Array API has it.
     """
-    return _variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
+    return variance_of(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
 @implements(np.std)
@@ -242,144 +330,20 @@ def std(
     keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
 ) -> Array:
     """Return the standard deviation over axes; parameters are those of ``np.std``."""
-    return _variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
-
-
-# -- leaving NaN out ----------------------------------------------------------------------------
-
-
-def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
-    """Return a node and what of it counts: not NaN, and wanted."""
-    node, mask = _given(a, where)
-    if node.dtype.kind not in "fc":
-        return node, mask
-    (is_nan,) = elementwise.ufunc(np.isnan, (node,))
-    (is_number,) = elementwise.ufunc(np.logical_not, (is_nan,))
-    if mask is not None:
-        (is_number,) = elementwise.ufunc(np.logical_and, (is_number, mask))
-    return node, is_number
-
-
-def _masked(node: Expr, mask: Expr | None) -> Any:
-    return True if mask is None else Array(mask)
-
-
-@implements(np.nansum)
-def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = _MISSING, where: Any = True,
-) -> Array:
-    """Return the sum over axes of what is not NaN."""
-    node, mask = _numbers_only(a, where)
-    return sum(Array(node), axis, dtype, out, keepdims, initial, _masked(node, mask))
-
-
-@implements(np.nanprod)
-def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = _MISSING, where: Any = True,
-) -> Array:
-    """Return the product over axes of what is not NaN."""
-    node, mask = _numbers_only(a, where)
-    return prod(Array(node), axis, dtype, out, keepdims, initial, _masked(node, mask))
-
-
-@implements(np.nanmean)
-def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-    where: Any = True,
-) -> Array:
-    """Return the mean over axes of what is not NaN."""
-    node, mask = _numbers_only(a, where)
-    return _out(_mean(node, mask, axis, dtype, keepdims, quiet=True), out)
-
-
-@implements(np.nanvar)
-def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
-) -> Array:
-    """Return the variance over axes of what is not NaN."""
-    node, mask = _numbers_only(a, where)
-    return _variance(
-        Array(node), axis, dtype, out, ddof, keepdims, True, False, correction, mask, True
-    )
-
-
-@implements(np.nanstd)
-def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
-) -> Array:
-    """Return the standard deviation over axes of what is not NaN."""
-    node, mask = _numbers_only(a, where)
-    return _variance(
-        Array(node), axis, dtype, out, ddof, keepdims, True, True, correction, mask, True
-    )
-
-
-@implements(np.nanmax)
-def nanmax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
-    where: Any = True,
-) -> Array:
-    """Return the largest element over axes of what is not NaN."""
-    return _nan_extreme(max, -np.inf, a, axis, out, keepdims, initial, where)
-
-
-@implements(np.nanmin)
-def nanmin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
-    where: Any = True,
-) -> Array:
-    """Return the smallest element over axes of what is not NaN."""
-    return _nan_extreme(min, np.inf, a, axis, out, keepdims, initial, where)
-
-
-def _nan_extreme(
-    extreme: Any, least: float, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
-    where: Any,
-) -> Array:
-    node, mask = _numbers_only(a, where)
-    if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
-        by = helpers["ufunc_reduce"]
-        ufunc = np.fmax if extreme is max else np.fmin
-        found = by(ufunc, Array(node), axis, None, None, keepdims, initial, where)
-        return _out(elementwise.function(_told, (found.expr,), node.dtype), out)
-    if node.dtype.kind != "f":
-        return extreme(Array(node), axis, out, keepdims, initial, where)
-    assert mask is not None
-    filled = elementwise.where(mask, node, constant(least, node.dtype))
-    found = extreme(Array(filled), axis, None, keepdims, initial)
-    if initial is not _MISSING:
-        return _out(found.expr, out)
-    there = reduced(mask, "any", axis, keepdims, bool)
-    return _out(elementwise.function(_or_nan, (found.expr, there), node.dtype), out)
-
-
-def _told(found: Any) -> Any:
-    if np.isnan(found).any():
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
-    return found
-
-
-def _or_nan(found: Any, there: Any) -> Any:
-    if not np.all(there):
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
-    return np.where(there, found, np.asarray(np.nan, found.dtype))
+    return variance_of(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Return how many elements over axes are not zero."""
-    return sum(Array(elementwise.cast(as_node(a), bool)), axis, keepdims=keepdims)
+    return sum(Array(elementwise.not_zero(as_node(a))), axis, keepdims=keepdims)
 
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Array:
     """Return the largest minus the smallest element over axes."""
     found = max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
-    return _out(found.expr, out)
+    return finished(found.expr, out)
 
 
 def _normalised(total: Any, scale: Any) -> Any:
@@ -403,8 +367,11 @@ def average(
         count = count_over(x.with_known_sizes().expr, axes_of(axis, x.ndim))
         scale = Array(stretched(constant(count, found.dtype), found.shape))
         return (found, scale) if returned else found
+    axes_of(axis, x.ndim, as_1d=False)
     w = Array(as_node(weights))
     if w.shape != x.shape:
+        if None in (*w.shape, *x.shape):
+            raise SizesNeeded
         if axis is None:
             raise TypeError("Axis must be specified when shapes of a and weights differ.")
         axes = axes_of(axis, x.ndim)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.rechunking import rechunk
+from lazyflow.array.rechunking import in_chunks, rechunk
 from lazyflow.array.sources import Memory
 from lazyflow.array.views import Pick, Spec, view
 from lazyflow.graph.task import Task
@@ -58,7 +58,7 @@ class Reshape(Expr):
         return (self.before, self.chunks)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Reshape(rechunk(inputs[0], self.before), self.chunks, self.groups)
+        return Reshape(in_chunks(inputs[0], self.before), self.chunks, self.groups)
 
     def through(self, spec: Spec) -> Any:
         """Slices of axes that stay, and of the first of those that one axis becomes, go down."""
@@ -301,7 +301,7 @@ class PerBlock(Expr):
         return (self.func, self.dtype, self.chunks)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        node = rechunk(inputs[0], self.before)
+        node = in_chunks(inputs[0], self.before)
         return PerBlock(node, self.func, self.dtype, self.chunks)
 
     def make_block(self, low: Lowering, index: Index) -> Task:

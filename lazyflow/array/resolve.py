@@ -38,6 +38,13 @@ class Sized(Expr):
         return low.block(self.inputs[0], index)
 
 
+def known(*values: Any) -> None:
+    """Find out the lengths of arrays that are not known, in one compute; leave all else."""
+    unknown = [x for x in values if None in getattr(getattr(x, "_expr", None), "shape", ())]
+    for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
+        x._expr = expr
+
+
 def resolved(nodes: Sequence[Expr]) -> list[Expr]:
     """Return equals of nodes whose lengths are all known."""
     unknown = [node for node in nodes if None in node.shape]

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
-from lazyflow.array.align import SizesNeeded
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.ufuncs import apply_ufunc, into, stretched
 
@@ -24,11 +23,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         raise ValueError("either both or neither of x and y should be given")
     if x is None:
         return functions["nonzero"](condition)
-    try:
-        return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
-    except SizesNeeded:
-        known(condition, x, y)
-        return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
+    return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
 
 
 @implements(*filter(None, [getattr(np, "astype", None)]))  # NumPy 2.1
@@ -60,9 +55,15 @@ def clip(
     max: Any = None, dtype: Any = None,
 ) -> Array:
     """Return elements moved into an interval; parameters as np.clip."""
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError(
+            "clip() takes the bounds as a_min and a_max or as min= and max=, not both"
+        )
     low = a_min if min is None else min
     high = a_max if max is None else max
     x: Any = Array(as_node(a))
+    if low is None and high is None:
+        x = apply_ufunc(np.positive, "__call__", x)  # as NumPy, which refuses booleans so
     if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
         limits = np.iinfo(x.dtype)
         low = None if type(low) is int and low <= limits.min else low
@@ -81,7 +82,7 @@ def clip(
 def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
     """Return elements rounded to decimals, halves to even."""
     node = as_node(a)
-    if decimals == 0 and node.dtype.kind in "fc":
+    if decimals == 0 and node.dtype.kind == "f":
         made = apply_ufunc(np.rint, "__call__", Array(node)).expr
     else:
         dtype = np.round(np.zeros(1, node.dtype), decimals).dtype
@@ -98,7 +99,7 @@ def real(x: Any) -> Array:
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(node)
-    dtype = np.dtype(f"f{node.dtype.itemsize // 2}")
+    dtype = np.empty(0, node.dtype).real.dtype
     return Array(elementwise.function(np.real, (node,), dtype))
 
 
@@ -108,7 +109,7 @@ def imag(x: Any) -> Array:
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(stretched(elementwise.constant(np.zeros((), node.dtype)), node.shape))
-    dtype = np.dtype(f"f{node.dtype.itemsize // 2}")
+    dtype = np.empty(0, node.dtype).imag.dtype
     return Array(elementwise.function(np.imag, (node,), dtype))
 
 
@@ -117,6 +118,12 @@ def conj(x: Any) -> Array:
     """Return complex conjugates."""
     found: Array = apply_ufunc(np.conjugate, "__call__", Array(as_node(x)))
     return found
+
+
+@helper()
+def conj_of(x: Array) -> Array:
+    """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
+    return x if x.dtype.kind in "biuf" else conj(x)
 
 
 @implements(np.angle)

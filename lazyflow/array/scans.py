@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +27,12 @@ def flat(a: Any) -> Array:
         return Array(node)[None]
     found: Array = functions["ravel"](Array(node))
     return found
+
+
+def as_1d(a: Any, axis: Any) -> Array:
+    """Return an array of one element where there are no axes: here NumPy takes 0 or -1 as one."""
+    node = as_node(a)
+    return Array(node) if node.ndim or axis is None else Array(node)[None]
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,9 @@ def _cumulative(
 ) -> Array:
     if axis is None:
         a, axis = flat(a), 0
-    elif as_node(a).ndim == 0 and operator.index(axis) in (0, -1):
-        a = flat(a)
-    return ufunc_accumulate(ufunc, a, axis, dtype, out, method=method)
+    if dtype is not None:
+        dtype = np.dtype(dtype).type  # NumPy leaves units and orders of bytes out
+    return ufunc_accumulate(ufunc, as_1d(a, axis), axis, dtype, out, method=method)
 
 
 @implements(np.cumsum)
@@ -133,21 +138,21 @@ def nancumprod(
     return cumprod(_filled(a, 1), axis, dtype, out, method=method)
 
 
-def _array_api(name: str, call: Any) -> Any:
+def _array_api(name: str, ufunc: np.ufunc) -> Any:
     def function(
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
         include_initial: bool = False,
     ) -> Array:
-        node = as_node(x)
+        node = as_1d(x, axis).expr
         if axis is None and node.ndim != 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is "
                              "required.")
         axis = 0 if axis is None else axis_of(axis, node.ndim)
-        made = call(Array(node), axis, dtype)
+        made = ufunc_accumulate(ufunc, Array(node), axis, dtype)
         if include_initial:
             start = np.full(
                 [1 if k == axis else n for k, n in enumerate(made.shape)],
-                0 if call is cumsum else 1, made.dtype,
+                ufunc.identity, made.dtype,
             )
             made = functions["concatenate"]([start, made], axis=axis)
         return result(made.expr, out)
@@ -157,5 +162,5 @@ def _array_api(name: str, call: Any) -> Any:
     return implements(*filter(None, [getattr(np, name, None)]))(function)
 
 
-cumulative_sum = _array_api("cumulative_sum", cumsum)
-cumulative_prod = _array_api("cumulative_prod", cumprod)
+cumulative_sum = _array_api("cumulative_sum", np.add)
+cumulative_prod = _array_api("cumulative_prod", np.multiply)

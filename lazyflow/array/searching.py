@@ -10,6 +10,7 @@ import numpy as np
 from lazyflow.array import elementwise
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.expr import Expr
 from lazyflow.array.fancy import choose as chosen
 from lazyflow.array.perblock import PerBlock
 from lazyflow.array.rechunking import rechunk
@@ -47,7 +48,7 @@ class Number:
 
 
 def _mask(a: Any) -> Array:
-    return Array(elementwise.cast(as_node(a), bool))
+    return Array(elementwise.not_zero(as_node(a)))
 
 
 @implements(np.argwhere)
@@ -90,8 +91,13 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     """Return for each element the one of the choices that it is the number of."""
     if isinstance(choices, Array):
         choices = list(choices)
-    dtype = np.result_type(*[as_node(x).dtype for x in choices])
-    arrays = [Array(as_node(a)), *[Array(elementwise.cast(as_node(x), dtype)) for x in choices]]
+    given = [x if type(x) in (int, float, complex) else as_node(x) for x in choices]
+    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in given])
+    nodes = [
+        elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
+        for x in given
+    ]
+    arrays = [Array(as_node(a)), *map(Array, nodes)]
     if arrays[0].dtype.kind not in "iub":
         np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
     known(*arrays)
@@ -178,6 +184,6 @@ class Search:
     __name__ = "searchsorted"
 
     def __call__(self, whole: Any, value: Any) -> Any:
-        return np.searchsorted(whole, value, self.side)
+        return np.asarray(np.searchsorted(whole, value, self.side))
 
 

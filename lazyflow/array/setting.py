@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.array import elementwise, index
 from lazyflow.array.align import share
 from lazyflow.array.assign import Targets, assigned, by_blocks
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node, known, refuse_lazy
 from lazyflow.array.dispatch import helper
 from lazyflow.array.expr import Expr
 from lazyflow.array.fancy import Key, as_places, broadcast_places, settled, taken_apart
@@ -24,8 +24,14 @@ from lazyflow.array.views import Pick, Spec, view
 def set_item(x: Array, key: Any, value: Any) -> None:
     """Make an array be what it was with some elements changed; others made of it stay."""
     entries = settled(index.parse(key, x.shape))
-    node = _values(value, x)
-    if not index.is_basic(entries):
+    basic = index.is_basic(entries)
+    if all(isinstance(each, int) for each in entries) and (
+        x.dtype.kind in "OV" or not _has_ellipsis(key)
+    ):
+        node = _element(value, x.dtype)
+    else:
+        node = _values(value, x, basic)
+    if not basic:
         key_parts = taken_apart(entries)
         mask = _only_mask(key_parts, entries)
         if mask is not None and _is_same_for_all(node, mask, x):
@@ -37,7 +43,24 @@ def set_item(x: Array, key: Any, value: Any) -> None:
     x._expr = _written(x, key_parts, node)
 
 
-def _values(value: Any, x: Array) -> Expr:
+def _has_ellipsis(key: Any) -> bool:
+    return any(each is Ellipsis for each in (key if isinstance(key, tuple) else (key,)))
+
+
+def _element(value: Any, dtype: np.dtype[Any]) -> Expr:
+    """Return a value as the one element that NumPy makes of it at one place."""
+    if isinstance(value, Array):
+        if value.ndim and dtype.kind not in "bOV":
+            raise ValueError("setting an array element with a sequence.")
+        return elementwise.cast(value.expr, dtype)
+    if not dtype.hasobject:
+        refuse_lazy(value)
+    made = np.empty(1, dtype)
+    made[0] = value
+    return elementwise.constant(made.reshape(()))
+
+
+def _values(value: Any, x: Array, basic: bool) -> Expr:
     """Return values as elements of the array, cast as NumPy's assignment does it."""
     if isinstance(value, Array):
         known(value)
@@ -47,6 +70,8 @@ def _values(value: Any, x: Array) -> Expr:
     else:
         as_node(value)  # what is lazy and no array is refused
         made = np.empty(np.shape(value), x.dtype)
+        if not basic and isinstance(value, np.generic):
+            value = np.asarray(value)  # for index arrays NumPy casts these, for others it refuses
         made[...] = value
     made.setflags(write=False)
     return Memory(made, tuple([(n,) for n in made.shape])) if made.ndim else Const(made)
@@ -105,7 +130,7 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
         axes = [*range(spot), *[~1] * mask.ndim, *range(spot + 1, value.ndim)]
         value = view(value, Spec(tuple(picks), tuple(axes)))
     value = rechunk(value, share(value, node.shape, node.chunks))
-    return elementwise.where(condition, value, node)
+    return elementwise.cast(elementwise.where(condition, value, node), node.dtype)
 
 
 # -- places -------------------------------------------------------------------------------------

@@ -123,6 +123,8 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     x = of(a)
     if axis is None:
         gone: Any = {k for k, n in enumerate(x.with_known_sizes().shape) if n == 1}
+    elif not x.ndim and axis in (0, -1):
+        gone = set()  # as in NumPy
     else:
         gone = set(_axes(axis, x.ndim))
         if any(x.shape[k] is None for k in gone):

@@ -105,9 +105,17 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
     choices = [x if type(x) in (int, float, complex) else of(x) for x in [*choicelist, default]]
     dtype = functions["result_type"](*choices)
-    found = of(choices[-1] if isinstance(choices[-1], Array) else np.asarray(default, dtype))
-    found = found.astype(dtype)
-    for condition, choice in zip(reversed(conditions), reversed(choices[:-1]), strict=True):
-        chosen = choice.astype(dtype) if isinstance(choice, Array) else np.asarray(choice, dtype)
-        found = functions["where"](condition, chosen, found)
+    for each in choices[:-1]:
+        kind = np.asarray(each).dtype if not isinstance(each, Array) else each.dtype
+        if not np.can_cast(kind, dtype, "same_kind"):  # the default is cast in any way
+            raise TypeError(
+                f"Cannot cast a choice of {kind!r} to {dtype!r} according to the rule 'same_kind'. "
+                f"Write np.{dtype}({each!r:.20}) as the choice"
+            )
+    *chosen, found = [
+        x.astype(dtype) if isinstance(x, Array) else Array(elementwise.wrapped(x, dtype))
+        for x in choices
+    ]
+    for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
+        found = functions["where"](condition, choice, found)
     return found

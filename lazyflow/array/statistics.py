@@ -24,7 +24,7 @@ def _observations(m: Any, rowvar: bool, dtype: np.dtype[Any]) -> Array:
         x = x[None]
     if x.ndim == 1:
         return x[None]
-    found: Array = x if rowvar or x.shape[0] == 1 else x.T
+    found: Array = x if rowvar else x.T
     return found
 
 
@@ -63,6 +63,8 @@ def cov(
     if dtype is None:
         dtype = np.result_type(*[each.dtype for each in given], np.float64)
     x = _observations(m, rowvar, np.dtype(dtype))
+    if not x.shape[0]:
+        return Array(as_node(np.zeros((0, 0))))  # as in NumPy, whatever the type and `y`
     if y is not None:
         other = _observations(y, rowvar, np.dtype(dtype))
         x = functions["concatenate"]([x, other], axis=0)

@@ -9,10 +9,12 @@ import numpy as np
 
 from lazyflow.array import elementwise
 from lazyflow.array.align import SizesNeeded, broadcast_shape
+from lazyflow.array.compiled import OneLoop, owner, takes_results
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, helper, helpers
 from lazyflow.array.expr import Expr
 from lazyflow.array.views import Spec, view
+from lazyflow.graph.kinds import FOREIGN, kinds
 
 _NUMBERS = (bool, int, float, complex)
 
@@ -28,15 +30,18 @@ def apply_ufunc(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
     """Do what a ufunc, or one of its methods, does with arrays."""
     if how == "__call__":
         if ufunc.signature is not None:
-            return _generalised(ufunc, inputs, kwargs)
+            return _generalised(ufunc, inputs, **kwargs)
         return _call(ufunc, inputs, **kwargs)
+    name = _REDUCTIONS.get(ufunc) if how == "reduce" else None
+    kwargs = {"axis": 0, **kwargs} if how == "reduce" else kwargs
+    if name in ("all", "any") and not kwargs.keys() <= {"axis", "out", "keepdims", "where"}:
+        name = None
+    if name is not None:
+        return functions[name](*inputs, **kwargs)
+    ufunc = owner(ufunc)
     if how == "outer":
         return _outer(ufunc, *inputs, **kwargs)
     if how == "reduce":
-        name = _REDUCTIONS.get(ufunc)
-        kwargs = {"axis": 0, **kwargs}
-        if name is not None:
-            return functions[name](*inputs, **kwargs)
         return helpers["ufunc_reduce"](ufunc, *inputs, **kwargs)
     if how == "accumulate":
         return helpers["ufunc_accumulate"](ufunc, *inputs, **kwargs)
@@ -46,11 +51,27 @@ def apply_ufunc(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
     )
 
 
-def _generalised(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    found = functions.get(ufunc.__name__)
-    if found is None:
-        return functions["apply_gufunc"](ufunc, ufunc.signature, *inputs, **kwargs)
-    return found(*inputs, **kwargs)
+def _generalised(
+    ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any
+) -> Any:
+    found = functions.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None
+    if found is not None:
+        return found(*inputs, **kwargs) if out is None else found(*inputs, out=out, **kwargs)
+    func = owner(ufunc)
+    targets = out if isinstance(out, tuple) else (out,) * ufunc.nout
+    if takes_results(func):
+        types = tuple([as_node(x).dtype for x in (*inputs, *targets)])
+        func = OneLoop(func, types)
+        kwargs["output_dtypes"] = list(types[len(inputs):])
+    made = functions["apply_gufunc"](
+        func, ufunc.signature, *inputs, allow_rechunk=True, **kwargs
+    )
+    results = made if isinstance(made, tuple) else (made,)
+    given = [
+        one if target is None else into(target, one.expr)
+        for one, target in zip(results, targets, strict=True)
+    ]
+    return given[0] if len(given) == 1 else tuple(given)
 
 
 def _call(
@@ -69,11 +90,7 @@ def _call(
     if any(x is NotImplemented for x in operands):
         return NotImplemented
     given = out if isinstance(out, tuple) else (out,) * ufunc.nout
-    try:
-        nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
-    except SizesNeeded:
-        known(*inputs)
-        nodes = elementwise.ufunc(ufunc, [_operand(x) for x in inputs], dtype, casting)
+    nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
     found = []
     for node, target in zip(nodes, given, strict=True):
         if where is not True:
@@ -89,6 +106,8 @@ def _operand(x: Any) -> Any:
     if isinstance(x, Array):
         return x.expr
     if isinstance(x, (np.ndarray, np.generic, list, tuple, *_NUMBERS)):
+        return as_node(x)
+    if kinds[type(x)] == FOREIGN:
         return as_node(x)
     if hasattr(x, "_lazyflow_kind") or getattr(type(x), "__array_ufunc__", 0) != 0:
         return NotImplemented
@@ -107,6 +126,8 @@ def into(target: Any, node: Expr, casting: str = "same_kind") -> Any:
             f"Cannot cast ufunc output from {node.dtype!r} to {target.dtype!r} with casting rule "
             f"{casting!r}"
         )
+    if None in (*node.shape, *target.shape) and node.chunks != target.chunks:
+        raise SizesNeeded
     if broadcast_shape([node.shape, target.shape]) != target.shape:
         raise ValueError(
             f"non-broadcastable output operand with shape {target.shape} doesn't match the "
@@ -123,6 +144,10 @@ def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
     if node.shape == tuple(shape):
         return node
     skipped = len(shape) - node.ndim
+    if any(n is None and m == 1 for n, m in zip(
+        shape, (1,) * skipped + node.shape, strict=True
+    )):
+        raise SizesNeeded  # nothing can be repeated as often as nobody knows
     picks: list[Any] = []
     axes: list[int] = [~n for n in shape[:skipped]]
     for axis, n in enumerate(node.shape):
@@ -133,6 +158,26 @@ def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
             picks.append(None)
             axes.append(axis)
     return view(node, Spec(tuple(picks), tuple(axes)))
+
+
+def counting(where: Any, shape: tuple[Any, ...]) -> Expr:
+    """Return the mask of a reduction's ``where=``, of the shape of what is reduced."""
+    given = where if isinstance(where, Array | np.ndarray) else np.asarray(where, bool)
+    mask = as_node(given)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"where= must say by booleans what counts; got {mask.dtype}. Write where=(mask != 0)"
+        )
+    fits = mask.ndim <= len(shape) and all(
+        n in (1, m) or n is None or m is None
+        for n, m in zip(mask.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"where= of shape {mask.shape} does not broadcast to the shape {shape} of what is "
+            "reduced. Stretch that first: la.broadcast_to(x, where.shape)"
+        )
+    return stretched(mask, shape)
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -192,7 +237,12 @@ class UFunc:
             )
         if outputs:
             kwargs["out"] = (*outputs, *[None] * (self.nout - len(outputs)))
-        return apply_ufunc(self.ufunc, "__call__", *inputs, **kwargs)
+        found = apply_ufunc(self.ufunc, "__call__", *inputs, **kwargs)
+        if found is NotImplemented:
+            for x in inputs:
+                as_node(x)  # says what is lazy
+            raise TypeError(f"{self.__name__}() takes arrays; got {inputs!r:.100}")
+        return found
 
     def reduce(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """As ``np.ufunc.reduce``."""

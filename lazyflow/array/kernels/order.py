@@ -188,7 +188,8 @@ def reduce_whole(reduction: Reduction, values: Any) -> Any:
     ufunc = KINDS[reduction.kind]
     forms = rounds(values.shape, reduction.axes)
     if not values.size:
-        return ufunc.reduce(values, axis=reduction.axes, keepdims=True, dtype=reduction.dtype)
+        dtype = reduction.dtype.type if reduction.dtype.kind in "mM" else reduction.dtype
+        return ufunc.reduce(values, axis=reduction.axes, keepdims=True, dtype=dtype)
     result = rest_of_rounds(ufunc, forms, values)
     return result.reshape(kept_shape(values.shape, reduction.axes))
 

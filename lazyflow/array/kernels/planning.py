@@ -261,7 +261,7 @@ def _buffers(
         in_place = len(call.results) == 1
         if in_place:
             free += done
-        given = []
+        given, unread = [], []
         for number in call.results:
             dtype = lowered.dtypes[number]
             if number in direct or not _has_out(call):
@@ -276,9 +276,8 @@ def _buffers(
             given.append(slot)
             if number in last:
                 held[number] = slot
-            else:
-                free.append(slot)
-        if not in_place:
-            free += done
+            else:  # not before the call is over: its other results need places of their own
+                unread.append(slot)
+        free += unread if in_place else [*done, *unread]
         found.append((call, tuple(given)))
     return tuple(found), tuple(slots)

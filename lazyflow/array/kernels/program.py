@@ -18,6 +18,9 @@ class Where:
 
     __name__ = "where"
 
+    def __reduce__(self) -> str:
+        return "WHERE"  # which others are compared with by identity
+
     def __call__(self, condition: Any, a: Any, b: Any) -> Any:
         return np.where(condition, a, b)
 
@@ -26,6 +29,9 @@ class Cast:
     """``astype`` as an operation; its loop is (from, to)."""
 
     __name__ = "astype"
+
+    def __reduce__(self) -> str:
+        return "CAST"
 
 
 WHERE = Where()

@@ -76,9 +76,18 @@ def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
             outs = [None] * len(call.results)
             found = perform(call, [values[n] for n in operands], outs)
             for number, value in zip(call.results, found, strict=True):
-                values[number] = np.asarray(value)  # a ufunc of 0-d arrays gives a scalar
+                values[number] = _array(value, plan.lowered.dtypes[number])
         for number in drop:
             values[number] = None
+
+
+def _array(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array: a ufunc of 0-d arrays gives a scalar, or an object that was in one."""
+    if isinstance(value, np.ndarray) or not dtype.hasobject:
+        return np.asarray(value)
+    made = np.empty(1, dtype)
+    made[0] = value
+    return made.reshape(())
 
 
 def _whole_result(plan: Plan, at: int, values: list[Any]) -> np.ndarray:

@@ -1,0 +1,92 @@
+"""Conversions of arrays into objects of NumPy's and Python's: they compute the array."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.dispatch import helpers
+
+
+class AsObjects:
+    """The part of `Array` that gives its values, on demand of NumPy, Numba or Python."""
+
+    __slots__ = ()
+
+    @property
+    def flat(self: Any) -> Any:
+        """The elements one after the other, computed."""
+        return self.compute().flat
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError(
+                "an array that has to be computed can't be given without a copy (copy=False)"
+            )
+        found = np.asarray(self.compute())
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    @property
+    def _numba_type_(self: Any) -> Any:
+        from lazyflow.array.numba_type import numba_type  # Numba is there if it asks
+
+        return numba_type(self.dtype, self.ndim)
+
+    @property
+    def _numba_value_(self: Any) -> Any:
+        return helpers["numba_value"](self)
+
+    def _scalar(self: Any, convert: Any) -> Any:
+        if self.size != 1:
+            raise TypeError(
+                "only arrays of one element can be converted to a Python number; this one has "
+                f"shape {self.shape}"
+            )
+        return convert(self.compute())
+
+    def item(self: Any, *args: Any) -> Any:
+        """Return one element as a Python number."""
+        return self._values().item(*args)
+
+    def tolist(self: Any) -> Any:
+        """Return the elements in nested lists."""
+        return self._values().tolist()
+
+    def _values(self: Any) -> Any:
+        if self.ndim or not self.dtype.hasobject:
+            return self.compute()
+        return self[None].compute().reshape(())  # an element of objects is the object itself
+
+    def __bool__(self: Any) -> bool:
+        if self.size > 1:
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use "
+                "x.any() or x.all()"
+            )
+        return bool(self.compute())
+
+    def __float__(self: Any) -> float:
+        return float(self._scalar(float))
+
+    def __int__(self: Any) -> int:
+        return int(self._scalar(int))
+
+    def __complex__(self: Any) -> complex:
+        return complex(self._scalar(complex))
+
+    def __round__(self: Any, ndigits: int | None = None) -> Any:
+        if self.ndim:
+            raise TypeError("type Array doesn't define __round__ method: write x.round(n)")
+        if ndigits is None or self.dtype.kind not in "fiu":
+            return self._scalar(lambda value: round(value, ndigits))
+        return self.round(ndigits)
+
+    def __index__(self: Any) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(self._scalar(int))
+
+    def __contains__(self: Any, value: Any) -> bool:
+        return bool((self == value).any())

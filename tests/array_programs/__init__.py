@@ -1,0 +1,1 @@
+"""Random programs of arrays, as code, that run with NumPy and with `lazyflow.array`."""
