@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import actors, arrays, engines, overhead, processes, soak
+from benchmarks import actors, arrays, engines, interrupts, overhead, processes, soak
 
 BENCHMARKS = {
     "overhead": overhead,
@@ -14,6 +14,7 @@ BENCHMARKS = {
     "arrays": arrays,
     "engines": engines,
     "soak": soak,
+    "interrupts": interrupts,
 }
 
 

@@ -132,9 +132,9 @@ class Soak:
 
         wrong, trouble = False, ""
         try:
-            with lazyflow.annotate(crash_retries=CRASH_RETRIES):
+            with lazyflow.config.set(crash_retries=CRASH_RETRIES):  # also of what tasks return
                 wanted = graphs.grow(Random(seed), tasks, persist)
-            answer = lazyflow.compute(wanted, timeout=self.patience, **self.on_processes())
+                answer = lazyflow.compute(wanted, timeout=self.patience, **self.on_processes())
             if not graphs.same(answer, right):
                 wrong, trouble = True, f"seed {seed}: wrong: {answer!r:.200} not {right!r:.200}"
         except Exception as error:

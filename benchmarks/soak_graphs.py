@@ -3,7 +3,8 @@
 A graph is grown by a `random.Random`: each new node takes some of the nodes before it. There are
 trivial tasks, tasks that take a while (so that a kill finds them running), NumPy arrays from a few
 bytes to more than is sent inline, tasks that take lists and dicts of values, tasks that compute a
-graph of their own, and `persist` in the middle. All arithmetic is on integers: every scheduler must
+graph of their own, tasks that return lazy values (of arrays, of arrays that others of that kind
+return, of lists), and `persist` in the middle. All arithmetic is on integers: every scheduler must
 give the same bits.
 """
 
@@ -86,6 +87,20 @@ def nested(leaves: int, value: Any) -> int:
     return number_of(lazyflow.compute(total)[0])
 
 
+def lazily(depth: int, length: int, value: Any) -> Any:
+    """Return a lazy value: an array that depends on what such a task returns, to some depth."""
+    if not depth:
+        return lazyflow.delayed(array)(length, value)
+    inner = lazyflow.delayed(lazily)(depth - 1, length, value)
+    return lazyflow.delayed(blended)(inner, lazyflow.delayed(slowly)(0.004, value))
+
+
+def lazy_list(count: int, value: Any) -> Any:
+    """Return a lazy list, of which large arrays are part."""
+    parts = [lazyflow.delayed(array)(LENGTHS[i % len(LENGTHS)], value) for i in range(count)]
+    return lazyflow.delayed(listed)([*parts, lazyflow.delayed(nested)(count, value)])
+
+
 # The graphs.
 
 
@@ -113,16 +128,20 @@ def _task(random: Random, nodes: list[Any]) -> Any:
     delayed, kind = lazyflow.delayed, random.random()
     if kind < 0.40:
         return delayed(mixed)(*(some() for _ in range(random.randrange(1, 4))))
-    if kind < 0.50:
+    if kind < 0.48:
         return delayed(slowly)(random.choice((0.002, 0.01, 0.04)), some())
     if kind < 0.65:
         return delayed(array)(random.choice(LENGTHS), some())
     if kind < 0.80:
         return delayed(blended)(some(), some())
-    if kind < 0.90:
+    if kind < 0.88:
         return delayed(listed)([some() for _ in range(random.randrange(1, 6))])
-    if kind < 0.97:
+    if kind < 0.93:
         return delayed(told)({"a": some(), "b": [some(), random.randrange(9)]})
+    if kind < 0.96:
+        return delayed(lazily)(random.randrange(3), random.choice(LENGTHS), some())
+    if kind < 0.98:
+        return delayed(lazy_list)(random.randrange(1, 5), some())
     return delayed(nested)(random.randrange(1, 9), some())
 
 

@@ -7,14 +7,18 @@ caller's own thread, in processes, or on any executor, without changing the prog
 # Layers; imports go down only, also inside functions (tests/test_layers.py):
 #
 #   0  errors, config, sizes, services     words
+#      departures                          what is done when an object has gone
 #   1  graph/                              what a task is, its inputs and its name; the plan
 #   2  store/                              how values are kept and handed over
 #   3  schedulers/                         what runs plans; base.py is the page to read first
 #   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
-#      waiting, wire, lazy, decorator,     submit, map, put, Future, tree_reduce
-#      tracing, snapshots, callbacks,
-#      futures, reduction, actors,         objects with a state of their own
-#      actor_pool, worker_states, turns    worker_state
+#      waiting, wire, advice, lazy,        submit, map, put, Future, tree_reduce
+#      decorator, tracing, snapshots,
+#      callbacks, futures, reduction,
+#      actors,                             objects with a state of their own
+#      pending_calls, actor_pool,
+#      worker_states, turns,               worker_state
+#      arrivals, retrying                  as_completed, Future.retry
 #   5  array/                              chunked arrays
 #   6  learn/, weights                     solvers written as graphs; what models have learned
 #   7  diagnostics/                        progress, drawings
@@ -25,6 +29,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
+from lazyflow.arrivals import as_completed
 from lazyflow.collection import Collection
 from lazyflow.decorator import delayed
 from lazyflow.errors import (
@@ -47,7 +52,7 @@ from lazyflow.lazy import Delayed
 from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
 from lazyflow.tracing import trace
-from lazyflow.waiting import as_completed, wait
+from lazyflow.waiting import gather, wait
 
 if TYPE_CHECKING:
     from lazyflow.futures import Future, put, submit
@@ -80,6 +85,7 @@ __all__ = [
     "compute",
     "config",
     "delayed",
+    "gather",
     "is_lazy",
     "optimize",
     "persist",

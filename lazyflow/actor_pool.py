@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -12,8 +11,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from lazyflow.actors import Actor
+from lazyflow.departures import LastCall
 from lazyflow.futures import Future
 from lazyflow.graph.task import function_name
+from lazyflow.pending_calls import PendingCalls
 from lazyflow.schedulers.future import Future as Inner
 
 __all__ = ["ActorPool"]
@@ -54,13 +55,20 @@ class ActorPool:
         if not found:
             raise ValueError("ActorPool needs one actor at least")
         self._size = len(found)
+        self._host = found[0]._core.host
+        self._pending = PendingCalls()
         self._office = _Office(found)
-        weakref.finalize(self, self._office.close).atexit = False
+        self._end = LastCall(self._office.close)
 
     def submit(self, fn: Work, value: Any) -> Future:
-        """Have ``fn(actor, value)`` called once an actor is free; returns the future of the end."""
+        """Have ``fn(actor, value)`` called once an actor is free; returns the future of the end.
+
+        Sleeps while ``config.max_pending_calls`` are pending, as a call of an actor does.
+        """
+        self._pending.make_room(self._host)
         inner = Inner(f"ActorPool.submit({function_name(fn)})", self._office.scheduler)
         future = Future(inner)
+        self._pending.add(inner)
         self._office.take(fn, value, inner)
         return future
 

@@ -12,21 +12,22 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-import weakref
 from typing import Any, NoReturn
 
 from lazyflow import config
+from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import SerializationError
 from lazyflow.evaluate import Options, start_background
 from lazyflow.futures import Future
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, new_leaf, new_task
 from lazyflow.lazy import Delayed
+from lazyflow.pending_calls import PendingCalls
 from lazyflow.schedulers.actor_calls import ActorHost, Call, Checkpoint, Method, Spec
 from lazyflow.schedulers.future import Future as Inner
 from lazyflow.schedulers.lifecycle import scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
-from lazyflow.store.snapshots import snapshot
+from lazyflow.store.owned import copied
 
 __all__ = ["Actor", "ActorClass", "actor"]
 
@@ -261,6 +262,8 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         To be called like the class. It returns a handle: ``h.method(*args)`` is a `Future`.
         Lazy values and futures among the arguments, at any depth, reach the method as values.
         The actor ends with the last reference to its handle, after the calls that were made.
+        A call sleeps while ``config.max_pending_calls`` of its actor are pending, unless a task,
+        another call or a coroutine makes it.
 
     Examples
     --------
@@ -292,7 +295,7 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
 # -- handles --------------------------------------------------------------------------------
 
 _names_lock = threading.Lock()
-_named: weakref.WeakValueDictionary[str, _Core] = weakref.WeakValueDictionary()
+_named: WeakValues[_Core] = WeakValues()
 
 
 class _Core:
@@ -315,22 +318,29 @@ class _Core:
             cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,
         )
+        self.pending = PendingCalls()
         self.host: ActorHost = make(spec)
-        weakref.finalize(self, self.host.close).atexit = False
+        self._end = LastCall(self.host.close)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
         """Have a method called."""
         method = self.cls.method(name)
+        self.pending.make_room(self.host)
         call = self._call_of(method, args, kwargs, 4)
         future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
-        self.host.call(call)
+        self.pending.add(call.future)
+        try:
+            self.host.call(call)
+        except BaseException:  # nobody gets the future; a call that never ended would count on
+            call.future.cancel()
+            raise
         return future
 
     def _call_of(
         self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
     ) -> Call:
         if self.shares_memory:
-            args, kwargs = snapshot(args), snapshot(kwargs)
+            args, kwargs = copied(args), copied(kwargs)
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
         return Call(task, inputs, Inner(method.__name__, self.scheduler))

@@ -19,7 +19,7 @@ and calls of delayed functions take it like any lazy value.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Self
 
 from lazyflow.graph.task import Task, new_task, users_depth
@@ -73,6 +73,9 @@ class Collection(ABC):
             depth=users_depth(),
         )
         return task
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.__lazyflow_value__().__await__()  # type: ignore[attr-defined]
 
     def _finalizer(self) -> Any:
         return _Finalizer(self.__lazyflow_finalize__)

@@ -1,24 +1,25 @@
 """The few things that can be set, each in one place.
 
-===============  ==========  =====================================================================
-key              default     meaning
-===============  ==========  =====================================================================
-scheduler        None        name, `Scheduler` or Executor used when none is given; None: where the
-                             persisted inputs live, else "threads"
-num_workers      None        running tasks at once; None: the cores this process may use
-check_mutation   False       compare the inputs of every task before and after; `InputMutated`
-max_runs_ahead   16          unfinished `persist` calls of one thread before the next one waits
-crash_retries    2           runs of a task after deaths of the workers that ran it (processes)
-share_from       65536       bytes from which a part of a value goes through shared memory
-store_limit      None        bytes of shared memory for values, in each worker; None: what the
-                             machine has
-chunk_bytes      8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
-array_fusion     True        whether neighbouring operations on arrays become one task per block
-kernels          "auto"      how fused array expressions run: "auto", "tiles" (nothing compiled) or
-                             "native" (a kernel at once, an error where there is none: for tests)
-kernel_cache     None        folder of compiled kernels; None: lazyflow/kernels in the user's cache
-                             folder; False: none
-===============  ==========  =====================================================================
+=================  ==========  ===================================================================
+key                default     meaning
+=================  ==========  ===================================================================
+scheduler          None        name, `Scheduler` or Executor used when none is given; None: where
+                               the persisted inputs live, else "threads"
+num_workers        None        running tasks at once; None: the cores this process may use
+check_mutation     False       compare the inputs of every task before and after; `InputMutated`
+max_runs_ahead     16          unfinished `persist` calls of one thread before the next one waits
+max_pending_calls  10000       pending calls of an actor before the caller of the next one sleeps
+crash_retries      2           runs of a task after deaths of the workers that ran it (processes)
+share_from         65536       bytes from which a part of a value goes through shared memory
+store_limit        None        bytes of shared memory for values, in each worker; None: what the
+                               machine has
+chunk_bytes        8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
+array_fusion       True        whether neighbouring operations on arrays become one task per block
+kernels            "auto"      how fused array expressions run: "auto", "tiles" (nothing compiled)
+                               or "native" (a kernel at once, else an error: for tests)
+kernel_cache       None        folder of compiled kernels; None: lazyflow/kernels in the user's
+                               cache folder; False: none
+=================  ==========  ===================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
 async tasks do not see each other's), then plain ``config.set(...)`` (the process), then the
@@ -77,6 +78,7 @@ _CHECKS: dict[str, Any] = {
     "num_workers": _whole("num_workers", 1),
     "check_mutation": _flag("check_mutation"),
     "max_runs_ahead": _whole("max_runs_ahead", 1),
+    "max_pending_calls": _whole("max_pending_calls", 1),
     "crash_retries": _whole("crash_retries", 0),
     "share_from": _whole("share_from", 1),
     "store_limit": _whole("store_limit", 0),
@@ -113,6 +115,7 @@ _defaults: dict[str, Any] = {
     "num_workers": None,
     "check_mutation": False,
     "max_runs_ahead": 16,
+    "max_pending_calls": 10_000,
     "crash_retries": 2,
     "share_from": 1 << 16,
     "store_limit": None,
@@ -134,7 +137,7 @@ def nearest(name: str, known: Any) -> str:
     """
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), list(known), n=1)
+    close = get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else "."
 
 

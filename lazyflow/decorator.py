@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import MethodType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from lazyflow.config import nearest
-from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, ITERATOR, LAZY, kinds
+from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
 from lazyflow.lazy import Delayed
+from lazyflow.schedulers.coroutines import Awaited
 
 __all__ = ["DelayedFunction", "delayed"]
 
@@ -100,6 +102,10 @@ class DelayedFunction(Delayed, _Unfinished):
             return getattr(self._args[0], name)
         return super().__getattr__(name)
 
+    def _with_retries(self, retries: int) -> DelayedFunction:
+        options = self._called_options.replace(retries=retries)
+        return _make_function(self._args[0], options, self._traverse)
+
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         func: Callable[..., Any] = self._args[0]
@@ -140,6 +146,8 @@ def _function_again(data: bytes) -> DelayedFunction:
 
 
 def _make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
+    if type(func) in _MAY_BE_ASYNC and _is_async(func):
+        func = Awaited(func)
     leaf = _new(_Unfinished)
     leaf._func = VALUE
     leaf._args = (func,)
@@ -154,6 +162,17 @@ def _make_function(func: Any, options: Options, traverse: bool) -> DelayedFuncti
     leaf._traverse = traverse
     leaf.__class__ = DelayedFunction
     return leaf  # type: ignore[return-value]
+
+
+_CO_COROUTINE = 0x80  # of `inspect`, whose import takes 5 ms
+_MAY_BE_ASYNC = frozenset({FunctionType, MethodType, partial})
+
+
+def _is_async(func: Any) -> bool:
+    while type(func) is partial:
+        func = func.func
+    code = getattr(func, "__code__", None)
+    return code is not None and bool(code.co_flags & _CO_COROUTINE)
 
 
 class _Missing:
@@ -203,9 +222,11 @@ def delayed(
     retries
         How often to run again after an exception.
     crash_retries
-        How often to run again after the death of its worker (schedulers with processes).
+        How often to run again after the death of its worker (schedulers with processes). It holds
+        for lazy values that the task returns, too, where they say nothing themselves.
     priority
-        Among tasks that are ready, higher ones start first.
+        Among tasks that are ready, higher ones start first, whichever call started them (Ray: of
+        one call). What `compute` waits for goes before what `submit` and `persist` began.
     resources
         What the task needs of a worker, by name (schedulers with workers that differ).
     workers
@@ -268,7 +289,7 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
         return obj
     if kind == COLLECTION:
         return obj.__lazyflow_value__()
-    if callable(obj):
+    if callable(obj) and kind != FOREIGN:
         return _make_function(obj, options, traverse)
     if type(obj) is classmethod:
         return classmethod(_make_function(obj.__func__, options, traverse))
@@ -293,3 +314,25 @@ _set_options: Any = Task.__dict__["_options"].__set__
 def gathered(value: Any) -> Any:
     """Return a container of results: the task behind ``delayed([x, y])``."""
     return value
+
+
+#: Options of tasks: `submit` gives its keywords to the function.
+_OF_A_TASK = frozenset({"retries", "priority", "workers", "resources", "crash_retries"})
+
+
+def check_words(func: Any, kwargs: dict[str, Any]) -> None:
+    """Say where an option goes that was given to `submit`, for which the function has no use."""
+    for word in _OF_A_TASK.intersection(kwargs):
+        import inspect
+
+        given = kwargs[word]
+        try:
+            inspect.signature(getattr(func, "__wrapped__", func)).bind_partial(**{word: given})
+        except TypeError:
+            name = function_name(getattr(func, "__wrapped__", func))
+            raise TypeError(
+                f"{name} takes no {word!r}: the keywords of submit() are the function's. Write "
+                f"submit(delayed({name}, {word}={given!r}), ...)"
+            ) from None
+        except ValueError:  # a builtin without a signature: it says so itself
+            pass

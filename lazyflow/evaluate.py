@@ -10,24 +10,26 @@ import operator
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 from lazyflow import config
+from lazyflow.departures import gone
 from lazyflow.errors import Cancelled
-from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds, stored
+from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.base import Request, Scheduler
 from lazyflow.schedulers.careful import cull
-from lazyflow.schedulers.future import Future, log_unseen, timed_out, unseen_errors
+from lazyflow.schedulers.failures import interrupted, is_users_interrupt
+from lazyflow.schedulers.future import Future, timed_out
 from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import here
-from lazyflow.store.values import Releaser
+from lazyflow.store.owned import Releaser, forms
+from lazyflow.store.values import Taken
 from lazyflow.wanted import Failed, Wanted, finalized
 
 __all__ = ["compute", "is_lazy", "optimize", "persist"]
@@ -165,15 +167,16 @@ def start(plan: Plan, options: Options, background: bool = False) -> Lifecycle:
         check_mutation=config.get("check_mutation"),
         observers=(*always_observers, *observers.get()),
     )
-    if unseen_errors:
-        log_unseen()
     make_run = getattr(scheduler, "make_run", None)
     made: Lifecycle = make_run(plan, request) if make_run else Run(plan, request, scheduler)
     return made
 
 
 def finish(run: Lifecycle, timeout: float | None) -> Outcome:
-    """Run to the end: the values of the outputs, or the error. Interrupts cancel it."""
+    """Run to the end: the values of the outputs, or the error. Interrupts cancel it.
+
+    Not what it only waits for, which others started: nobody else's work ends with this wait.
+    """
     outer = here.worker.run if here.worker is not None else None
     try:
         if outer is not None:
@@ -186,13 +189,11 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
             assert timeout is not None
             names = [run.task_name(i) for i in run.plan.outputs]
             run.cancel(timed_out(names, timeout, run.running()))
-    except BaseException:
+    except BaseException as error:
         run.cancel(Cancelled("interrupted"))
-        for i in run.plan.leaves:
-            task = run.plan.tasks[i]
-            if task._func is HELD:
-                task._args[0].cancel()
-        raise
+        if not is_users_interrupt(error):
+            raise
+        return None, interrupted(error)
     finally:
         if outer is not None:
             outer.children.discard(run)
@@ -219,7 +220,7 @@ def results(run: Lifecycle) -> list[Any]:
             Failed(run.failed[i]) if i in run.failed else value
             for i, value in zip(plan.outputs, found, strict=True)
         ]
-    if any(stored[t] for t in set(map(type, found))):
+    if any(forms[t] or t is Taken for t in set(map(type, found))):
         kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
         release = Releaser(kept)
         found = [release(value) for value in found]
@@ -229,7 +230,7 @@ def results(run: Lifecycle) -> list[Any]:
 
 def _shared(value: Any) -> bool:
     """Tell whether a task's result may be a literal: those are read-only in tasks."""
-    return stored[type(value)] and not (kinds[type(value)] == ARRAY and value.flags.writeable)
+    return forms[type(value)] > 0 and not (kinds[type(value)] == ARRAY and value.flags.writeable)
 
 
 def held_values(plan: Plan) -> list[Any]:
@@ -241,31 +242,31 @@ def held_values(plan: Plan) -> list[Any]:
                 found.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
-                found.extend(x for x in task._args if stored[type(x)])
+                found.extend(x for x in task._args if forms[type(x)])
         else:
             for template in (task._bind.template, *(m[1] for m in task._bind.makers)):
-                found.extend(x for x in template or () if stored[type(x)])
+                found.extend(x for x in template or () if forms[type(x)])
     return found
 
 
 def evaluate(args: tuple[Any, ...], options: Options) -> Outcome:
     """Compute arguments; the error is returned, so that the public function can raise it."""
-    wanted = Wanted(args, options.traverse, keep=False, once=True)
-    if not wanted.tasks:
-        return wanted.fill([], finalized), None
-    if wanted.light and options.num_workers is None:
-        options.num_workers = 1
-    run = start(make_plan(wanted.tasks, options.optimize_graph), options)
-    outcome = finish(run, options.timeout)
-    if outcome[1] is not None:
-        try:
-            return outcome
-        finally:
-            del outcome
+    outcome: Outcome = None, None
     try:
+        wanted = Wanted(args, options.traverse, keep=False, once=True)
+        if not wanted.tasks:
+            return wanted.fill([], finalized), None
+        if wanted.light and options.num_workers is None:
+            options.num_workers = 1
+        run = start(make_plan(wanted.tasks, options.optimize_graph), options)
+        outcome = finish(run, options.timeout)
+        if outcome[1] is not None:
+            return outcome
         return wanted.fill(outcome[0], finalized), None
+    except KeyboardInterrupt as error:  # before the run, or after it
+        return None, interrupted(error)
     finally:
-        del outcome  # a collected error among the values
+        del outcome  # the error, or a collected one among the values
 
 
 def compute(
@@ -347,11 +348,7 @@ def _limit_runs_ahead() -> deque[weakref.ref[Lifecycle]]:
         runs.extend(unfinished)
         oldest = runs[0]() if len(runs) >= limit else None
         if oldest is not None:
-            try:
-                oldest.scheduler.wait(oldest, None)
-            except BaseException:  # Ctrl-C: what was waited for is not wanted any more
-                oldest.cancel(Cancelled("interrupted"))
-                raise
+            oldest.scheduler.wait(oldest, None)
     return runs
 
 
@@ -361,8 +358,12 @@ def _is_unfinished(run: Lifecycle | None) -> bool:
     return run is not None and not run.over
 
 
-def start_background(plan: Plan, options: Options) -> tuple[Lifecycle, list[Future]]:
+def start_background(
+    plan: Plan, options: Options, again: Future | None = None
+) -> tuple[Lifecycle, list[Future]]:
     """Start a plan without waiting; return its run and the futures of its outputs.
+
+    `again` is that of the only output, which an earlier run did not make.
 
     The run holds the futures weakly: when the last user drops one, what only it needed is not
     started any more.
@@ -370,25 +371,17 @@ def start_background(plan: Plan, options: Options) -> tuple[Lifecycle, list[Futu
     run = start(plan, options, background=True)
     futures: dict[int, Future] = {}
     for i in dict.fromkeys(plan.outputs):
-        future = futures[i] = Future(run.task_name(i), run.scheduler)
+        future = futures[i] = again or Future(run.task_name(i), run.scheduler)
         future.run = (run, i)
-    run.futures = {i: weakref.ref(f, _dropper(run, i)) for i, f in futures.items()}
+    # Not by the run itself: its plan is freed when it is over.
+    run.futures = {i: gone(f, run.dropped.append, i) for i, f in futures.items()}
     try:
         run.scheduler.start(run)
+        run.hear_of_drops(futures)
     except BaseException:
         run.cancel(Cancelled("interrupted"))
         raise
     return run, [futures[i] for i in plan.outputs]
-
-
-def _dropper(run: Lifecycle, i: int) -> Callable[[Any], None]:
-    dropped, odd = run.dropped, run.odd  # not the run itself: its plan is freed when it is over
-
-    def drop(_: Any) -> None:
-        dropped.append(i)
-        odd.append(None)  # so that the loop looks
-
-    return drop
 
 
 def persist(

@@ -1,8 +1,7 @@
 """Futures: values that are being computed already, as `submit`, `map` and `put` give them.
 
-A `Future` is a `concurrent.futures.Future`, so the standard library's `wait` takes it; it can be
-awaited; and it is a collection of one task: an argument of lazy calls and of other submits, at
-any depth, beside `Delayed`. Its value stays where it was made until `result` asks for it.
+A `Future` is a `concurrent.futures.Future`, which can be awaited; and it is a collection of one
+task: an argument of lazy calls and of other submits, at any depth, beside `Delayed`.
 """
 
 from __future__ import annotations
@@ -14,15 +13,20 @@ from typing import Any
 from lazyflow import snapshots
 from lazyflow.callbacks import call_later
 from lazyflow.collection import Collection
-from lazyflow.decorator import DelayedFunction, delayed
+from lazyflow.decorator import DelayedFunction, check_words, delayed
 from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.evaluate import Options, start_background
+from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
+from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name, new_leaf, new_task
 from lazyflow.lazy import Delayed
+from lazyflow.retrying import remember, retry
 from lazyflow.schedulers import future as inner_futures
+from lazyflow.schedulers.failures import interrupted
 from lazyflow.schedulers.future import CANCELLED, FAILED, wait_for
-from lazyflow.store.values import Releaser
+from lazyflow.store.owned import Releaser
+from lazyflow.waiting import woken_by
 
 __all__ = ["Future", "map", "put", "submit"]
 
@@ -88,7 +92,10 @@ class Future(concurrent.futures.Future[Any], Collection):
         Cancelled
             It was cancelled.
         """
-        value, error = self._outcome(timeout)
+        try:
+            value, error = self._outcome(timeout)
+        except KeyboardInterrupt as interrupt:
+            raise interrupted(interrupt) from None
         if error is not None:
             try:
                 raise error
@@ -98,7 +105,10 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the task raised, waiting for its end; None when it has a value."""
-        self._wait(timeout)
+        try:
+            self._wait(timeout)
+        except KeyboardInterrupt as interrupt:
+            raise interrupted(interrupt) from None
         return self._inner.local_outcome()[1]
 
     def _outcome(self, timeout: float | None) -> tuple[Any, BaseException | None]:
@@ -112,6 +122,27 @@ class Future(concurrent.futures.Future[Any], Collection):
                 "give it up by future.cancel()"
             )
 
+    @property
+    def status(self) -> str:
+        """``"pending"``, ``"finished"``, ``"error"`` or ``"cancelled"``."""
+        return "error" if self._inner.state is FAILED else self._inner.state
+
+    def retry(self) -> None:
+        """Run the task again if it failed, and before it failed ones that its arguments wait for.
+
+        This future stands for the new result. One that has not failed is left as it is.
+
+        Raises
+        ------
+        ValueError
+            It was cancelled, or is a call of an actor.
+        """
+        retry(self._inner)
+
+    def _reopen(self) -> None:
+        self._state = "PENDING"
+        self._inner.add_callback(self._tell)
+
     def done(self) -> bool:
         """Tell whether `result` would return or raise at once."""
         return self._inner.done()
@@ -121,7 +152,11 @@ class Future(concurrent.futures.Future[Any], Collection):
         return self._inner.state is CANCELLED
 
     def running(self) -> bool:
-        """Tell whether its task runs now."""
+        """Tell whether its task runs now.
+
+        Of a call of an actor on ``distributed`` or Ray, which do not tell of beginnings: whether it
+        was sent there and no other call is before it.
+        """
         at = self._inner.run
         return at is not None and any(worker.now() == at for worker in tuple(at[0].inside))
 
@@ -150,27 +185,9 @@ class Future(concurrent.futures.Future[Any], Collection):
     async def _awaited(self) -> Any:
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-
-        def wake() -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        def wake_loop(_: _Inner) -> None:
-            try:
-                loop.call_soon_threadsafe(wake)
-            except RuntimeError:  # the loop was closed: nobody waits
-                pass
-
-        self._inner.add_callback(wake_loop)
-        try:
-            await woken
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
+        await woken_by(self._inner)
         if self._inner.is_elsewhere():  # bringing it takes time that the loop has better uses for
-            return await loop.run_in_executor(None, self.result)
+            return await asyncio.get_running_loop().run_in_executor(None, self.result)
         return self.result()
 
     def _not_yours(self, *_: Any) -> Any:
@@ -210,16 +227,12 @@ class Future(concurrent.futures.Future[Any], Collection):
         raise SerializationError(
             f"{self!r} can't be pickled: a future belongs to this process. Pass it as an argument "
             "(delayed(f)(future), submit(f, future), also inside lists and dicts) and the task "
-            "gets its value; don't hide it in an object or a closure. To store it, pickle "
+            "gets its value; don't hide it in an object or a closure. To store or return it, take "
             "future.result()"
         )
 
     def __bool__(self) -> bool:
         return True
-
-
-def _finished(inner: _Inner) -> None:
-    _unfinished.discard(inner)
 
 
 def started(tasks: Sequence[Task], options: Options) -> list[Future]:
@@ -229,8 +242,10 @@ def started(tasks: Sequence[Task], options: Options) -> list[Future]:
     for inner, task in zip(inners, tasks, strict=True):
         if not inner.done():
             _unfinished.add(inner)
-            inner.add_callback(_finished)
-        futures.append(Future(inner, new_leaf(Delayed, HELD, inner, made_at=task)))
+            inner.add_callback(_unfinished.discard)
+        future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
+        remember(inner, task, future._reopen)
+        futures.append(future)
     return futures
 
 
@@ -250,6 +265,7 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         ``nout=n`` a tuple of n futures is returned.
     *args, **kwargs
         Its arguments; futures and lazy values among them, at any depth, arrive as their values.
+        For a lazy value in the place of the function there are none: it is started as it is.
 
     Examples
     --------
@@ -258,8 +274,16 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     >>> submit(sum, a).result()
     5
     """
-    task = _call_of(_made_lazy(func, "submit"), args, kwargs)
     options = Options("submit", {})
+    if kinds[type(func)] in (LAZY, COLLECTION) and not isinstance(func, DelayedFunction):
+        if args or kwargs:
+            raise TypeError(
+                f"{func!r:.100} is a lazy value and takes no arguments: submit(x) starts it and "
+                "compute(x) returns its value; for a call write submit(f, ...)"
+            )
+        return started([delayed(func)], options)[0]
+    check_words(func, kwargs)
+    task = _call_of(_made_lazy(func, "submit"), args, kwargs)
     if task._options.nout is not None:
         return tuple(started(list(task), options))
     return started([task], options)[0]
@@ -293,6 +317,7 @@ def map(
     batch: int | str = "auto",
     scheduler: Any = None,
     num_workers: int | None = None,
+    retries: int | None = None,
 ) -> list[Future]:
     """Call a function for every item, in the background, and return the futures of the results.
 
@@ -307,6 +332,8 @@ def map(
         call is that of its whole batch.
     scheduler, num_workers
         As for `compute`.
+    retries
+        How often to run a call again that raised; left out: what ``delayed(f, retries=n)`` said.
 
     Examples
     --------
@@ -323,15 +350,22 @@ def map(
     if not items:
         return []
     lazy = _made_lazy(func, "map")
+    if retries is not None:
+        check_options(retries=retries)
+        lazy = lazy._with_retries(retries)
+    tasks: list[Task] = []
     if batch == "auto" or batch == 1:
-        tasks: list[Task] = [_call_of(lazy, item, {}) for item in items]
+        for item in items:  # a comprehension would be a frame between, until Python 3.12
+            tasks.append(_call_of(lazy, item, {}))  # noqa: PERF401
         return started(tasks, options)
     assert isinstance(batch, int)
-    tasks = []
     for start in range(0, len(items), batch):
         part = items[start : start + batch]
         name = f"{function_name(lazy.__wrapped__)} x {len(part)}"
-        many = delayed(_call_each, name=name, nout=len(part), traverse=lazy._traverse)
+        many = delayed(
+            _call_each, name=name, nout=len(part), traverse=lazy._traverse,
+            retries=lazy._called_options.retries,
+        )
         tasks += list(_call_of(many, (lazy.__wrapped__, part), {}))
     return started(tasks, options)
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from lazyflow import evaluate, waiting, wire
+from lazyflow.advice import NeedsValue, advice, dtype_advice
 from lazyflow.graph import keys
 from lazyflow.graph.items import Item
 from lazyflow.graph.lengths import annotated_length
-from lazyflow.graph.options import OPERATOR, annotation
+from lazyflow.graph.options import OPERATOR, Options, annotation
 from lazyflow.graph.task import (
     HELD,
     VALUE,
@@ -104,19 +105,11 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
     return task  # type: ignore[return-value]
 
 
-def _advice(what: str, instead: str) -> TypeError:
-    return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
-
-
-def _dtype_advice() -> TypeError:
-    return _advice("The dtype", "Write np.dtype(x.dtype.compute())")
-
-
-class Delayed(Task):
+class Delayed(NeedsValue, Task):
     """The result of a call that has not been made yet.
 
     Made by calling what `delayed` returns. Behaves like the value to come: operators,
-    attributes, method calls and ``[...]`` give further lazy values.
+    attributes, method calls, ``[...]`` and NumPy's ufuncs give further lazy values.
 
     Examples
     --------
@@ -129,7 +122,6 @@ class Delayed(Task):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # numpy leaves operators to us
 
     # -- evaluation -------------------------------------------------------------------------
 
@@ -178,10 +170,30 @@ class Delayed(Task):
                 f"write delayed(getattr)(x, {name!r})"
             )
         if name == "dtype" and isinstance(self._func, operator.attrgetter):
-            raise _dtype_advice()  # numpy before 2.4 asks for x.dtype.dtype and so on
+            raise dtype_advice()  # numpy before 2.4 asks for x.dtype.dtype and so on
+        if name == "dask":  # of dask's lazy values: the graph
+            raise AttributeError(
+                "lazy values have no graph to look into as x.dask: x.visualize() draws it. To get "
+                "an attribute of that name from the result write delayed(getattr)(x, 'dask')"
+            )
         return new_task(
             _Attribute, operator.attrgetter(name), (self,), None, OPERATOR, depth=2
         )
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any
+    ) -> Delayed:
+        """Return ``np.sin(x)`` and ``array + x`` as calls; also what ``array += x`` makes."""
+        operator_like = method == "__call__" and not kwargs and not isinstance(inputs[0], Delayed)
+        in_place = operator_like and out is not None and len(out) == 1 and out[0] is inputs[0]
+        if method == "at" or (out is not None and not in_place):
+            raise TypeError(
+                f"np.{ufunc.__name__} of a lazy value is a call that is made later, and can't "
+                f"write into an array now. Write: y = np.{ufunc.__name__}(...) without out="
+            )
+        func = ufunc if method == "__call__" else getattr(ufunc, method)
+        options = OPERATOR if ufunc.nout == 1 else Options(nout=ufunc.nout)
+        return new_task(Delayed, func, inputs, kwargs, options, depth=2)
 
     def __getitem__(self, index: Any) -> Delayed:
         return new_task(
@@ -215,59 +227,6 @@ class Delayed(Task):
                 f"'-> tuple[A, B]'; or {instead}, or compute() first."
             )
         return n
-
-    # -- what needs the value now -----------------------------------------------------------
-
-    def __bool__(self) -> bool:
-        raise _advice(
-            "The truth", "Write x.compute() in the condition, or put the 'if' inside a delayed "
-            "function; where sorted, max, 'in' or a library asked for it, call that lazily: "
-            "delayed(max)(a, b). To compare two lazy values for identity use 'is'."
-        )
-
-    def __contains__(self, item: Any) -> bool:
-        raise _advice("What is in the result", "Write: delayed(operator.contains)(x, item)")
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            "lazy values can't be changed: x[...] = value would change what other tasks see. "
-            "Return a changed copy from a delayed function instead."
-        )
-
-    def __delitem__(self, index: Any) -> None:
-        self.__setitem__(index, None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise TypeError(
-            f"lazy values can't be changed: x.{name} = value would change what other tasks see. "
-            "Return a changed object from a delayed function instead."
-        )
-
-    def __delattr__(self, name: str) -> None:
-        self.__setattr__(name, None)
-
-    def __index__(self) -> int:
-        raise _advice("The number", "Write x.compute(), or call lazily: delayed(range)(x)")
-
-    def __float__(self) -> float:
-        raise _advice("The number", "Write float(x.compute()), or delayed(float)(x)")
-
-    def __int__(self) -> int:
-        raise _advice("The number", "Write int(x.compute()), or delayed(int)(x)")
-
-    def __complex__(self) -> complex:
-        raise _advice("The number", "Write complex(x.compute()), or delayed(complex)(x)")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        if getattr(dtype, "char", dtype) in ("O", object):  # asked for a container of lazy values
-            cells = sys.modules["numpy"].empty(1, object)
-            cells[0] = self
-            return cells.reshape(())
-        raise _advice("The array", "Write np.asarray(x.compute()), or delayed(np.asarray)(x)")
-
-    @property
-    def __numpy_dtype__(self) -> Any:
-        raise _dtype_advice()
 
     # -- identity, text, copies -------------------------------------------------------------
 
@@ -309,7 +268,7 @@ class Delayed(Task):
     def __format__(self, spec: str) -> str:
         if not spec:
             return repr(self)
-        raise _advice("The text", f"Write format(x.compute(), {spec!r})")
+        raise advice("The text", f"Write format(x.compute(), {spec!r})")
 
     def _leaf(self, func: Callable[..., Any], value: Any, key: str | None) -> Delayed:
         if key is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lazyflow.decorator import delayed
+from lazyflow.graph.task import new_task
+from lazyflow.lazy import Delayed
 from lazyflow.schedulers.failures import summary
 
 __all__ = ["tree_reduce"]
@@ -52,11 +54,13 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
     fold = delayed(functools.partial(_fold, op), name=f"reduce by {_name(op)}")
     if len(level) == 1:
         return delayed(level[0])
+    call, options = fold.__wrapped__, fold._called_options
     while len(level) > 1:
-        level = [
-            fold(*level[i : i + split_every]) if i + 1 < len(level) else level[i]
-            for i in range(0, len(level), split_every)
-        ]
+        folds = []
+        for i in range(0, len(level) - 1, split_every):
+            few = tuple(level[i : i + split_every])
+            folds.append(new_task(Delayed, call, few, {}, options, depth=2))  # the user's line
+        level = [*folds, *level[len(folds) * split_every :]]
     return level[0]
 
 

@@ -1,14 +1,15 @@
 """The one table by which lower layers reach services of higher ones.
 
 Layers import downwards only. What a method of a lower layer offers but a higher layer does
-(``x.visualize()`` draws, ``repr`` in a notebook) is looked up here by name. There is no
-other import by string, and a test reads this table.
+(``x.visualize()`` draws, ``repr`` in a notebook, dask's objects as arguments) is looked up here by
+name. There is no other import by string, and a test reads this table.
 """
 
 from typing import Any
 
 SERVICES: dict[str, str] = {
     "visualize": "lazyflow.diagnostics.visualize:visualize",
+    "dask_task": "lazyflow.interop.dask:dask_task",
     "array_html": "lazyflow.diagnostics.array_html:array_html",
 }
 

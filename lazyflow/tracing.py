@@ -16,7 +16,7 @@ from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name, new_leaf
 from lazyflow.lazy import Delayed
-from lazyflow.store.values import Releaser
+from lazyflow.store.owned import Releaser
 from lazyflow.wanted import Wanted, finalized
 
 __all__ = ["Trace", "trace"]

@@ -120,5 +120,7 @@ class Turn:
         while turn is not None:
             holder = turn._holder
             if holder == me:
+                if turn is self or me not in _waits:
+                    return  # this one has come just now
                 raise Deadlock("it is in use by a task that waits for what this task has in use")
             turn = _waits.get(holder)

@@ -1,31 +1,50 @@
-"""Waiting for futures and persisted values: `wait`, `as_completed`, and ``await x``."""
+"""Waiting for futures and persisted values: `wait`, `gather`, and ``await x``."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from time import monotonic
+import threading
 from typing import Any
 
 from lazyflow.evaluate import Options, compute, held_values, start_background
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.future import Future, timed_out, wait_for
-from lazyflow.schedulers.gate import Gate
-from lazyflow.schedulers.seats import asleep
-from lazyflow.store.values import Releaser
+from lazyflow.schedulers.failures import interrupted
+from lazyflow.schedulers.future import Future, wait_for
+from lazyflow.schedulers.seats import asleep, here
+from lazyflow.store.owned import Releaser
 
-__all__ = ["as_completed", "wait"]
+__all__ = ["gather", "wait"]
 
 
-async def awaited(x: Any) -> Any:
-    """Compute one lazy value without blocking the event loop; cancelling cancels the work."""
+class _Awaiting(threading.local):
+    count = 0  # coroutines of this thread that wait
+    asleep: Any = None
+
+
+_awaiting = _Awaiting()
+
+
+def _enter() -> None:
+    """While a task on the loop of a worker's thread waits, another may have the worker's place."""
+    _awaiting.count += 1
+    if _awaiting.count == 1 and here.worker is not None:
+        _awaiting.asleep = asleep()
+        _awaiting.asleep.__enter__()
+
+
+def _leave() -> None:
+    _awaiting.count -= 1
+    if not _awaiting.count and _awaiting.asleep is not None:
+        entered, _awaiting.asleep = _awaiting.asleep, None
+        entered.__exit__(None, None, None)
+
+
+async def woken_by(future: Future) -> None:
+    """Wait until a future is done, without blocking the event loop."""
     import asyncio
 
     loop = asyncio.get_running_loop()
-    plan = make_plan([x])
-    _, (future,) = start_background(plan, Options("await", {}))
     woken = loop.create_future()
 
     def wake() -> None:
@@ -39,8 +58,22 @@ async def awaited(x: Any) -> Any:
             pass
 
     future.add_callback(wake_loop)
+    _enter()
     try:
         await woken
+    finally:
+        _leave()
+        future.remove_callback(wake_loop)
+
+
+async def awaited(x: Any) -> Any:
+    """Compute one lazy value without blocking the event loop; cancelling cancels the work."""
+    import asyncio
+
+    plan = make_plan([x])
+    _, (future,) = start_background(plan, Options("await", {}))
+    try:
+        await woken_by(future)
     except asyncio.CancelledError:
         future.cancel()
         raise
@@ -88,109 +121,57 @@ def wait(
     >>> len(done), pending
     (3, [])
     """
-    items = _items(fs)
+    items = items_of(fs)
+    if kinds[type(num_returns)] in (LAZY, COLLECTION):
+        raise TypeError("wait() takes one list of futures and persisted values: wait([a, b])")
     if num_returns is not None and not 0 <= num_returns <= len(items):
         raise ValueError(
             f"num_returns must be between 0 and the number of values ({len(items)}); "
             f"got {num_returns!r}"
         )
-    futures = [_whole(x) for x in items]
+    futures = [whole_of(x) for x in items]
     try:
         wait_for(futures, num_returns, timeout)
-    except BaseException:  # Ctrl-C: what was waited for is not wanted any more
-        for future in futures:
-            future.cancel()
-        raise
+    except KeyboardInterrupt as error:
+        raise interrupted(error) from None
     done = [x for x, f in zip(items, futures, strict=True) if f.done()]
     pending = [x for x, f in zip(items, futures, strict=True) if not f.done()]
     return done, pending
 
 
-def as_completed(
-    fs: Any, with_results: bool = False, timeout: float | None = None
-) -> Iterator[Any]:
-    """Yield futures and persisted values as they come to their ends.
+def gather(futures: Any, errors: str = "raise") -> Any:
+    """Return the values of futures and persisted values, in the places where they are.
 
     Parameters
     ----------
-    fs
-        A list of them.
-    with_results
-        Yield pairs (value given, result); a failure is raised when its turn comes.
-    timeout
-        Seconds from now.
-
-    Raises
-    ------
-    TaskTimeout
-        Some are not done when the time is over; they go on.
+    futures
+        One, or a nesting of containers of them.
+    errors
+        ``"raise"`` the first error; ``"skip"``: leave those of a list out that failed.
 
     Examples
     --------
     >>> import lazyflow
-    >>> fs = lazyflow.map(abs, [-3, -2, -1])
-    >>> sorted(f.result() for f in lazyflow.as_completed(fs))
-    [1, 2, 3]
+    >>> lazyflow.gather({"a": lazyflow.submit(abs, -1), "b": [lazyflow.submit(abs, -2)]})
+    {'a': 1, 'b': [2]}
     """
-    deadline = None if timeout is None else monotonic() + timeout
-    return _Arrivals(_items(fs)).taken(with_results, deadline, timeout)
+    if errors not in ("raise", "skip"):
+        raise ValueError(f"errors must be 'raise' or 'skip'; got {errors!r}")
+    if errors == "skip":
+        items = items_of(futures)
+        wholes = [whole_of(x) for x in items]
+        wait_for(wholes)
+        futures = [x for x, f in zip(items, wholes, strict=True) if f.local_outcome()[1] is None]
+    (found,) = compute(futures)
+    return found
 
 
-class _Arrivals:
-    """Which of some futures are done, in the order in which that happened."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self._futures = {id(x): (x, _whole(x)) for x in items}  # each once
-        self._done: deque[int] = deque()
-        self._gates: list[Gate] = []  # of who waits; whoever pops it opens it
-        for key, (_, future) in self._futures.items():
-            future.add_callback(lambda _, key=key: self._arrived(key))  # type: ignore[misc]
-
-    def _arrived(self, key: int) -> None:
-        self._done.append(key)
-        try:
-            gate = self._gates.pop()
-        except IndexError:
-            return
-        gate.open()
-
-    def taken(
-        self, with_results: bool, deadline: float | None, timeout: float | None
-    ) -> Iterator[Any]:
-        left = self._futures
-        try:
-            while left:
-                while not self._done:
-                    self._sleep(deadline, timeout)
-                item, future = left.pop(self._done.popleft())
-                if with_results:
-                    (value,) = compute(item)
-                    yield item, value
-                else:
-                    yield item
-        except KeyboardInterrupt:  # what was waited for is not wanted any more
-            for _, future in left.values():
-                future.cancel()
-            raise
-
-    def _sleep(self, deadline: float | None, timeout: float | None) -> None:
-        gate = Gate()
-        self._gates.append(gate)
-        if self._done:  # it may have come before the gate was there
-            self._gates.clear()
-            return
-        with asleep():
-            is_open = gate.wait(None if deadline is None else max(0.0, deadline - monotonic()))
-        if not is_open and not self._done:
-            assert timeout is not None
-            raise timed_out([f.name for _, f in self._futures.values()], timeout, [])
-
-
-def _items(fs: Any) -> list[Any]:
+def items_of(fs: Any) -> list[Any]:
+    """Return what there is to wait for as a list, one value alone as well."""
     return [fs] if kinds[type(fs)] in (LAZY, COLLECTION) else list(fs)
 
 
-def _whole(x: Any) -> Future:
+def whole_of(x: Any) -> Future:
     """Return a future that is done when all that `x` is made of is."""
     if kinds[type(x)] == COLLECTION:
         return _all_of([future_of(t) for t in x.__lazyflow_tasks__()])

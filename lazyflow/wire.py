@@ -8,15 +8,15 @@ two pickled values shared is still computed once.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from lazyflow.departures import WeakValues
 from lazyflow.graph.keys import key_of
 from lazyflow.graph.plan import in_order
 from lazyflow.graph.task import HELD, VALUE, Task, place
 
-_known: weakref.WeakValueDictionary[str, Task] = weakref.WeakValueDictionary()
+_known: WeakValues[Task] = WeakValues()
 
 
 def packed(task: Task) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from lazyflow import config
+from lazyflow.departures import LastCall, WeakValues
 from lazyflow.schedulers import uses
 from lazyflow.schedulers.failures import is_users_interrupt
 from lazyflow.schedulers.seats import here
@@ -27,10 +28,7 @@ T = TypeVar("T")
 _SCOPES = ("process", "thread")
 
 #: By identity: one object for each state in a process, however often it arrives.
-_states: weakref.WeakValueDictionary[str, WorkerState[Any]] = weakref.WeakValueDictionary()
-
-#: Those that came from elsewhere: their values stay for the tasks to come.
-_arrived: dict[str, WorkerState[Any]] = {}
+_states: WeakValues[WorkerState[Any]] = WeakValues()
 
 #: What the tasks have in use in which this code runs: a task inside a task has its own.
 _held: ContextVar[tuple[_StateUse, ...]] = ContextVar("lazyflow_states_in_use", default=())
@@ -58,9 +56,10 @@ def worker_state(
         down: the next task builds another. It may change the value in place, so a task that
         returns a part of the value must return a copy.
     teardown
-        Called with the value when the worker ends: at the end of the process, at
-        `lazyflow.shutdown`, or when the thread ends; worker processes have half a second for it,
-        and none when they are killed, as Ray does with its own. Errors are logged.
+        Called with the value when the state is dropped (on processes in the workers, too; on
+        distributed and Ray the value stays there), and when the worker ends: at the end of the
+        process, at `lazyflow.shutdown`, or when the thread ends; worker processes have half a
+        second for it, and none when they are killed, as Ray does with its own. Errors are logged.
     scope
         ``"process"``: one value for a process. A task that has called ``get`` has the value to
         itself until it ends; others that ask meanwhile wait. ``"thread"``: one for each thread
@@ -75,7 +74,7 @@ def worker_state(
     Notes
     -----
     Outside of tasks nobody waits and nothing is reset: do not change the value there while tasks
-    run in this process. In a worker the value stays when the caller has dropped the state.
+    run in this process.
 
     Examples
     --------
@@ -117,6 +116,7 @@ class WorkerState(Generic[T]):
         self._functions = functions  # opened when they are first needed
         self._payload = payload
         self._pickled_by = 0  # the thread that pickles the functions
+        self._end: LastCall | None = None  # of one that has travelled
         self._place: Any = _Here() if scope == "thread" else _Anywhere()
         self._lock = threading.Lock()
 
@@ -185,6 +185,12 @@ class WorkerState(Generic[T]):
             functions = self._functions = pickle.loads(self._payload)
         return functions
 
+    def close(self) -> None:
+        """Tear down the values that this process has, but for those that a task has in use."""
+        for box in tuple(uses.kept.values()):
+            if isinstance(box, _Box) and box.is_of(self):
+                box.close()
+
     # -- travelling ---------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,6 +210,7 @@ class WorkerState(Generic[T]):
                 raise
             finally:
                 self._pickled_by = 0
+            self._end = LastCall(uses.tell_to_drop, self._identity)
             self._payload = payload  # kept: it is the same bytes each time, so functions that
             # hold the state are the same for the workers, too
         return _from_token, (self._identity, self._scope, self._payload)
@@ -216,7 +223,8 @@ def _from_token(identity: str, scope: str, payload: bytes) -> WorkerState[Any]:
     known = _states.get(identity)
     if known is None:
         new: WorkerState[Any] = WorkerState(identity, scope, None, payload)
-        known = _states[identity] = _arrived.setdefault(identity, new)  # the first to come stays
+        known = uses.arrived.setdefault(identity, new)  # the first to come stays
+        _states[identity] = known
     return known
 
 
@@ -240,13 +248,11 @@ class _Here(threading.local):
 
 
 class _Owner:
-    """Closes its box when the thread ends, or the state is gone, to which it belongs."""
+    """What a thread has, or the state: its box is closed when this has gone."""
 
     def __init__(self, box: _Box) -> None:
         self.box = box
-
-    def __del__(self) -> None:
-        self.box.close()
+        self._end = LastCall(box.close)
 
 
 class _Box(uses.Kept):
@@ -259,6 +265,10 @@ class _Box(uses.Kept):
         self._teardown: Callable[[Any], Any] | None = None
         self._turn = Turn()
         self._built_by = 0
+
+    def is_of(self, state: WorkerState[Any]) -> bool:
+        """Tell whether this is a value of a state."""
+        return self._make() is state
 
     def peek(self) -> Any:
         """Return the value, built if need be, to who has it already or is no task."""

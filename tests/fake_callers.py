@@ -7,7 +7,7 @@ from typing import Any
 from fake_worker import LARGE, SHORT, SMALL, Literal, Task, Value, number_of
 
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.processes.nodes import DONE, Job, Node
+from lazyflow.schedulers.processes.nodes import DONE, WAITING, Job, Node
 from lazyflow.schedulers.processes.state import State
 
 RETRIES = 1  # crash_retries of a task that says nothing
@@ -140,6 +140,10 @@ class Callers:
             node.left = node.unsent = len(node.users)
             node.keep = 1 if node.users else 0
         self._want(run)
+        for node in run.own:
+            is_literal = node.phase == DONE and type(node.value) is Literal
+            if is_literal and node.users and not node.pinned and self.chance(0.4):
+                node.phase, node.packed = WAITING, ()
         job.nodes = list(run.own)
         self.runs.append(run)
         self.unread.append(run)
@@ -160,6 +164,8 @@ class Callers:
         recent = run.nodes[-5:] if self.chance(0.7) else run.nodes
         node.inputs = tuple(rng.choice(recent) for _ in range(count))
         node.distinct = tuple(dict.fromkeys(node.inputs))
+        if self.chance(0.2):
+            node.packed = ()
         for source in node.distinct:
             if source.job is run.job:
                 source.users.append(node)

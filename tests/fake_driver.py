@@ -8,7 +8,7 @@ from fake_callers import RETRIES, Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
 from lazyflow.schedulers.processes import recovery
-from lazyflow.schedulers.processes.nodes import DONE, MISSING, SENT, Job, Node, Worker
+from lazyflow.schedulers.processes.nodes import DONE, MISSING, SENT, WAITING, Job, Node, Worker
 
 
 class Driver(Callers):
@@ -19,6 +19,7 @@ class Driver(Callers):
         self.fakes: dict[Worker, Fake] = {}
         self.inbox: deque[tuple[Any, ...]] = deque()
         self.fetches: Counter[Node] = Counter()  # that wait for a held value
+        self.unpacked: list[Node] = []  # that another thread pickles
         self.lazy: list[tuple[Node, int]] = []  # what other runs are computing
         self.postponed: set[Node] = set()
         self.flight_of: dict[Node, int] = {}
@@ -86,7 +87,7 @@ class Driver(Callers):
         assert len(flight.nodes) == len(flight.drops) == len(set(flight.nodes))
         records = []
         for node, drops in zip(flight.nodes, flight.drops, strict=True):
-            assert node.job is job
+            assert node.job is job and node.packed != ()
             inputs = [source.id for source in node.inputs]
             records.append(
                 SimpleNamespace(
@@ -155,10 +156,6 @@ class Driver(Callers):
         self._check_value(node, value)
         self._brought(node)
 
-    def _do_stranded(self, node: Node) -> None:
-        assert node.job.over and self.tasks[node].fate == "lazy"
-        self.state.fail(node, ("lost lazy", self.tasks[node].uid))
-
     def _do_lost(self, node: Node, error: Any) -> None:
         self._check_error(node, error)
         self._brought(node)
@@ -195,7 +192,7 @@ class Driver(Callers):
                 for n in self.ancestors(node)
             ), "it could have run where its input is"
         else:
-            assert what == "lost lazy" and task.fate == "lazy"
+            raise AssertionError(f"nothing fails by {what}")
 
     def _do_fail(self, job: Job, node: Node, error: Any) -> None:
         run = job.run
@@ -242,6 +239,9 @@ class Driver(Callers):
             self._end(run)
 
     def _end(self, run: Run) -> None:
+        """End a run, and those that made what its tasks returned."""
+        self.lazy = [each for each in self.lazy if each[0].job is not run.job]
+        self.postponed = {node for node in self.postponed if node.job is not run.job}
         self.state.end_job(run.job)
         if self.chance(0.5):
             self._let_go(run)
@@ -289,7 +289,7 @@ class Driver(Callers):
 
     def _became_lazy(self, worker: Worker, number: int, node: Node, result: int) -> None:
         self.state.postponed(worker, number, node)
-        if node.job.over:
+        if node.phase != WAITING:
             return
         self.postponed.add(node)
         self.lazy.append((node, result))
@@ -298,13 +298,30 @@ class Driver(Callers):
         """Let another run come to its end."""
         node, number = self.lazy.pop(self.rng.randrange(len(self.lazy)))
         self.postponed.discard(node)
-        if node.job.over:
+        if node not in node.job.later:
             return
         if self.chance(0.1):
             self.state.fail(node, ("outside", self.tasks[node].uid))
         else:
             value = self.received(number, LARGE) if self.chance(0.5) else self.literal(number)
             self.state.provide(node, value)
+
+    def _do_pack(self, node: Node) -> None:
+        assert node.packed == ()
+        self.unpacked.append(node)
+
+    def pack(self) -> None:
+        """Let the arguments of a task be pickled, or a literal value."""
+        node = self.unpacked.pop(self.rng.randrange(len(self.unpacked)))
+        if node.phase != WAITING or node.packed != ():
+            return
+        if self.chance(0.05):
+            self.state.fail(node, ("outside", self.tasks[node].uid))
+        elif node.value is MISSING:
+            self.state.packed(node, ("packed",))
+        else:
+            node.value.is_encoded = True
+            self.state.provide(node, node.value)
 
     def provide_outside(self, node: Node) -> None:
         number = self.outside.pop(node)

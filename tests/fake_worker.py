@@ -31,6 +31,10 @@ class Literal(Value):
 
     is_encoded = False
 
+    @property
+    def encoded(self) -> Any:
+        return self if self.is_encoded else None
+
 
 LATER = "later"  # in a worker: another run will make it
 

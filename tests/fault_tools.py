@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -162,6 +163,10 @@ def _descriptors() -> Counter[str]:
     return found
 
 
+#: Threads that stay as long as the program.
+OURS = ("lazyflow-processes", "lazyflow-last-calls")
+
+
 class Before:
     """How it was before a test, in a process whose pool is marked.
 
@@ -185,7 +190,7 @@ class Before:
         found = {
             "processes": named(marked(self.mark) - known - self.others),
             "files": shared_files() - self.files,
-            "threads": [t.name for t in threads if t.name != "lazyflow-processes"],
+            "threads": [t.name for t in threads if t.name not in OURS],
             "descriptors": {k: n - self.descriptors[k] for k, n in now.items()
                             if n > self.descriptors[k]},
             "shared bytes": info.get("shared_bytes", 0),
@@ -211,8 +216,6 @@ def new_mark() -> str:
 #: What programs need: `ready(word)` tells the test; `sleeper` sleeps in C and says that it began.
 PRELUDE = """
 import os, signal, sys, threading, time
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job hands that down
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 import lazyflow
 from lazyflow import compute, config, delayed, persist, wait
 from lazyflow.schedulers.processes.scheduler import processes
@@ -313,3 +316,17 @@ class Program:
         if until(lambda: not self.left(), seconds * SLACK) and not shared_files():
             return True
         raise AssertionError(f"left: {named(self.left())}, {shared_files()}")
+
+
+#: A worker of distributed whose scheduler ends during its heartbeat logs that, in any program.
+_HEARTBEAT = re.compile(
+    r"[^\n]* distributed\.worker - ERROR - "
+    r"Failed to communicate with scheduler during heartbeat\.\n"
+    r".*?\n[^\n]*CommClosedError: [^\n]*heartbeat_worker[^\n]*\n",
+    re.S,
+)
+
+
+def without_heartbeats(err: str) -> str:
+    """Take out of what a program printed the heartbeats that came as its cluster ended."""
+    return _HEARTBEAT.sub("", err)

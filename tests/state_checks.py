@@ -73,7 +73,7 @@ class Checked(Driver):
                 if gone or is_open:
                     assert node.open > 0
                     continue
-                outside = self.outside.get(node) is not None
+                outside = (self.outside.get(node) is not None) + (node.packed == ())
                 assert node.open == sum(s.phase < SENT for s in sources) + outside, node
                 flying = [s.home for s in sources if s.phase == SENT]
                 assert node.flying == len(flying), node
@@ -104,7 +104,10 @@ class Checked(Driver):
         assert not node.open and not node.flying
         if node.home is None:
             found = [e[3] if node.job.ranked else e for e in node.job.ready]
-            assert node.job in self.state.rota[node.job.background] and node.job.listed
+            if node.job.ranked:
+                assert node.job in self.state.graded[node.job.background]
+            else:
+                assert node.job in self.state.rota[node.job.background] and node.job.listed
         else:
             found = list(node.home.lanes[node.job.background].queue)
             assert node.home in self.state.workers

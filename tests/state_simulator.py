@@ -44,6 +44,8 @@ class Simulator(Checked):
             found.append((8, self.run_inbox, ()))
         if self.unread:
             found.append((5, self._add_first, ()))
+        if self.unpacked:
+            found.append((5, self.pack, ()))
         if self.lazy:
             found.append((3, self.provide, ()))
         found += [(2, self.provide_outside, (n,)) for n in self.outside if n.job.run.is_added]
@@ -233,7 +235,8 @@ class Simulator(Checked):
             assert run.is_cleared, f"{run.job} was not cleared"
             assert not run.job.active
         state.assign()
-        assert not any(state.rota) and not state.queued and not state.waiters and not state.stuck
+        assert not any(state.rota) and not any(map(list, state.graded))
+        assert not state.queued and not state.waiters and not state.stuck
         for worker, fake in self.fakes.items():
             assert not any(lane.queue or lane.following or lane.arrived for lane in worker.lanes)
             assert not worker.holding and not worker.flights and not worker.fetching

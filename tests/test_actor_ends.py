@@ -77,9 +77,16 @@ lazyflow.shutdown()
 
 
 def test_a_running_call_is_named_at_the_end_of_the_program() -> None:
-    script = f"{ACTORS}\na = Sleeper()\nf = a.sleep()\ng = a.add(1)\ntime.sleep(0.5)"
+    script = f"""
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # before there are other threads
+{ACTORS}
+a = Sleeper()
+f, g = a.sleep(), a.add(1)
+signal.sigwait([signal.SIGUSR1])
+"""
     with Program(script) as program:
         program.expect("ready")
+        program.signal(signal.SIGUSR1)
         code, _, err = program.end()
         assert code == 0
         assert "still running when Python ended: Sleeper.sleep, made at" in err

@@ -7,7 +7,8 @@ from engine_schedulers import ELSEWHERE, LOCAL, RAY, SCHEDULERS
 
 import lazyflow
 from lazyflow import LazyflowWarning, compute, delayed, evaluate, persist
-from lazyflow.testing.signals import Tally
+from lazyflow.schedulers import registry
+from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc
 
 
@@ -43,6 +44,77 @@ def test_higher_priorities_start_first(scheduler):
     tasks = [delayed(order.add, priority=p)(p) for p in (0, 3, -1, 2, 1)]
     compute(tasks, scheduler=scheduler, num_workers=1)
     assert order.items() == [3, 2, 1, 0, -1]
+
+
+def wait_at(begun, gate):
+    begun.open()
+    gate.wait()
+    return 0
+
+
+@pytest.fixture(params=["threads", "processes"])
+def one_worker(request):
+    """A pool with one worker, which a task holds until the gate is opened."""
+    lazyflow.shutdown()  # a pool is as large as was ever asked for
+    with lazyflow.config.set(scheduler=request.param, num_workers=1):
+        begun, gate = Gate(), Gate()
+        held = lazyflow.submit(wait_at, begun, gate)
+        assert begun.wait()
+        yield lambda: open_when_queued(gate, request.param)
+        gate.open()
+        held.result()
+
+
+def open_when_queued(gate, name):
+    """Open the gate when a pool that runs elsewhere knows of all that was started."""
+    if name == "processes":
+        driver = registry.scheduler_named(name)._driver
+        known = Gate()
+        driver.post("do", known.open)
+        assert known.wait()
+    gate.open()
+
+
+def test_higher_priorities_start_first_whenever_they_were_started(one_worker):
+    order = Tally()
+    futures = [
+        lazyflow.submit(delayed(order.add, priority=p), str(p)) for p in (1, 3, -2, 2)
+    ]
+    futures.append(lazyflow.submit(order.add, "none"))
+    first = delayed(order.add, priority=5)("5")
+    futures.append(*persist(delayed(order.add, priority=-1)(first)))
+    one_worker()
+    compute(futures)
+    assert [x for x in order.items() if isinstance(x, str)] == ["5", "3", "2", "1", "none", "-2"]
+
+
+def test_what_runs_makes_way_for_what_is_more_urgent():
+    order, begun, gate = Tally(), Gate(), Gate()
+
+    def note(name, *_):
+        order.add(name)
+
+    def chain(*priorities):
+        x = delayed(wait_at, priority=priorities[0])(begun, gate)
+        for p in priorities[1:]:
+            x = delayed(note, priority=p)(p, x)
+        return x
+
+    lazyflow.shutdown()
+    with lazyflow.config.set(scheduler="threads", num_workers=1):
+        for priorities, expected in (
+            ((0, 0, 0), ["more", 0, 0, "less"]), ((4, 3, 1, -5), [3, "more", 1, "less", -5]),
+        ):
+            order, begun, gate = Tally(), Gate(), Gate()
+            (x,) = persist(chain(*priorities), optimize_graph=False)
+            assert begun.wait()
+            others = [
+                lazyflow.submit(delayed(note, priority=p), name)
+                for name, p in (("less", -1), ("more", 2))
+            ]
+            gate.open()
+            compute(x, others)
+            assert order.items() == expected
 
 
 @pytest.mark.parametrize("name", [*LOCAL, RAY])

@@ -30,6 +30,18 @@ def given_to_task(x, **options):
     return got[0]
 
 
+def given_to_call(*args, **kwargs):
+    """Return what a task gets for these arguments, and what its caller gets of them."""
+    got = []
+
+    def keep(*args, **kwargs):
+        got.append((args, kwargs))
+        return args, kwargs
+
+    returned = delayed(keep)(*args, **kwargs).compute(scheduler="sync")
+    return got[0], returned
+
+
 # -- a property: eager and lazy agree on nested containers ----------------------------------
 
 
@@ -451,10 +463,14 @@ def test_cycles_through_other_containers():
     assert got["box"].inside[0] is got
     xs = [5]
     xs.append((xs,))
-    ((a, b), k) = pair(xs, [xs, 1], k=one).compute()
+    ((a, b), k), returned = given_to_call(xs, [xs, 1], k=one)
     assert a is xs
     assert b[0] is xs
     assert k == {"k": 1}
+    (a, b), k = returned  # the caller's own: xs is held by the call
+    assert a is not xs
+    assert a[1][0] is a is b[0]
+    assert (a[0], b[1], k) == (5, 1, {"k": 1})
 
 
 def test_a_cycle_for_a_mutating_function_is_copied_with_its_cycle():
@@ -472,11 +488,13 @@ def test_a_cycle_for_a_mutating_function_is_copied_with_its_cycle():
 def test_lazy_values_beside_a_cycle_are_found():
     xs = []
     xs.append(xs)
-    ((a, b, c), _) = pair(xs, one, [two, xs]).compute()
+    ((a, b, c), _), ((own, *_), _) = given_to_call(xs, one, [two, xs])
     assert a is xs
     assert b == 1
     assert c[0] == 2
     assert c[1] is xs
+    assert own is not xs
+    assert own[0] is own
     assert compute(xs, one) == (xs, 1)
 
 

@@ -1,16 +1,20 @@
 """The benchmarks start, measure the right thing in turns, and say what they could not measure."""
 
 import importlib.util
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+from fault_tools import without_heartbeats
 
 import lazyflow
 from benchmarks import (
@@ -155,7 +159,7 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        known = "overhead, processes, actors, arrays, engines, soak"
+        known = "overhead, processes, actors, arrays, engines, soak, interrupts"
         said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 
@@ -190,14 +194,51 @@ def run(tmp_path, *arguments, name="overhead"):
     return json.loads(path.read_text())
 
 
+def hide(monkeypatch, *names):
+    """Let packages be as if they were not installed; `test_everything` has them."""
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in names else there(name)
+    )
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Run a case of a benchmark, or all that are quick, one turn each; once for all tests."""
+
+    @cache
+    def run_once(module, *cases):
+        name = module.__name__.split(".")[1]
+        cases = cases or [c for c in module.CASES if (name, c) != ("overhead", "starting")]
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as monkeypatch, redirect_stdout(printed):
+            hide(monkeypatch, *HIDDEN[module])
+            only = [word for case in cases for word in ("--only", case)]
+            found = run(tmp_path_factory.mktemp(name), "--repeat", "1", *only, name=name)
+        assert [case["name"] for case in found["cases"]] == list(cases)
+        return found, printed.getvalue()
+
+    return run_once
+
+
+#: What takes seconds to start.
+HIDDEN = {
+    overhead: ["ray"],
+    engines: ["ray"],
+    processes: ["ray", "dask", "joblib"],
+    actors: ["ray", "distributed"],
+}
+
+
+def case_of(found, name):
+    return next(case for case in found["cases"] if case["name"] == name)
+
+
 class TestOverhead:
     @pytest.mark.parametrize("name", [name for name in overhead.CASES if name != "starting"])
-    def test_every_case_measures_lazyflow_and_says_why_others_are_absent(
-        self, name, tmp_path, capsys
-    ):
-        found = run(tmp_path, "--only", name, "--repeat", "1")
-        (case,) = found["cases"]
-        assert case["name"] == name
+    def test_every_case_measures_lazyflow_and_says_why_others_are_absent(self, name, once):
+        found, printed = once(overhead)
+        case = case_of(found, name)
         assert "lazyflow" not in case["absent"]
         for row in case["rows"]:
             assert row["sides"]["lazyflow"]["median"] > 0
@@ -205,7 +246,7 @@ class TestOverhead:
                 assert side in row["sides"] or side in case["absent"]
         assert any(row["goal"] for row in case["rows"])
         assert not any("failed" in why for why in case["absent"].values())
-        machine, size, *_ = capsys.readouterr().out.splitlines()
+        machine, size, *_ = printed.splitlines()
         assert machine == measure.machine_line(found["machine"])
         assert size == "size tiny; 2 threads on every side"
 
@@ -222,10 +263,7 @@ class TestOverhead:
         assert "`python -c pass` is" in capsys.readouterr().out
 
     def test_peers_that_are_not_installed_are_shown_as_such(self, tmp_path, capsys, monkeypatch):
-        there = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util, "find_spec", lambda n: None if n in ("dask", "joblib") else there(n)
-        )
+        hide(monkeypatch, "dask", "joblib")
         (case,) = run(tmp_path, "--only", "tree", "--repeat", "1")["cases"]
         assert set(case["rows"][0]["sides"]) == {"lazyflow", "futures"}
         why = "not installed; pip install 'lazyflow[bench]'"
@@ -255,36 +293,25 @@ class TestOverhead:
         assert int(done.stdout) < len(large) / 2
 
 
-@pytest.fixture
-def no_peers(monkeypatch):
-    """Hide those that take seconds to start; `test_everything` has them."""
-    there = importlib.util.find_spec
-    hidden = ("dask", "joblib", "ray")
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name in hidden else there(name)
-    )
-
-
 class TestEngines:
     @pytest.mark.parametrize("name", ["tree", "busy"])
-    def test_engines_alone_and_with_lazyflow(self, name, tmp_path, capsys):
+    def test_engines_alone_and_with_lazyflow(self, name, once):
         pytest.importorskip("distributed")
-        found = run(tmp_path, "--only", name, "--repeat", "1", name="engines")
-        (case,) = found["cases"]
-        assert case["name"] == name
+        found, printed = once(engines)
+        case = case_of(found, name)
         assert not any("failed" in why for why in case["absent"].values())
         row = next(row for row in case["rows"] if row["label"] == "on distributed")
         assert row["sides"]["lazyflow"]["samples"] and row["sides"]["dask"]["samples"]
         assert row["result"] == pytest.approx(
             row["sides"]["dask"]["median"] / row["sides"]["lazyflow"]["median"])
-        assert "2 workers with a thread each" in capsys.readouterr().out
+        assert "2 workers with a thread each" in printed
 
     @pytest.mark.parametrize(("name", "labels"), [
         ("put", ["put", "50 readers"]), ("gradient", ["whole", "by tree_reduce"]),
     ])
-    def test_the_eager_half_on_processes(self, name, labels, tmp_path):
+    def test_the_eager_half_on_processes(self, name, labels, once):
         pytest.importorskip("distributed")
-        (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="engines")["cases"]
+        case = case_of(once(engines)[0], name)
         assert not any("failed" in why for why in case["absent"].values())
         assert [row["label"] for row in case["rows"]] == labels
         for row in case["rows"]:
@@ -297,27 +324,22 @@ class TestEngines:
 
 class TestProcesses:
     @pytest.mark.parametrize("name", processes.CASES)
-    def test_every_case_measures_lazyflow_and_says_why_others_are_absent(
-        self, name, tmp_path, capsys, no_peers
-    ):
-        found = run(tmp_path, "--only", name, "--repeat", "1", name="processes")
+    def test_every_case_measures_lazyflow_and_says_why_others_are_absent(self, name, once):
+        found, printed = once(processes, name)
         (case,) = found["cases"]
-        assert case["name"] == name
         assert not any("failed" in why for why in case["absent"].values())
         for row in case["rows"]:
             assert row["sides"]["lazyflow"]["samples"]
             assert {"dask", "dask pool=", "joblib", "ray"} <= set(case["absent"])
         assert any(row["goal"] for row in case["rows"])
-        out = capsys.readouterr().out
-        assert "size tiny; 2 worker processes on every side" in out
-        assert "not installed; pip install ray" in out
+        assert "size tiny; 2 worker processes on every side" in printed
+        assert "not installed; pip install ray" in printed
 
-    def test_values_stay_out_of_the_parent_and_kernels_are_compiled_once(self, tmp_path, no_peers):
-        arguments = ("--only", "arrays", "--only", "sweep", "--repeat", "1")
+    def test_values_stay_out_of_the_parent_and_kernels_are_compiled_once(self, once):
         rows = {
             row["label"]: row["result"]
-            for case in run(tmp_path, *arguments, name="processes")["cases"]
-            for row in case["rows"]
+            for name in ("arrays", "sweep")
+            for row in case_of(once(processes, name)[0], name)["rows"]
         }
         assert rows["two readers, by parent"] <= 0.1
         assert rows["pairs, by parent"] <= 0.1
@@ -347,15 +369,8 @@ class TestProcesses:
 
 class TestActors:
     @pytest.mark.parametrize("name", actors.CASES)
-    def test_every_case_measures_actors_and_says_why_others_are_absent(
-        self, name, tmp_path, monkeypatch
-    ):
-        there = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util, "find_spec",
-            lambda name: None if name in ("ray", "distributed") else there(name),
-        )
-        (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="actors")["cases"]
+    def test_every_case_measures_actors_and_says_why_others_are_absent(self, name, once):
+        case = case_of(once(actors)[0], name)
         assert set(case["absent"]) == {"ray", "distributed"}
         for row in case["rows"]:
             assert row["sides"]["lazyflow"]["samples"]
@@ -368,11 +383,7 @@ class TestArrays:
     def test_every_case_measures_arrays_and_says_why_others_are_absent(
         self, name, tmp_path, monkeypatch
     ):
-        there = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util, "find_spec",
-            lambda name: None if name in ("dask", "numexpr") else there(name),
-        )
+        hide(monkeypatch, "dask", "numexpr")
         (case,) = run(tmp_path, "--only", name, "--repeat", "1", name="arrays")["cases"]
         assert "dask" in case["absent"]
         assert not any("failed" in why for why in case["absent"].values())
@@ -380,14 +391,22 @@ class TestArrays:
         assert any(row["goal"] for row in case["rows"])
 
 
-@pytest.mark.parametrize("module", [actors, overhead, processes])
-def test_everything_as_a_user_would_type_it(module, tmp_path):
+@pytest.mark.parametrize(("module", "only"), [
+    (actors, ["pipelined"]),
+    (overhead, ["chain", "persist"]),
+    (processes, ["single"]),
+    *(pytest.param(module, [], marks=pytest.mark.slow)
+      for module in (actors, overhead, processes, engines)),
+])
+def test_everything_as_a_user_would_type_it(module, only, tmp_path):
+    """All cases take minutes where all peers are installed."""
     path, name = tmp_path / "out.json", module.__name__.split(".")[1]
     command = [sys.executable, "-m", "benchmarks", name, "--size", "tiny", "--json", path]
+    command += [word for case in only for word in ("--only", case)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_heartbeats(done.stderr)) == (0, "")
     cases = json.loads(path.read_text())["cases"]
-    assert [case["name"] for case in cases] == list(module.CASES)
+    assert [case["name"] for case in cases] == (only or list(module.CASES))
     assert not any("failed" in why for case in cases for why in case["absent"].values())
 
 

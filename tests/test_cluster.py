@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyflow
@@ -71,6 +71,7 @@ def test_grouped_and_plain_give_equal_results(seed, are_shown):
 
 
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=2969891)  # a task of unknown cost after a small subtree
 @settings(max_examples=200, deadline=None)
 def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
     plan = random_plan(seed)
@@ -86,7 +87,7 @@ def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
         known = [costs[i] for i in group]
         if wanted.intersection(group[:-1]):
             assert None not in known and sum(known) <= BUDGET + 1e-9
-        assert is_chain or None not in known
+        assert is_chain or (None not in known and sum(known) <= BUDGET + 1e-9)
 
 
 def tree(leaf, join, count):

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import operator
+import sys
 import threading
 import types
 import typing
@@ -18,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyflow
-from lazyflow import Delayed, compute, delayed, persist
+from lazyflow import Delayed, compute, delayed, persist, tree_reduce
 from lazyflow.graph.lengths import annotated_length
+from lazyflow.schedulers.processes.calls import is_quick
 
 
 def inc(x):
@@ -402,6 +404,8 @@ def test_nout_of_nothing():
         ((1, 2, 3), r"pair was said to return 2 values \(nout=2\) but returned 3"),
         ((), r"pair was said to return 2 values \(nout=2\) but returned 0"),
         (5, r"pair was said to return 2 values \(nout=2\) but returned one int"),
+        ({"a": 1, "b": 2}, r"\(nout=2\) but returned a dict, whose parts have no .* x\[key\]"),
+        ({1, 2}, r"\(nout=2\) but returned a set, whose parts have no numbers"),
     ],
 )
 def test_another_length_is_an_error_that_names_the_function(result, words):
@@ -688,6 +692,7 @@ def test_every_way_to_make_a_task_notes_the_users_line():
         (here(), round(x)), (here(), pow(x, 2, 3)), (here(), next(iter(x))), (here(), x // 2),
         (here(), delayed(5)), (here(), delayed([x])), (here(), delayed([5])),
         (here(), persist(f(2), scheduler="sync")[0]), (here(), delayed(nout=2)(inc)(1)),
+        (here(), tree_reduce(max, [x, 2, 3, 4, 5], split_every=2)),
     ]  # fmt: skip
     for line, task in made:
         where = f"{__file__}:{line} in test_every_way_to_make_a_task_notes_the_users_line"
@@ -802,6 +807,24 @@ def test_await_raises_the_tasks_error():
     assert "in lazyflow task truediv(1, 0)" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("name", ["asyncio", "concurrent.futures", "scipy.sparse", "numpy"])
+def test_a_module_that_another_thread_is_importing(name, monkeypatch):
+    """It is in sys.modules before it has its names."""
+
+    class Thing:  # a new one: what kind it is of has not been looked up
+        pass
+
+    half = types.ModuleType(name)
+    half.ndarray = np.ndarray  # of NumPy's, the first that is needed
+    monkeypatch.setitem(sys.modules, name, half)
+    with pytest.raises(ZeroDivisionError):
+        compute(delayed(operator.truediv)(1, 0), scheduler="threads")
+    (held,) = persist(delayed(Thing)(), scheduler="threads")
+    assert type(held.compute()) is Thing
+    assert compute(delayed(type, pure=True)(Thing()), scheduler="sync") == (Thing,)
+    assert not is_quick([Thing()], 1000)
+
+
 def test_cancelling_an_await_gives_the_work_up():
     started, release, ran = threading.Event(), threading.Event(), []
 
@@ -851,3 +874,42 @@ def test_deep_chains_of_other_kinds():
         x, y, z = x + 1, delayed([y])[0], pure(z)
     assert compute(x, y, z) == (2_001, 1, 2_001)
     assert z.key.startswith("inc-")
+
+
+# -- ufuncs of NumPy ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [
+    np.sin, lambda x: np.add(x, 1, dtype="f4"), lambda x: np.add(1, x), np.add.reduce,
+    lambda x: np.multiply.outer(x, [1, 2]), lambda x: np.ones(2) + x, lambda x: np.float64(2) * x,
+    lambda x: np.modf(x)[1], lambda x: np.arange(2) < x, lambda x: np.ones((2, 2)) @ x,
+    lambda x: divmod(np.ones(2), x)[0],
+])
+@pytest.mark.parametrize("scheduler", ["sync", "processes"])
+def test_ufuncs_of_lazy_values_are_calls(call, scheduler):
+    lazy = call(delayed(np.array)([2.5, 3]))
+    assert isinstance(lazy, Delayed)
+    expected = call(np.array([2.5, 3]))
+    found = lazy.compute(scheduler=scheduler)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_array_to_which_something_lazy_is_added_is_lazy():
+    total = before = np.zeros(2)
+    total += delayed(np.ones)(2)
+    total += delayed(np.ones)(2)
+    assert total.compute().tolist() == [2, 2]
+    assert before.tolist() == [0, 0]
+
+
+def test_ufuncs_of_lazy_values_do_not_write():
+    x, out = delayed(np.ones)(2), np.zeros(2)
+    for write in lambda: np.sin(x, out=out), lambda: np.add.at(out, [0], x):
+        with pytest.raises(TypeError, match=r"can't write into an array now\. Write: y = np\."):
+            write()
+
+
+def test_the_graph_of_a_lazy_value_is_not_called_dask():
+    with pytest.raises(AttributeError, match=r"x\.visualize\(\) draws it.*delayed\(getattr\)"):
+        delayed(abs)(1).dask

@@ -1,5 +1,6 @@
 """`scheduler="distributed"`: the contract, and what is its own."""
 
+import importlib
 import os
 import pathlib
 import random
@@ -11,6 +12,7 @@ import pytest
 from engine_schedulers import local_client
 
 import lazyflow
+import lazyflow.array as la
 from lazyflow import SchedulerLost, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
@@ -195,7 +197,7 @@ def where_it_runs():
 
 
 def test_named_workers_alone_run_a_task(client):
-    by_address = {a: w["name"] for a, w in client.scheduler_info()["workers"].items()}
+    by_address = client.run(lambda dask_worker: dask_worker.name)
     for address, name in by_address.items():
         for workers in (name, address, [name, address]):
             f = delayed(where_it_runs, workers=workers)
@@ -206,12 +208,24 @@ def test_named_workers_alone_run_a_task(client):
         assert set(compute(*[f() for _ in range(20)], **ON)) <= set(by_address.values())
 
 
+def test_workers_are_known_while_the_client_looks_at_the_cluster(client, monkeypatch):
+    """Its timer asks for figures without workers, and may do so at any moment."""
+    update = client._update_scheduler_info
+
+    async def with_timer(**options):
+        await update(**options)
+        await update(n_workers=0)
+
+    monkeypatch.setattr(client, "_update_scheduler_info", with_timer)
+    assert compute(delayed(where_it_runs, workers=0)(), **ON) == (0,)
+
+
 def inc_there(x, workers):
     return delayed(inc, workers=workers)(delayed(inc)(x))
 
 
 def test_groups_do_not_reach_across_workers(client):
-    first, second = (w["name"] for w in client.scheduler_info()["workers"].values())
+    first, second = client.run(lambda dask_worker: dask_worker.name).values()
     compute(delayed(where_it_runs)(), **ON)  # so that its cost is known
     there = delayed(where_it_runs, workers=first)
     here = delayed(lambda before: (before, where_it_runs()), workers=second)
@@ -289,3 +303,26 @@ def test_few_modules_import_an_engine():
     assert found.get("distributed") == {
         "dask_cluster.py", "dask_actors.py", "dask_local.py"}
     assert found.get("ray") == {"ray_cluster.py", "ray_actors.py"}
+
+
+def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "reloaded_here.py"
+    path.write_text("def f(x): return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("reloaded_here")
+    assert compute(delayed(inc)(1), **ON) == (2,)
+    path.write_text("def f(x): return x + 1000\n")
+    importlib.reload(module)
+    words = r'reloaded_here was reloaded: the workers of scheduler="distributed" keep what'
+    with pytest.warns(lazyflow.LazyflowWarning, match=words):
+        assert compute(delayed(inc)(1), **ON) == (2,)
+    del sys.modules["reloaded_here"]
+
+
+def test_a_dataset_is_opened_again_in_the_cluster(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["x"] = numpy.arange(6.0)
+        x = la.from_array(file["x"], chunks=3)
+        assert delayed(lambda d: float(d[:].sum()))(file["x"]).compute(**ON) == 15
+        assert (x + 1).compute(**ON).tolist() == [1, 2, 3, 4, 5, 6]

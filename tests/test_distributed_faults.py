@@ -12,9 +12,19 @@ import time
 
 import pytest
 from engine_schedulers import local_client
+from fault_tools import without_heartbeats
 
 import lazyflow
-from lazyflow import RemoteTaskError, SchedulerLost, WorkerDied, compute, delayed, persist
+from lazyflow import (
+    LazyflowWarning,
+    RemoteTaskError,
+    SchedulerLost,
+    TaskTimeout,
+    WorkerDied,
+    compute,
+    delayed,
+    persist,
+)
 from lazyflow.graph.task import HELD, new_leaf
 from lazyflow.lazy import Delayed
 from lazyflow.schedulers.future import Future
@@ -206,6 +216,54 @@ def test_the_workers_of_a_cluster_of_ours_are_started_again_each_time(tmp_path):
     assert (out.returncode, out.stdout) == (0, "3\n"), out.stderr
 
 
+GONE = """
+import os, signal, warnings
+from distributed.deploy.spec import SpecCluster
+import lazyflow
+from lazyflow import compute, delayed
+if __name__ == "__main__":
+    lazyflow.config.set(num_workers=2, scheduler="distributed")
+    assert compute(delayed(abs)(-1)) == (1,)
+    (cluster,) = SpecCluster._instances
+    before = {nanny.pid for nanny in cluster.workers.values()}
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        for nanny in list(cluster.workers.values()):
+            cluster.sync(nanny.close)
+        (pid,) = compute(delayed(os.getpid)(), timeout=60)
+    assert pid not in before
+    for warning in heard:
+        print(warning.category.__name__, str(warning.message).split(" of lazyflow's")[0])
+"""
+
+
+def test_workers_of_a_cluster_of_ours_that_ended_for_good_are_started_again(tmp_path):
+    script = tmp_path / "gone.py"
+    script.write_text(GONE)
+    out = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=110,
+        env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert (out.returncode, out.stdout) == (0, "LazyflowWarning 2 of 2 workers\n"), out.stderr
+
+
+@pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
+def test_a_cluster_without_workers_is_named_and_waited_for(monkeypatch):
+    monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
+    with (
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        address = re.escape(cluster.scheduler_address)
+        words = rf"the cluster at {address} has had no worker .* dask worker {address} or"
+        with pytest.warns(LazyflowWarning, match=words), pytest.raises(TaskTimeout):
+            compute(delayed(inc)(1), scheduler=client, timeout=0.5)
+        (waiting,) = persist(delayed(inc)(1), scheduler=client)
+        cluster.scale(1)
+        assert compute(waiting, scheduler=client, timeout=60) == (2,)
+
+
 @pytest.mark.parametrize("kind", [
     GeneratorExit, asyncio.CancelledError, SystemExit, KeyboardInterrupt, StopIteration,
 ])
@@ -285,3 +343,62 @@ def test_the_cluster_is_ours_only_when_we_started_it(client):
     lazyflow.shutdown()
     assert client.status == "running"
     assert compute(delayed(add)(1, 2), **ON) == (3,)
+
+
+TERMINAL = """
+import time
+from lazyflow import compute, delayed
+on = {"scheduler": "distributed", "num_workers": 1}
+if __name__ == "__main__":
+    compute(delayed(abs)(-3), **on)
+    try:
+        print("ready", flush=True)
+        compute([delayed(time.sleep)(60) for _ in range(3)], **on)
+    except KeyboardInterrupt:
+        pass
+    print(compute(delayed(abs)(-4), timeout=60, **on), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_workers_that_are_started_here_do_not_hear_the_terminals_ctrl_c(tmp_path):
+    """It goes to the whole group of processes."""
+    script = tmp_path / "script.py"
+    script.write_text(TERMINAL)
+    child = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    guard = threading.Timer(100, os.killpg, [child.pid, signal.SIGKILL])
+    guard.start()
+    try:
+        assert child.stdout.readline() == "ready\n"
+        os.killpg(child.pid, signal.SIGINT)
+        out, err = child.communicate()
+    finally:
+        guard.cancel()
+    assert out == "(4,)\n" and "KeyboardInterrupt" not in err, err
+
+
+OPEN = """
+import sys
+import distributed
+import lazyflow.array as la
+if __name__ == "__main__":
+    client = distributed.Client(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    x = (la.ones((100, 100), chunks=20) + 1).persist(scheduler="distributed")
+    if sys.argv[1] == "done":
+        print(x.sum().compute(scheduler="distributed"))
+"""
+
+
+@pytest.mark.parametrize("when", ["done", "under way"])
+def test_a_script_that_leaves_a_client_open_ends_quietly(when, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(OPEN)
+    found = subprocess.run(
+        [sys.executable, str(script), when], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": os.getcwd()})
+    said = "20000.0\n" if when == "done" else ""
+    assert (found.stdout, without_heartbeats(found.stderr)) == (said, "")
+    assert found.returncode == 0

@@ -102,8 +102,8 @@ def test_what_a_long_chain_can_do() -> None:
     assert compute(pickle.loads(pickle.dumps(x))) == (100_000,)
     first = weakref.ref(x._inputs[0]._inputs[0])
     del x  # without recursion: 100,000 nested deallocations would overflow the C stack
-    gc.collect()
-    assert first() is None
+    # The copy is the same tasks, so the thread that ended the run may have them a moment longer.
+    assert until(lambda: first() is None)
 
 
 def test_an_argument_that_contains_itself() -> None:

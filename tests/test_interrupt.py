@@ -22,8 +22,6 @@ PROMPT = 1.0  # seconds from a signal to the answer
 #: What children need: `ready()` tells the test, `sleeper` sleeps in C and says that it began.
 PRELUDE = """
 import os, signal, sys, threading, time
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job hands that down
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 import lazyflow
 from lazyflow import compute, config, delayed, persist, wait
 before = set(threading.enumerate())
@@ -137,7 +135,7 @@ def test_ctrl_c_while_persist_waits_for_its_turn() -> None:
     """) as child:
         child.expect("ready")
         at = child.interrupt()
-        assert child.expect("interrupted") == "interrupted <Delayed sleeper: failed>"
+        assert child.expect("interrupted") == "interrupted <Delayed sleeper: pending>"
         assert time.monotonic() - at < PROMPT
         assert child.expect("started") == "started 1 left 1"
         assert child.end() == (0, "", "")
@@ -379,3 +377,67 @@ def test_a_forked_program_computes_on_both_sides() -> None:
         assert child.expect("child") == "child 5"
         assert child.expect("started") == "started 0 left 0"
         assert child.end() == (0, "", "")
+
+
+#: Ways of the main thread to wait for `p`, which somebody else holds.
+WAITS_FOR = {
+    "compute": "delayed(str)(p).compute()",
+    "wait": "wait([p])",
+    "as_completed": "list(lazyflow.as_completed([p]))",
+    "result": "f.result()",
+    "timeout": "delayed(str)(p).compute(timeout=0)",
+}
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_what_others_hold_survives_who_waits_for_it(scheduler: str) -> None:
+    """And the traceback names one frame of ours, as that of an error does."""
+    with Child(f"""
+        import traceback
+        from lazyflow.testing.signals import Gate
+        WAITS_FOR = {WAITS_FOR!r}
+        there, end = Gate(), Gate()
+        def held():
+            there.open()
+            return end.wait(30)
+        config.set(scheduler={scheduler!r}, num_workers=2)
+        p, = persist(delayed(held)())
+        f = lazyflow.submit(held)
+        there.wait(30)
+        from lazyflow.schedulers import gate
+        sleep = gate._Bell.sleep
+        told = set()
+        def telling(bell, timeout):
+            if way not in told:
+                told.add(way)
+                ready()
+            sleep(bell, timeout)
+        gate._Bell.sleep = telling
+        for way in WAITS_FOR:
+            try:
+                eval(WAITS_FOR[way])
+            except (KeyboardInterrupt, lazyflow.TaskTimeout) as error:
+                print("frames", len(traceback.extract_tb(error.__traceback__)) - 2, flush=True)
+                assert error.__context__ is None, way
+        assert not lazyflow.wait([p, f], timeout=0)[0]
+        end.open()
+        gate._Bell.sleep = sleep
+        print("good", p.compute(), f.result(), flush=True)
+    """) as child:
+        for way in WAITS_FOR:
+            if way != "timeout":
+                child.expect("ready")
+                child.interrupt()
+            assert child.expect("frames") == "frames 1", way
+        assert child.expect("good") == "good True True"
+        assert child.end() == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_interrupts_of_cells_of_a_real_kernel(scheduler: str) -> None:
+    pytest.importorskip("ipykernel")
+    command = ["-m", "benchmarks", "interrupts", "--count", "30", "--scheduler", scheduler]
+    found = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr

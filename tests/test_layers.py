@@ -22,6 +22,7 @@ LAYERS = [
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
     ("lazyflow.sizes", 0),
+    ("lazyflow.departures", 0),
     ("lazyflow.graph", 1),
     ("lazyflow.store", 2),
     ("lazyflow.schedulers", 3),
@@ -29,7 +30,10 @@ LAYERS = [
     ("lazyflow.wanted", 4),
     ("lazyflow.evaluate", 4),
     ("lazyflow.waiting", 4),
+    ("lazyflow.arrivals", 4),
+    ("lazyflow.retrying", 4),
     ("lazyflow.wire", 4),
+    ("lazyflow.advice", 4),
     ("lazyflow.lazy", 4),
     ("lazyflow.decorator", 4),
     ("lazyflow.tracing", 4),
@@ -40,7 +44,9 @@ LAYERS = [
     ("lazyflow.turns", 4),
     ("lazyflow.worker_states", 4),
     ("lazyflow.array", 5),
+    ("lazyflow.interop", 4),
     ("lazyflow.weights", 6),
+    ("lazyflow.pending_calls", 4),
     ("lazyflow.actors", 4),
     ("lazyflow.actor_pool", 4),
     ("lazyflow.learn", 6),
@@ -154,6 +160,7 @@ def test_imports_by_string_are_those_of_the_table():
     assert SERVICES == {
         "visualize": "lazyflow.diagnostics.visualize:visualize",
         "array_html": "lazyflow.diagnostics.array_html:array_html",
+        "dask_task": "lazyflow.interop.dask:dask_task",
     }
     for target in SERVICES.values():
         assert target.partition(":")[0] in MODULES

@@ -131,9 +131,27 @@ def test_other_misuse_is_a_type_error_of_pythons_own(misuse):
         misuse(lazy())
 
 
-def test_ufuncs_refuse_lazy_values():
-    with pytest.raises(TypeError, match="Delayed"):
-        np.exp(lazy())
+def test_ufuncs_are_made_later_and_do_not_write():
+    x, out = lazy(), np.zeros(2)
+    np.testing.assert_array_equal(np.exp(x).compute(), np.exp([1, 2]), strict=True)
+    np.testing.assert_array_equal(np.add.reduce(x).compute(), np.add.reduce([1, 2]), strict=True)
+    for name, write in {
+        "exp": lambda: np.exp(x, out=out),
+        "sqrt": lambda: np.sqrt(out, out=x),
+        "negative": lambda: np.negative(x, out=x),
+        "modf": lambda: np.modf(x, out=(out, None)),
+        "add": lambda: np.add.reduce(x, out=np.zeros(())),
+        "multiply": lambda: np.multiply(out, x, out=out, where=[True, False]),
+        "power": lambda: np.power.outer(out, x, out=out),
+        "subtract": lambda: np.subtract.at(out, [0], x),
+    }.items():
+        with pytest.raises(TypeError) as refused:
+            write()
+        assert str(refused.value) == (
+            f"np.{name} of a lazy value is a call that is made later, and can't write into an "
+            f"array now. Write: y = np.{name}(...) without out="
+        )
+    assert out.tolist() == [0, 0]
 
 
 def test_the_function_in_the_message_is_named():

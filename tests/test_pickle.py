@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from lazyflow import Delayed, annotate, compute, delayed, optimize, persist
+from lazyflow.departures import WeakValues
 from lazyflow.graph.plan import in_order, make_plan
 
 
@@ -29,12 +30,11 @@ def elsewhere(data):
     """Return a pickled value as another process would see it: nothing of it is known there."""
     from lazyflow import wire
 
-    known = dict(wire._known)
-    wire._known.clear()
+    known, wire._known = wire._known, WeakValues()
     try:
         return pickle.loads(data)
     finally:
-        wire._known.update(known)
+        wire._known = known
 
 
 def sent(x, protocol=pickle.HIGHEST_PROTOCOL):
@@ -200,12 +200,11 @@ def elsewhere_each(*values):
     from lazyflow import wire
 
     data = [pickle.dumps(v) for v in values]
-    known = dict(wire._known)
-    wire._known.clear()
+    known, wire._known = wire._known, WeakValues()
     try:
         return tuple([pickle.loads(d) for d in data])
     finally:
-        wire._known.update(known)
+        wire._known = known
 
 
 def test_a_shared_task_inside_one_graph_runs_once():

@@ -179,7 +179,7 @@ def test_ctrl_c_at_the_end_of_a_program() -> None:
 x = sleepers()
 from lazyflow.schedulers.processes import scheduler
 shutdown = processes.shutdown
-def telling():
+def telling(grace):
     say("end")
     return shutdown(60.0)
 processes.shutdown = telling
@@ -212,6 +212,29 @@ lazyflow.shutdown()
         at = program.signal(signal.SIGINT)
         program.expect("interrupted")
         assert time.monotonic() - at < BACK * SLACK
+        assert program.end() == (0, "", "")
+        assert program.leaves_nothing(GONE)
+
+
+def test_ctrl_c_before_a_slow_worker_has_begun(tmp_path: Path) -> None:
+    """It may take its task when it is up, long after the run is over: nobody waits for that."""
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(0.4)")
+    script = """
+for _ in range(2):
+    try:
+        say("ready")
+        compute([delayed(time.sleep)(60) for i in range(4)], **ON)
+    except KeyboardInterrupt:
+        say("interrupted")
+    assert compute(delayed(abs)(-3), **ON) == (3,)
+    lazyflow.shutdown()
+"""
+    with Program(script, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}") as program:
+        for _ in range(2):
+            program.expect("ready")
+            time.sleep(0.05)  # into the wait; right whenever it comes
+            program.signal(signal.SIGINT)
+            program.expect("interrupted")
         assert program.end() == (0, "", "")
         assert program.leaves_nothing(GONE)
 
@@ -518,6 +541,31 @@ def test_a_module_in_the_working_directory_does_not_shadow(tmp_path: Path) -> No
     assert (process.returncode, process.stdout, process.stderr) == (0, "3\n", "")
 
 
+@pytest.mark.parametrize("closed", ["01", "012"])
+def test_a_program_that_has_closed_its_standard_streams(closed: str) -> None:
+    """Ours must not get their numbers: a worker's own streams are put there, and prints go in."""
+    script = f"""
+import os
+from lazyflow import compute, delayed
+from lazyflow.testing.signals import Barrier
+
+both = Barrier(2)  # the tasks run in two workers
+meet = delayed(lambda i: (both.wait(), print("hello " * 10), i)[2])
+compute(delayed(abs)(1), scheduler="processes", num_workers=1)
+told = os.dup(1)
+for fd in {closed!r}:
+    os.close(int(fd))
+found = compute([meet(0), meet(1)], scheduler="processes", num_workers=2, timeout={LIMIT})
+print("hello " * 10, flush=True)
+os.write(told, repr(found).encode())
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT,
+        env=os.environ | {"PYTHONPATH": str(Path(lazyflow.__file__).parent.parent)},
+    )
+    assert (process.returncode, process.stdout) == (0, "([0, 1],)")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("state", ["idle", "running"])
 def test_a_forked_program(state: str) -> None:
@@ -546,6 +594,94 @@ assert mine <= set(w["pid"] for w in processes.info()["workers"])
         assert program.expect("child") == ["5"]
         assert program.end() == (0, "", "")
         assert program.leaves_nothing(GONE)
+
+
+def test_what_is_pending_at_a_fork_is_refused_in_the_child() -> None:
+    """As are values that only the parent's workers or its shared memory have."""
+    script = """
+import warnings
+warnings.simplefilter("ignore")
+from lazyflow import put, submit
+from lazyflow.testing.signals import Gate
+gate = Gate()
+class Waits:
+    def wait(self): return gate.wait()
+with config.set(**ON):
+    pending = submit(gate.wait)
+    value, large, small = put(bytes(1 << 20)), submit(bytes, 1 << 20), submit(abs, -3)
+    actor = lazyflow.actor(Waits)()
+    call, queued = actor.wait(), actor.wait()
+wait([large, small])
+def refused(what):
+    try:
+        what()
+    except lazyflow.Cancelled as error:
+        return "in this process, the child of a fork: the workers" in str(error)
+pid = os.fork()
+if pid == 0:
+    asked = [
+        pending.result, value.result, large.result, call.result, queued.result,
+        lambda: actor.wait().result(),
+        lambda: compute(delayed(abs)(pending), **ON),
+        lambda: compute(delayed(len)(value), **ON),
+        lambda: compute(delayed(len)(value), scheduler="threads"),
+    ]
+    said = [refused(what) for what in asked]
+    ok = small.result() == 3 and compute(delayed(abs)(-3), **ON) == (3,)
+    lazyflow.shutdown()
+    os._exit(5 if ok and all(said) else 6)
+_, status = os.waitpid(pid, 0)
+gate.open()
+assert pending.result() and call.result() and len(value.result()) == len(large.result()) == 1 << 20
+say("child", os.waitstatus_to_exitcode(status))
+"""
+    with Program(script) as program:
+        assert program.expect("child") == ["5"]
+        assert program.end() == (0, "", "")
+        assert program.leaves_nothing(GONE)
+
+
+def test_what_is_pending_on_threads_at_a_fork_is_refused_in_the_child() -> None:
+    """Also by a task that forks; and the child computes on threads of its own."""
+    script = """
+import warnings
+warnings.simplefilter("ignore")
+from lazyflow import submit
+from lazyflow.testing.signals import Gate
+config.set(scheduler="threads", num_workers=3)
+gate, began = Gate(), Gate()
+class Waits:
+    def wait(self): return gate.wait()
+actor = lazyflow.actor(Waits)()
+call, queued = actor.wait(), actor.wait()
+pending = submit(lambda: (began.open(), gate.wait()))
+(later,) = persist(delayed(len)(pending))
+began.wait()
+def refused(what):
+    try:
+        what()
+    except lazyflow.Cancelled as error:
+        return "in this process, the child of a fork: " in str(error) and "threads" in str(error)
+def forked():
+    pid = os.fork()
+    if pid == 0:
+        ok = all(map(refused, [
+            pending.result, call.result, queued.result, lambda: actor.wait().result(),
+            later.compute, lambda: compute(delayed(len)(pending)),
+        ]))
+        mine = submit(abs, -3).result(), compute(delayed(abs)(-3)), lazyflow.actor(Adds)().add(3)
+        os._exit(5 if ok and mine[:2] == (3, (3,)) and mine[2].result() == 3 else 6)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+class Adds:
+    def add(self, n): return n
+codes = forked(), compute(delayed(forked)())[0]
+gate.open()
+assert call.result() and queued.result() and later.compute() == 2
+say("children", *codes)
+"""
+    with Program(script) as program:
+        assert program.expect("children") == ["5", "5"]
+        assert program.end() == (0, "", "")
 
 
 def test_a_forked_child_that_lives_on_does_not_keep_the_workers() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from fake_callers import Future, Passed, Remote, Run
-from fake_worker import LARGE, SHORT, SMALL, Fake, Task
+from fake_worker import LARGE, SHORT, SMALL, Fake, Task, number_of
 from state_checks import Checked
 from state_simulator import Simulator
 
@@ -420,6 +420,43 @@ def test_higher_priorities_go_first():
     assert order == [1, 3, 2, 0]
 
 
+def test_higher_priorities_go_first_whose_job_they_are_of():
+    scene = Scene(workers=1)
+    scene.learn(1, seconds=2 * TARGET)
+    scene.job([chain(3)])
+    for ranks in ((-1,), (2, 0, -2), (), (1, 2)):
+        plans = [option(Plan(), priority=p) for p in ranks] or [Plan(), Plan()]
+        scene.job(plans, ranked=bool(ranks))
+    order = []
+    while scene.to_run()[0]:
+        order += [n.task._options.priority for n in scene.to_run()[0][0]]
+        scene.fly()
+    assert order == [0, 2, 2, 1, 0, 0, 0, 0, 0, -1, -2]  # the first was sent before
+
+
+def test_jobs_with_and_without_priorities_take_turns_where_those_are_0():
+    scene = Scene(workers=1)
+    scene.learn(1, seconds=2 * TARGET)
+    jobs = [scene.job([Plan() for _ in range(6)], ranked=ranked).job for ranked in (False, True)]
+    order = []
+    while scene.to_run()[0]:
+        order.append(jobs.index(scene.to_run()[0][0][0].job))
+        scene.fly()
+    assert sum(order[:6]) in (2, 3, 4), order
+
+
+def test_a_flight_ends_before_what_is_less_urgent_than_other_jobs():
+    scene = Scene(workers=1)
+    scene.learn(1, seconds=TARGET / 4)
+    scene.job([Plan() for _ in range(20)])
+    scene.job([option(Plan(), priority=p) for p in (5, 5, -5)], ranked=True)
+    scene.fly()
+    scene.fly()
+    flights = [[n.task._options.priority for n in f] for f in scene.to_run()[0]]
+    assert flights == [[5, 5], [0, 0, 0, 0]]
+    scene.finish()
+
+
 def test_the_first_in_the_plan_go_first():
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
@@ -761,7 +798,7 @@ def test_who_waits_for_a_run_that_fails_fails_even_if_he_was_sent():
     assert second.error == ("outside", 0)
 
 
-def test_a_lost_value_that_came_from_a_lazy_one_is_lost():
+def test_a_lost_value_that_came_from_a_lazy_one_is_made_again():
     scene = Scene(workers=1)
     lazy = Plan(fate="lazy", kind=LARGE)
     user = Plan(lazy, kind=LARGE, function=2)
@@ -775,8 +812,40 @@ def test_a_lost_value_that_came_from_a_lazy_one_is_lost():
     scene.fetches[user.node] += 1
     scene.state.want(user.node)
     scene.finish()
-    assert user.node.value == ("lost lazy", lazy.task.uid) and not scene.fetches
-    assert run.is_cleared
+    scene.provide()
+    scene.perform()
+    scene.finish()
+    assert number_of(user.node.value) == run.expected[user.node] and not scene.fetches
+
+
+def test_what_a_run_makes_for_others_outlives_the_job_of_its_task():
+    """A value is lost, and made again by a task that returns a lazy value, when its job ends."""
+    scene = Scene(workers=1)
+    lazy, endless = Plan(fate="lazy", kind=LARGE), Plan(fate="lazy", kind=LARGE)
+    user = Plan(lazy, kind=LARGE, function=2)
+    run = scene.job([user, endless], held=True)
+
+    def provide():
+        others = [each for each in scene.lazy if each[0] is not lazy.node]
+        scene.lazy = [each for each in scene.lazy if each[0] is lazy.node]
+        scene.provide()
+        scene.lazy += others
+        scene.perform()
+        scene.finish()
+
+    scene.finish()
+    provide()
+    assert user.node.value is MISSING and lazy.node.phase == GONE
+    scene.kill(scene.fake(0), forced=True)
+    scene.fetches[user.node] += 1
+    scene.state.want(user.node)
+    scene.finish()
+    assert lazy.node in scene.postponed and not run.over
+    scene._end(run)
+    scene.perform()
+    scene.finish()
+    provide()
+    assert number_of(user.node.value) == run.expected[user.node] and not scene.fetches
 
 
 def test_a_fake_that_is_given_a_wrong_task_says_so():

@@ -150,6 +150,21 @@ def test_a_level_counts_by_process_and_wakes_who_waits_for_it():
     assert other.result() == "None"
 
 
+def test_who_counts_himself_up_does_not_need_the_one_that_saw_it(monkeypatch):
+    """It looked, had what it waited for, and went before the bell rang."""
+    makers = [Level()]
+    copy = pickle.loads(pickle.dumps(makers[0]))
+    add = Tally.add
+
+    def seen(tally, item):
+        add(tally, item)
+        assert makers.pop().now() == 1
+
+    monkeypatch.setattr(Tally, "add", seen)
+    copy.up()
+    assert not makers and not os.path.exists(copy.folder)
+
+
 def test_a_level_falls_when_the_body_raises():
     level = Level()
     with pytest.raises(KeyError), level:
@@ -177,12 +192,22 @@ def test_the_files_go_with_the_first_object_and_not_with_copies_or_forks(make):
 
 
 def test_gates_leave_no_descriptor_open():
-    before = os.listdir("/dev/fd")
     gates = [Gate() for _ in range(5)]
-    assert len(os.listdir("/dev/fd")) == len(before) + 5
+    pipes = {os.path.realpath(gate._pipe) for gate in gates}
+
+    def held():
+        found = []
+        for fd in os.listdir("/dev/fd"):
+            try:
+                found.append(os.readlink(f"/dev/fd/{fd}").removesuffix(" (deleted)"))
+            except OSError:  # others of this process come and go
+                pass
+        return [path for path in found if path in pipes]
+
+    assert sorted(held()) == sorted(pipes)
     for gate in gates:
         gate.open()
         assert gate.wait()
     del gate, gates
     gc.collect()
-    assert len(os.listdir("/dev/fd")) == len(before)
+    assert held() == []

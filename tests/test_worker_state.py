@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 
 import cloudpickle
 import pytest
@@ -18,6 +19,7 @@ from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS, local_c
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
+from lazyflow.departures import wait_for_last_calls
 from lazyflow.schedulers import uses
 from lazyflow.testing.signals import Barrier, Gate, Tally
 
@@ -318,6 +320,44 @@ def test_a_value_that_a_task_returns_lazily_comes_after_the_reset(scheduler):
     assert compute(delayed(outer)(), scheduler=scheduler) == ([],)
 
 
+@pytest.mark.parametrize("scope", ["process", "thread"])
+@pytest.mark.parametrize("by", ["tasks", "actor"])
+def test_workers_tear_it_down_when_it_is_dropped(by, scope):
+    made, ended, gone = Tally(), Tally(), Gate()
+
+    def teardown(net):
+        ended.add(os.getpid())
+        gone.open()
+
+    def task(state):
+        return use(state), os.getpid()
+
+    state, other = make_state(made, teardown=teardown, scope=scope), make_state(scope=scope)
+    if by == "actor":
+        with lazyflow.config.set(scheduler="processes"):
+            actor = lazyflow.actor(Asks)()
+        (_, pid), _ = actor.ask(state).result(), actor.ask(other).result()
+    else:
+        # As an argument and in a closure, which the worker keeps for other computes.
+        on = one_at_a_time("processes")
+        compute(delayed(task)(other), delayed(partial(use, state))(), **on)
+        ((_, pid),) = compute(delayed(task)(state), **on)
+    assert len(made) == 1 and len(ended) == 0 and pid != os.getpid()
+    del state
+    gc.collect()
+    assert gone.wait(30)
+    assert ended.items() == [pid]
+    if by == "actor":
+        assert actor.ask(other).result() == (["used"], pid)
+    else:
+        assert compute(delayed(task)(other), **on) == ((["used"], pid),)
+
+
+class Asks:
+    def ask(self, state):
+        return use(state), os.getpid()
+
+
 # -- errors -----------------------------------------------------------------------------------
 
 
@@ -543,6 +583,7 @@ def test_that_of_a_thread_is_torn_down_with_the_thread():
     thread = threading.Thread(target=use, args=(state, "mine"))
     thread.start()
     thread.join()
+    wait_for_last_calls()
     assert ended.items() == [["mine"]]
     compute(delayed(use)(state), scheduler="threads", num_workers=1)
     lazyflow.shutdown()

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import _thread
+import contextvars
 import itertools
+import logging
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import Token
+from functools import partial
+from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.evaluate import always_observers, observers
 from lazyflow.schedulers.base import Observer
+from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.run import Run
 
 __all__ = ["ProgressBar"]
+
+_PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
 
 
 def _bar_class() -> Any:
@@ -36,6 +45,58 @@ def _bar_class() -> Any:
         except ImportError:
             pass
     return tqdm
+
+
+class _Drawing:
+    """A bar, and the thread in which it is made, drawn, closed and forgotten.
+
+    Never another one: a Ctrl-C inside tqdm would leave the lock taken that all bars share, and
+    one inside the `__del__` of a bar would be lost. Who computes waits for no lock of tqdm's.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self._orders: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        self._closed = Gate()
+
+    def start(self) -> None:
+        """Start the thread, where cells of a notebook print what this one would."""
+        _thread.start_new_thread(contextvars.copy_context().run, (self._serve,))
+
+    def draw(self, done: int, total: int) -> None:
+        """Have it drawn, soon."""
+        self._orders.put((done, total))
+
+    def close(self) -> None:
+        """Have it closed, soon."""
+        self._orders.put(None)
+
+    def wait(self) -> None:
+        """Wait until it is closed; not for ever."""
+        if not self._closed.wait(_PATIENCE):
+            logging.getLogger("lazyflow").warning(
+                "a progress bar could not be drawn for %g s and is given up; results are not "
+                "affected. Something holds the lock of tqdm's bars, or the file is not read",
+                _PATIENCE,
+            )
+
+    def _serve(self) -> None:
+        bar: Any = None
+        try:
+            while (order := self._orders.get()) is not None:
+                done, total = order
+                if bar is None:
+                    bar = self._make(total=total, initial=done)
+                else:
+                    bar.n, bar.total = done, total
+                    bar.refresh()
+            bar.close()
+            vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
+        except Exception:
+            logging.getLogger("lazyflow").exception("a progress bar failed; results are right")
+        finally:
+            bar = None
+            self._closed.open()
 
 
 class ProgressBar(Observer):
@@ -79,12 +140,13 @@ class ProgressBar(Observer):
         self._interval = interval
         self._file = file
         self._lock = threading.Lock()
-        self._runs: set[int] = set()
         self._token: Token[tuple[Any, ...]] | None = None
+        self._closed: _Drawing | None = None  # the last one
         self._clear()
 
     def _clear(self) -> None:
-        self._bar: Any = None
+        self._runs: set[int] = set()
+        self._drawing: _Drawing | None = None
         self._total = 0
         self._done = itertools.count(1)  # counting is one step, whichever thread does it
         self._latest = 0
@@ -102,8 +164,7 @@ class ProgressBar(Observer):
     ) -> None:
         assert self._token is not None
         observers.reset(self._token)
-        with self._lock:
-            self._finish()
+        self._finish()
 
     def register(self) -> None:
         """Show the progress of everything from now on."""
@@ -136,32 +197,30 @@ class ProgressBar(Observer):
         self.task_ended(run, i)
 
     def run_ended(self, run: Run) -> None:
-        with self._lock:
-            self._runs.discard(id(run))
-            if not self._runs:
-                self._finish()
+        self._runs.discard(id(run))
+        if not self._runs:
+            self._finish()
 
     def _draw(self) -> None:
-        if self._bar is None:
-            self._bar = self._bar_class(
-                total=self._total,
-                desc=self._description,
-                unit="task",
-                file=self._file,
-                initial=self._latest,
-                mininterval=0,
-                leave=True,
-            )
-        else:
-            self._bar.total = self._total
-            self._bar.n = self._latest
-            self._bar.refresh()
         self._next_drawing = monotonic() + self._interval
+        if self._drawing is None:
+            self._drawing = _Drawing(
+                partial(
+                    self._bar_class, desc=self._description, unit="task", file=self._file,
+                    mininterval=0, leave=True,
+                )
+            )
+            self._drawing.start()
+        self._drawing.draw(self._latest, self._total)
 
     def _finish(self) -> None:
-        if self._bar is None and not (self._total and monotonic() >= self._next_drawing):
-            return
-        self._latest = max(self._latest, next(self._done) - 1)
-        self._draw()
-        self._bar.close()
-        self._clear()  # or the end of the block would draw it again
+        with self._lock:
+            if self._drawing or (self._total and monotonic() >= self._next_drawing):
+                self._latest = max(self._latest, next(self._done) - 1)
+                self._draw()
+                self._closed = self._drawing
+                assert self._closed is not None
+                self._closed.close()
+                self._clear()  # or the end of the block would draw it again
+        if self._closed is not None:  # maybe by another thread, just now
+            self._closed.wait()

@@ -27,6 +27,7 @@ from lazyflow.graph.kinds import (
     DICT,
     DICTLIKE,
     DICTVIEW,
+    FOREIGN,
     FRAME,
     FROZENSET,
     IMMUTABLE,
@@ -40,6 +41,7 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
+from lazyflow.services import service
 
 if TYPE_CHECKING:
     from lazyflow.graph.task import Task
@@ -175,7 +177,8 @@ def _without_inputs(frame: _Frame) -> Any:
     return frame.extra
 
 
-_NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME})  # looked at without traverse, too
+#: Looked at without traverse, too.
+_NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
 _ALWAYS_MADE = (ITERATOR, DICTVIEW)  # one-shot, or changing under the task's feet
 
 
@@ -299,6 +302,8 @@ class _Search:
                 self.inputs.append(item)
             elif kind == COLLECTION:
                 self._collection(frame, position, item)
+            elif kind == FOREIGN:
+                self._foreign(frame, position, item)
             elif kind == ARRAY and not item.dtype.hasobject:
                 self._array(frame, position, item)
             elif kind == FRAME:
@@ -366,6 +371,14 @@ class _Search:
             self.memo[id(item)] = (True, len(self.inputs))
             self.keep.append(item)
             self.inputs.append(item.__lazyflow_value__())
+
+    def _foreign(self, frame: _Frame, position: int, item: Any) -> None:
+        task = service("dask_task")(item)
+        if task is not None:
+            self._hole(frame, position, len(self.inputs))
+            self.memo[id(item)] = (True, len(self.inputs))
+            self.keep.append(item)
+            self.inputs.append(task)
 
     def _array(self, frame: _Frame, position: int, array: Any) -> None:
         if self.as_is:

@@ -3,8 +3,8 @@
 `clusters` is a pass like those of optimize.py, but over what is left of a plan: such schedulers
 run it again when they have learnt what the functions cost. Two kinds of groups are made:
 
-* a task joins what it needs, when nobody else needs that: always if it waits for one thing only
-  (a chain), and as long as the whole subtree is small and needs few others otherwise;
+* a task joins what it needs, when nobody else needs that: always if what it makes is a chain, and
+  as long as the whole subtree is small and needs few others otherwise;
 * what is still small is packed with others on the same level, in the order of the plan.
 
 A task whose cost is not known is packed with nothing and joins nothing but a chain: it may take
@@ -84,6 +84,8 @@ class _Grouping:
         Results of others that the subtree needs.
     showing
         Last tasks of the subtrees in which results are shown.
+    branching
+        Last tasks of the subtrees that are no chains: they stay within the budget to their end.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class _Grouping:
         self.budget = budget
         self.showing = set(shown)
         self.apart = apart
+        self.branching: set[int] = set()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
         self.needed: dict[int, int] = {}
@@ -123,7 +126,7 @@ class _Grouping:
         mine = [j for j in waits if self._is_only_for(j, i)]
         weight = self.cost[i]
         self.needed[i] = len(waits)
-        if len(waits) == 1 and mine and mine[0] not in self.showing:
+        if len(waits) == 1 and mine and not self._has_bounds(mine[0]):
             before = self.weight[waits[0]]
             self.into[waits[0]] = i
             self.weight[i] = None if weight is None or before is None else weight + before
@@ -139,9 +142,15 @@ class _Grouping:
                 for j in mine:
                     self.into[j] = i
                 weight, self.needed[i] = total, needed
+                if len(mine) > 1 or not self.branching.isdisjoint(mine):
+                    self.branching.add(i)
                 if not self.showing.isdisjoint(mine):
                     self.showing.add(i)
         self.weight[i] = weight
+
+    def _has_bounds(self, j: int) -> bool:
+        """Tell whether what joins the subtree of a task has to fit the budget with it."""
+        return j in self.showing or j in self.branching
 
     def _is_only_for(self, j: int, i: int) -> bool:
         plan = self.plan

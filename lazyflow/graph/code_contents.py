@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from types import CellType, CodeType, FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from lazyflow.departures import WeakTable
 from lazyflow.graph.containers import ATOMS, encoded, mapping, nested, sequence
 from lazyflow.graph.digests import Digest, NoContent, Parts, hashed, merkle, type_name
 
@@ -61,7 +61,7 @@ class _Code:
         self.globals: list[str] | None = None  # found when first needed
 
 
-_known: WeakKeyDictionary[FunctionType, _Code] = WeakKeyDictionary()
+_known: WeakTable[FunctionType, _Code] = WeakTable()
 
 
 def code_contents(code: CodeType) -> bytes | Parts:

@@ -20,6 +20,14 @@ def check_length(value: Any, nout: int, name: str) -> None:
         raise ValueError(
             f"{name} was said to return {nout} values (nout={nout}) but returned {length}"
         )
+    if isinstance(value, set | frozenset) or (
+        isinstance(value, dict) and any(i not in value for i in range(nout))
+    ):
+        raise ValueError(
+            f"{name} was said to return {nout} values (nout={nout}) but returned a "
+            f"{type(value).__name__}, whose parts have no numbers. Leave nout= out and take parts "
+            "by x[key], or return a tuple"
+        )
 
 
 class Item:

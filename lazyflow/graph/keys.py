@@ -11,11 +11,12 @@ import threading
 import weakref
 from typing import Any
 
+from lazyflow.departures import WeakTable
 from lazyflow.errors import KeyConflict
 from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place_text, set_key
 
 #: For the futures of tasks under a given key: the task, while it lives, and its content.
-_held: weakref.WeakKeyDictionary[Any, tuple[weakref.ref[Task], str]] = weakref.WeakKeyDictionary()
+_held: WeakTable[Any, tuple[weakref.ref[Task], str]] = WeakTable()
 
 _naming = threading.Lock()  # two threads that ask at once get one name
 

@@ -28,6 +28,7 @@ ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
 DICTVIEW = 14
 ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
 FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
+FOREIGN = 17  # follows dask's protocol: a task that has dask compute it, where anything is lazy
 
 #: Types whose values nobody can edit.
 IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -89,6 +90,8 @@ def _classify(t: type) -> int:
 
 
 def _classify_foreign(t: type) -> int:
+    if hasattr(t, "__dask_graph__"):
+        return FOREIGN
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and issubclass(t, getattr(numpy, "ndarray", ())):
         return ARRAY

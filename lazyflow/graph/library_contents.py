@@ -133,8 +133,8 @@ def _ufunc(ufunc: Any) -> bytes | None:
 
 
 def _scipy(obj: Any, cls: type) -> Parts | None:
-    sparse = sys.modules.get("scipy.sparse")
-    if sparse is None or not sparse.issparse(obj):
+    sparse: Any = sys.modules.get("scipy.sparse")
+    if not hasattr(sparse, "issparse") or not sparse.issparse(obj):
         return None
     named = _named(cls, "scipy")
     if obj.format in ("lil", "dok"):  # rows and values as inserted, by Python or NumPy types

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
-from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.base import Request
 from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.lifecycle import plan_of
 from lazyflow.schedulers.run import Run
 from lazyflow.store.values import Taken
 
@@ -42,17 +42,17 @@ class Call:
         The futures of their values, in that order.
     future
         Of the result. The call holds it until it is done: calls always run.
+    begun
+        It began, in this process.
     """
 
-    __slots__ = ("__weakref__", "future", "host", "inputs", "node", "task")
-
-    #: Who works on it, as runs know them.
-    inside: tuple[Any, ...] = ()
+    __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task")
 
     def __init__(self, task: Task, inputs: list[Future], future: Future) -> None:
         self.task = task
         self.inputs = inputs
         self.future = future
+        self.begun = False
         self.host: Any = None  # where it went, if that has values that tasks can wait for
         self.node: Any = None  # that stands for the result there
         future.run = (self, 0)
@@ -61,6 +61,16 @@ class Call:
         """Learn that the future was cancelled: who takes the call from its queue will see."""
         if self.host is not None:
             self.host.forget(self)
+
+    @property
+    def inside(self) -> tuple[Any, ...]:
+        """Who works on it, as runs know them: while it runs, itself."""
+        runs = self.begun or (self.host is not None and self.host.runs(self))
+        return (self,) if runs else ()
+
+    def now(self) -> tuple[Any, int]:
+        """Return what it works on, as a worker does."""
+        return self, 0
 
     @property
     def driver(self) -> Any:
@@ -186,8 +196,7 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
-    run = Run(make_plan([task]), Request(), scheduler)
+    run = Run(plan_of(lazy), Request(), scheduler)
     scheduler.start(run)
     scheduler.wait(run, None)
     try:

@@ -241,7 +241,7 @@ def cull(run: Lifecycle, replace_threads: bool = False) -> None:
         uses = run.uses_left
         todo = []
         while run.dropped:
-            i = run.dropped.popleft()
+            i = run.dropped.popleft().then
             if run.futures.pop(i, None) is not None:
                 todo.append(i)
         while todo:

@@ -13,7 +13,6 @@ import asyncio
 import os
 import pickle
 import uuid
-import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from distributed.client import FutureState
 from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
+from lazyflow.departures import LastCall
 from lazyflow.schedulers.engine import journal
 from lazyflow.schedulers.engine.actor_host import ActorHost
 from lazyflow.schedulers.engine.actor_line import Line
@@ -145,7 +145,7 @@ class DaskHome:
         port = _Port(worker, topic, key, client)
         self._port = port
         self._home = Home("distributed", port)
-        weakref.finalize(self, _close, self._home, port)
+        self._end = LastCall(_close, self._home, port)
         where = worker.address, worker.nanny, os.getpid(), self._home.journal.path
         worker.log_event(topic, pickle.dumps((key, OPENED, *where)))
 

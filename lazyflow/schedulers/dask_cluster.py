@@ -15,22 +15,28 @@ import contextvars
 import os
 import threading
 import uuid
+import warnings
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from itertools import count
+from contextlib import suppress
+from functools import partial
+from itertools import chain, count, repeat
+from math import inf
 from time import monotonic
 from typing import Any
 
 import distributed
 from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
+from distributed.client import FutureState
 
 from lazyflow import config
-from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.departures import LastCall, WeakTable
+from lazyflow.errors import LazyflowWarning, SchedulerLost, WorkerDied
 from lazyflow.graph.cluster import said
 from lazyflow.graph.options import Options
-from lazyflow.graph.task import task_name
+from lazyflow.graph.task import task_name, users_depth
 from lazyflow.schedulers.dask_actors import DaskLine
 from lazyflow.schedulers.dask_local import started
 from lazyflow.schedulers.engine.actor_host import ActorHost
@@ -47,6 +53,8 @@ from lazyflow.schedulers.threads import default_workers
 
 _MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
 _ANSWER = 1.0  # seconds that workers get to say what they run
+_PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
+_ALONE = 3.0  # seconds after which a caller who waits looks whether there are workers
 _FRESH = 2.0  # seconds for which the number of workers is taken as known
 _numbers = count(1)
 
@@ -143,9 +151,10 @@ class DaskEngine(Engine):
         self._width = 0
         self._asked_at = 0.0
         self._hears_of_workers = False
+        self._is_ending = False
         super().__init__()
         client.subscribe_topic(self.topic, self._event)
-        weakref.finalize(client, self.close)  # the thread ends with it
+        client._lazyflow_end = LastCall(self.close)  # the thread ends with it
 
     @property
     def client(self) -> Any:
@@ -162,6 +171,19 @@ class DaskEngine(Engine):
 
     def _event(self, event: tuple[float, bytes]) -> None:
         self.heard(event[1])
+
+    def is_without_workers(self) -> bool:
+        """Tell whether the scheduler answers that it has no workers."""
+        try:
+            return not self.client.nthreads()
+        except (OSError, SchedulerLost):  # the run hears of it
+            return False
+
+    @property
+    def address(self) -> str:
+        """Where the scheduler listens."""
+        address: str = self.client.scheduler.address
+        return address
 
     def width(self) -> int:
         now = monotonic()
@@ -206,7 +228,12 @@ class DaskEngine(Engine):
 
     def _hand_over(self, calls: list[tuple[Any, ...]]) -> None:
         """Hand over groups of which the same was said."""
-        graph = {}
+        if self._is_ending:
+            raise SchedulerLost(
+                "Python is ending, and with it the cluster that was started in this process: it "
+                "takes no more tasks. Wait for the results in the main thread before it ends."
+            )
+        graph, states = {}, {}
         options: Options = calls[0][4]
         asked = options.workers
         workers = [] if asked is None else self._chosen(asked)
@@ -215,16 +242,18 @@ class DaskEngine(Engine):
             refs = [TaskRef(handle.key) for handle in held]
             handle = group.handle
             graph[handle.key] = TheirTask(handle.key, _group, payload, self.topic, *refs)
+            states[handle.key] = _State(handle.key, self, run, group)
             self.register(run, group)
-        futures = self.client.get(
+        client = self.client
+        client.futures.update(states)
+        futures = client.get(
             graph, list(graph), sync=False, priority=options.priority,
             resources=dict(options.resources) if options.resources else None,
             workers=workers or None,
         )
-        for (run, group, *_), future in zip(calls, futures, strict=True):
+        for (_, group, *_), future in zip(calls, futures, strict=True):
             group.handle.future = future
             group.handle.asked, group.handle.workers = asked, workers
-            future.add_done_callback(_Ending(self, run, group))
 
     def send(self, outcome: Outcome) -> _Handle:
         (future,) = self.client.scatter([outcome], hash=False)
@@ -246,6 +275,51 @@ class DaskEngine(Engine):
         numbers = [group.number for group in groups]
         client.cancel(futures, asynchronous=False)
         client.run(_give_up, f"{self.topic}/{run.name}", numbers, wait=False, on_error="ignore")
+
+    def before_executors_end(self) -> None:
+        """Have a scheduler in this process take in what was sent: later it can't, and says so."""
+        if self._shares_process():
+            done = threading.Event()
+            self.post(self._end_submitting)
+            self.post(done.set)
+            done.wait(_PATIENCE)
+            self._catch_up(())
+
+    def before_cluster_ends(self) -> None:
+        """Give up all that is kept for lazyflow: a cluster in this process would say it is lost."""
+        client = self._client()
+        if client is not None and self._shares_process():
+            self._catch_up([key for key in client.futures if str(key).endswith(self._unique)])
+            # a worker that is told to end while it imports modules complains, too
+            ask = partial(client._run, _running, "", on_error="ignore")
+            with suppress(OSError, TimeoutError):
+                client.sync(ask, callback_timeout=_PATIENCE)
+
+    def _shares_process(self) -> bool:
+        client = self._client()
+        if client is None or client.status != "running":
+            return False
+        return isinstance(getattr(client.cluster, "scheduler", None), distributed.Scheduler)
+
+    def _end_submitting(self) -> None:
+        self._is_ending = True
+
+    def _catch_up(self, keys: Sequence[str]) -> None:
+        """Give keys up; return when the scheduler has taken that in, and all that came before."""
+        client = self.client
+        mark = f"lazyflow-mark-{next(_numbers)}-{self._unique}"  # nobody knows it: so says a reply
+
+        async def ask() -> None:
+            reply = client.futures[mark] = FutureState(mark)
+            if keys:
+                client._send_to_scheduler_safe(
+                    {"op": "client-releases-keys", "keys": keys, "client": client.id})
+            client._send_to_scheduler_safe({"op": "report-key", "key": mark, "client": client.id})
+            await reply.wait(_PATIENCE)
+            del client.futures[mark]
+
+        with suppress(OSError, TimeoutError):
+            client.sync(ask)
 
     # -- asking -----------------------------------------------------------------------------
 
@@ -285,7 +359,12 @@ class DaskEngine(Engine):
     # -- who may run a group ----------------------------------------------------------------
 
     def _workers(self) -> dict[str, Any]:
-        workers: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        # Not scheduler_info(): the client's timer writes over what it has asked for.
+        client = self.client
+        try:
+            workers: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
+        except OSError as error:
+            raise _lost(error) from None
         return workers
 
     def _chosen(self, workers: tuple[Any, ...]) -> list[Any]:
@@ -347,20 +426,38 @@ def _is_lost_data(error: BaseException | None) -> bool:
     return is_cancelled and not reason.startswith("scheduler")
 
 
-class _Ending:
-    """Tells an engine how a future of a group ended, unless well."""
+class _State(FutureState):
+    """The state of a group's key, which tells the engine when it ends otherwise than well.
 
-    def __init__(self, engine: DaskEngine, run: EngineRun, group: Group) -> None:
+    Not a callback of the future: for those distributed has an executor, which refuses them, with
+    tracebacks, at the end of Python.
+    """
+
+    __slots__ = ("engine", "group", "run")
+
+    def __init__(self, key: str, engine: DaskEngine, run: EngineRun, group: Group) -> None:
+        super().__init__(key)
         self.engine = engine
-        self.run = run
-        self.group = group
+        self.run: EngineRun | None = run
+        self.group: Group | None = group
 
-    def __call__(self, future: Any) -> None:
-        if future.status == "finished":
-            return
-        state = future._state
-        error = state.exception if state is not None else None
-        self.run.engine.post(self.engine.ended_badly, self.run, self.group, error)
+    def finish(self, type: Any = None) -> None:
+        super().finish(type)
+        self.run = self.group = None
+
+    def set_error(self, exception: Any, traceback: Any) -> None:
+        super().set_error(exception, traceback)
+        self._tell()
+
+    def cancel(self, *given: Any, **named: Any) -> None:
+        super().cancel(*given, **named)
+        self._tell()
+
+    def _tell(self) -> None:
+        run, group = self.run, self.group
+        self.run = self.group = None
+        if run is not None:
+            self.engine.post(self.engine.ended_badly, run, group, self.exception)
 
 
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
@@ -375,7 +472,7 @@ def _lost(cause: BaseException | None = None) -> SchedulerLost:
 
 # -- schedulers -----------------------------------------------------------------------------
 
-_engines: weakref.WeakKeyDictionary[Any, DaskEngine] = weakref.WeakKeyDictionary()
+_engines: WeakTable[Any, DaskEngine] = WeakTable()
 _lock = threading.Lock()
 
 
@@ -406,7 +503,7 @@ class DistributedScheduler(EngineScheduler):
         self._own: Any = None  # a client that was made here
         self._cluster: Any = None
         self._starting = threading.Lock()
-        _made.add(self)
+        _made[self] = None
 
     def engine(self) -> DaskEngine:
         """Return the connection."""
@@ -449,6 +546,27 @@ class DistributedScheduler(EngineScheduler):
             ) from error
         return distributed.Client(self._cluster, set_as_default=False)
 
+    def wait(self, run: Any, timeout: float | None) -> bool:
+        """Sleep until the run is over; say it when there is no worker for it."""
+        rest = inf if timeout is None else timeout
+        engine = run.engine if type(run) is EngineRun else None
+        if isinstance(engine, DaskEngine) and engine is not _engines.get(self._own):
+            for seconds in chain((_ALONE,), repeat(10 * _ALONE)):
+                if rest <= seconds:
+                    break
+                if run.wait(seconds):
+                    return True
+                rest -= seconds
+                if engine.is_without_workers():
+                    warnings.warn(
+                        f"the cluster at {engine.address} has had no worker for some time, so "
+                        "nothing runs; the tasks wait until one comes. Start some by: dask worker "
+                        f"{engine.address} or, if you made the cluster, cluster.scale(2)",
+                        LazyflowWarning, stacklevel=users_depth(),
+                    )
+                    break
+        return bool(run.wait(None if rest == inf else rest))
+
     def shutdown(self) -> None:
         """Close what was opened here: never a client or a cluster of the user's."""
         self.end_actors()
@@ -457,7 +575,7 @@ class DistributedScheduler(EngineScheduler):
             cluster, self._cluster = self._cluster, None
         if client is not None:
             with _lock:
-                engine = _engines.pop(client, None)
+                engine = _engines.pop(client)
             client.close()
             if engine is not None:
                 engine.end_thread()
@@ -471,8 +589,8 @@ class DistributedScheduler(EngineScheduler):
         self.leave()
 
 
-_of_clients: weakref.WeakKeyDictionary[Any, DistributedScheduler] = weakref.WeakKeyDictionary()
-_made: weakref.WeakSet[DistributedScheduler] = weakref.WeakSet()
+_of_clients: WeakTable[Any, DistributedScheduler] = WeakTable()
+_made: WeakTable[DistributedScheduler, None] = WeakTable()
 
 
 def scheduler_of(client: Any) -> DistributedScheduler:
@@ -483,20 +601,33 @@ def scheduler_of(client: Any) -> DistributedScheduler:
     return found
 
 
-def _at_exit() -> None:
-    for scheduler in tuple(_made):
+def _living() -> list[DaskEngine]:
+    return [engine for engine in map(_engines.get, _engines.living()) if engine is not None]
+
+
+def _before_executors_end() -> None:
+    for scheduler in tuple(_made.living()):
         scheduler.shutdown()
+    for engine in _living():
+        engine.before_executors_end()
+
+
+def _before_clusters_end() -> None:
+    for engine in _living():
+        engine.before_cluster_ends()
 
 
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _engines.clear()
-    for scheduler in tuple(_made):
+    for scheduler in tuple(_made.living()):
         scheduler._in_fork()
 
 
-# Before executors end, which is before atexit: distributed calls back by one, and complains.
-getattr(threading, "_register_atexit", atexit.register)(_at_exit)
+# Executors end before atexit, and a scheduler in this process needs one. Then Python waits for the
+# user's threads, which still get what was handed over.
+getattr(threading, "_register_atexit", atexit.register)(_before_executors_end)
+atexit.register(_before_clusters_end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

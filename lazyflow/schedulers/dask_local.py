@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import threading
+import warnings
+from multiprocessing import resource_tracker
 from typing import Any
 
 import distributed
+from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
+
+from lazyflow.errors import LazyflowWarning
+
+_ABSENCE = 1.0  # seconds after which a worker that ended is looked for
+_ENDED = (Status.closed, Status.failed)
 
 
 class Local(distributed.LocalCluster):
@@ -17,8 +28,42 @@ class Local(distributed.LocalCluster):
     all workers, what was handed over would wait for ever.
     """
 
+    async def _start(self) -> None:
+        # A terminal sends Ctrl-C to all processes of a program, and a notebook's stop button does:
+        # this one hears it. What this thread, which is the cluster's own, starts inherits that.
+        if threading.current_thread() is not threading.main_thread():
+            resource_tracker.ensure_running()  # which lets the signal through, when it is started
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        await super()._start()
+
     def _update_worker_status(self, op: Any, msg: Any) -> None:
         super(SpecCluster, self)._update_worker_status(op, msg)
+        if op == "remove":
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self.status == Status.running:
+            asyncio.get_running_loop().call_later(_ABSENCE, self._look)
+
+    def _look(self) -> None:
+        """Start the workers again whose nannies, which do that otherwise, have ended too."""
+        if self.status != Status.running:
+            return
+        ended = [n for n, nanny in self.workers.items() if nanny.status in _ENDED]
+        for name in ended:
+            del self.workers[name]
+        if ended:
+            self._correct_state()
+        if ended or not self.scheduler_info["workers"]:
+            self._look_later()  # they may not begin, either
+        if ended:  # last: a filter may make it an error
+            warnings.warn(
+                f"{len(ended)} of {len(self.worker_spec)} workers of lazyflow's cluster at "
+                f"{self.scheduler_address} ended for good ({', '.join(map(str, ended))}) and are "
+                "started again; what they kept is computed again where it is needed. If it goes "
+                "on, look at the workers' logs above, and type lazyflow.shutdown() to end it.",
+                LazyflowWarning, stacklevel=1,
+            )
 
 
 def started(workers: int) -> Local:

@@ -2,7 +2,8 @@
 
 A class that says how it is pickled (``__reduce__`` and such) is pickled so. Any other exception
 is taken apart, and put together without running its ``__init__``: ``args`` need not be what that
-takes, and if it takes them it may make another message of them.
+takes, and if it takes them it may make another message of them. What of its parts can't travel,
+as a lock, is left out in a second try.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def pickled(
 ) -> tuple[bytes | None, str]:
     """Return the pickled form of an exception, or None and why there is none. Never raises.
 
+    Where parts of it were left out, the second string says which.
+
     Parameters
     ----------
     text
@@ -64,15 +67,27 @@ def pickled(
         The same by id.
     """
     try:
-        file = _Bounded()
-        _pickler_class()(file, error, text, places).dump(error)
-        data = file.getvalue()
-        again = type(unpickled(data, family))
-        if again is not type(error):
-            raise TypeError(f"unpickling it gives {again.__name__}")
-        return data, ""
+        return _pickled(_pickler_class()(error, text, places), error, family), ""
     except BaseException as broken:  # a worker outlives what a class does to be pickled
-        return None, reason(broken)
+        first = broken
+    try:
+        if not _says_how(type(error)):
+            pickler = _pickler_class()(error, text, places, family)
+            data = _pickled(pickler, error, family)
+            if pickler.left_out:
+                return data, "left out, since it can't travel: " + "; ".join(pickler.left_out)
+    except BaseException:  # it is the class, or an exception inside: the first try says why
+        pass
+    return None, reason(first)
+
+
+def _pickled(pickler: Any, error: BaseException, family: list[BaseException]) -> bytes:
+    """Pickle an exception, and try whether it can be unpickled."""
+    data: bytes = pickler.data_of(error)
+    again = type(unpickled(data, family))
+    if again is not type(error):
+        raise TypeError(f"unpickling it gives {again.__name__}")
+    return data
 
 
 def unpickled(data: bytes, earlier: list[BaseException]) -> Any:
@@ -93,15 +108,28 @@ def _pickler_class() -> Any:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
-        """Pickles exceptions in parts, and those that come earlier in a record by their place."""
+        """Pickles exceptions in parts, and those that come earlier in a record by their place.
+
+        Given the `family`, it tries each part alone, and leaves out those that can't travel.
+        """
 
         def __init__(
-            self, file: Any, error: BaseException, text: str, places: dict[int, int]
+            self,
+            error: BaseException,
+            text: str,
+            places: dict[int, int],
+            family: list[BaseException] | None = None,
         ) -> None:
-            super().__init__(file, protocol=5)
-            self.places = places
+            self.file = _Bounded()
+            super().__init__(self.file, protocol=5)
+            self.error, self.text, self.places, self.family = error, text, places, family
             self.place = places[id(error)]
             self.long_text = text if str.__len__(text) > LONGEST else ""
+            self.left_out: list[str] = []
+
+        def data_of(self, value: Any) -> bytes:
+            self.dump(value)
+            return self.file.getvalue()
 
         def persistent_id(self, value: Any) -> int | None:
             place = self.places.get(id(value))
@@ -116,9 +144,43 @@ def _pickler_class() -> Any:
                 state = tuple(
                     {name: _cut(x, self.long_text) for name, x in part.items()} for part in state
                 )
+            if self.family is not None and value is self.error:
+                args = tuple(
+                    arg if self.travels(arg, f"args[{i}]") else LeftOut(arg)
+                    for i, arg in enumerate(args)
+                )
+                state = tuple(
+                    {name: x for name, x in part.items() if self.travels(x, f"its {name}")}
+                    for part in state
+                )
             return _made, (type(value), args), state, None, None, _filled
 
+        def travels(self, part: Any, name: str) -> bool:
+            """Tell whether a part can be pickled and unpickled; note its name and why not."""
+            assert self.family is not None
+            try:
+                alone = Pickler(self.error, self.text, self.places)
+                alone.place += 1  # it may hold the exception itself
+                unpickled(alone.data_of(part), self.family)
+            except BaseException as broken:
+                self.left_out.append(f"{name} ({reason(broken)})")
+                return False
+            return True
+
     return Pickler
+
+
+class LeftOut:
+    """In the place of an argument of an exception that can't travel; shown as that was."""
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self._shown = plain(repr(value), LONGEST)
+        except BaseException:  # nested too deeply, say
+            self._shown = f"<{type(value).__name__}>"
+
+    def __repr__(self) -> str:
+        return self._shown
 
 
 class _Unpickler(pickle.Unpickler):

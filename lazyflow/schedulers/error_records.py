@@ -8,6 +8,7 @@ members of groups) by its type, text, notes, frames and, where it can travel, it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pickle import PicklingError
 from typing import Any, NamedTuple
 
 from lazyflow.errors import RemoteTaskError
@@ -58,6 +59,13 @@ class _Entry(NamedTuple):
         return self.name if known else f"{self.module}.{self.name}"
 
 
+_NOT_IN_MAIN = (
+    "in a worker, functions and classes of the program itself are not found in __main__, where "
+    "multiprocessing.Pool and others look for them by name. Put them into a module and import it, "
+    "or compute delayed calls inside the task, which run in its worker."
+)
+
+
 def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, ...]:
     """Describe an exception with what belongs to it, as plain data. Never raises.
 
@@ -81,6 +89,8 @@ def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, 
     KeyError('x')
     """
     try:
+        if type(error) is PicklingError and "__main__" in text_of(error):
+            error.add_note(_NOT_IN_MAIN)
         family = _family(error)
         places = {id(one): i for i, one in enumerate(family)}
         entries = tuple(tuple(_entry(one, family, places)) for one in family)
@@ -163,7 +173,7 @@ def _entry(error: BaseException, family: list[BaseException], places: dict[int, 
             module=_module_of(kind),
             name=plain(_qualname.__get__(kind), LONGEST),
             text=plain(text, LONGEST),
-            notes=_notes(error, places),
+            notes=_notes(error, places) + ((why,) if data is not None and why else ()),
             frames=tuple(map(tuple, frames_of(users_frames(traceback_of(error))))),
             pickled=data,
             why=why,

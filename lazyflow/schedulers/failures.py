@@ -108,15 +108,18 @@ def is_users_interrupt(error: BaseException) -> bool:
 def _must_be_wrapped(error: BaseException) -> bool:
     if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
         return True
-    asyncio: Any = sys.modules.get("asyncio")
-    futures: Any = sys.modules.get("concurrent.futures")
-    return any(m is not None and isinstance(error, m.CancelledError) for m in (asyncio, futures))
+    for name in ("asyncio", "concurrent.futures"):  # which another thread may be importing now
+        if isinstance(error, getattr(sys.modules.get(name), "CancelledError", ())):
+            return True
+    return False
 
 
 _OURS = (
     os.path.dirname(os.path.abspath(__file__)) + os.sep,
     os.path.abspath(arguments.__file__),
 )
+
+_CALLERS = tuple(os.path.join(_OURS[0], name) for name in ("run.py", "careful.py"))
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -184,6 +187,15 @@ def told(error: BaseException, task: Task, words: tuple[str, ...] | None) -> Bas
     """
     call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
     return with_note(error, f"in lazyflow task {call}, made at {place_text(task)}")
+
+
+def interrupted(error: BaseException) -> BaseException:
+    """Return Ctrl-C as the caller will see it: of our frames and the task's, the task's."""
+    trace = traceback_of(error)
+    while trace is not None and trace.tb_frame.f_code.co_filename not in _CALLERS:
+        trace = trace.tb_next
+    _context.__set__(error, None)  # as an IndexError of ours that was handled meanwhile
+    return BaseException.with_traceback(error, users_frames(trace))
 
 
 def with_note(error: BaseException, note: str) -> BaseException:

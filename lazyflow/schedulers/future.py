@@ -6,23 +6,17 @@ callbacks from one list, and `list.pop` gives each to just one of them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, TaskTimeout
-from lazyflow.schedulers.failures import is_users_interrupt, notes_of, text_of, traceback_of
+from lazyflow.schedulers.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.seats import asleep
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
-
-#: Errors of futures that died before anybody looked: finalizers append, schedulers drain.
-unseen_errors: deque[BaseException] = deque()
-
-#: Told when there is one; must not lock, for a finalizer may be the caller.
-wake_to_log: list[Callable[[], None]] = []
 
 
 class Future:
@@ -38,10 +32,11 @@ class Future:
         "_callbacks",
         "_error",
         "_open",
-        "_seen",
         "_trace",
+        "_unseen",
         "_value",
         "name",
+        "recipe",
         "run",
         "scheduler",
         "state",
@@ -54,10 +49,11 @@ class Future:
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
-        self._seen = False
+        self._unseen: LastCall | None = None  # logs an error at which nobody has looked
         self._open = [None]  # whoever pops it sets the outcome
         self._callbacks: list[Callable[[Future], None]] = []
         self.run: tuple[Any, int] | None = None
+        self.recipe: list[Any] = []  # for `retry`, until there is a value
 
     def done(self) -> bool:
         """Tell whether waiting would return at once."""
@@ -79,7 +75,6 @@ class Future:
         error = Cancelled(f"{self.name} was cancelled before it was computed")
         if not self._set(CANCELLED, error=error):
             return False
-        self._seen = True
         if run is not None:
             if force and end_task is not None:
                 end_task(*run)
@@ -102,16 +97,33 @@ class Future:
         self._value = value
         if error is not None:
             self._error, self._trace = error, traceback_of(error)
-        self.state = state
+            # Who cancelled, interrupted or ended the program knows it.
+            if type(error) is not Cancelled:
+                self._unseen = LastCall(log_unseen, error)
         self.run = None
-        self._call_back()
+        callbacks = self._callbacks
+        self.state = state  # from here on it may be opened again, which has callbacks of its own
+        if state is not FAILED:
+            self.recipe.clear()
+        self._call_back(callbacks)
         return True
+
+    def reopen(self) -> None:
+        """Forget a failure: another run will set the outcome."""
+        self._error = self._trace = None
+        if self._unseen is not None:
+            self._unseen.forget()
+            self._unseen = None
+        self._callbacks = []
+        self.state = PENDING
+        self._open.append(None)
 
     def add_callback(self, callback: Callable[[Future], None]) -> None:
         """Call ``callback(self)`` once it is done, at once if it is; it must not raise."""
-        self._callbacks.append(callback)
-        if self.state is not PENDING:
-            self._call_back()
+        callbacks = self._callbacks
+        callbacks.append(callback)
+        if self.state is not PENDING or callbacks is not self._callbacks:
+            self._call_back(callbacks)
 
     def remove_callback(self, callback: Callable[[Future], None]) -> None:
         """Take one back, if it was not called yet."""
@@ -120,8 +132,7 @@ class Future:
         except ValueError:
             pass
 
-    def _call_back(self) -> None:
-        callbacks = self._callbacks
+    def _call_back(self, callbacks: list[Callable[[Future], None]]) -> None:
         while callbacks:
             try:
                 callback = callbacks.pop(0)
@@ -131,8 +142,9 @@ class Future:
 
     def local_outcome(self) -> tuple[Any, BaseException | None]:
         """Return what `outcome` does, but a value that lives elsewhere as the handle it is."""
-        self._seen = True
         if self._error is not None:
+            if self._unseen is not None:
+                self._unseen.forget()
             return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None
 
@@ -155,35 +167,15 @@ class Future:
         wait_for([self])
         return self.outcome()
 
-    def __del__(self) -> None:
-        error = getattr(self, "_error", None)  # Ctrl-C may have come while it was being made
-        # Who cancelled, interrupted or ended the program knows it.
-        if error is not None and not self._seen and type(error) is not Cancelled:
-            unseen_errors.append(error)
-            for wake in wake_to_log:
-                wake()
 
-
-def log_unseen() -> None:
-    """Log the errors of persisted values that died before anybody looked at them."""
-    if not unseen_errors:
-        return  # also at exit: an import there makes Python forget that Ctrl-C ended it
+def log_unseen(error: BaseException) -> None:
+    """Log the error of a future that nobody has looked at."""
     import logging  # 5 ms that a program without such errors does not pay
 
-    while True:
-        try:
-            error = unseen_errors.popleft()
-        except IndexError:  # another thread had it
-            return
-        try:
-            notes = " ".join(notes_of(error))
-            logging.getLogger("lazyflow").error(
-                "a persisted value that nobody looked at had failed: %s: %s (%s)",
-                type(error).__name__, text_of(error), notes,
-            )
-        except BaseException as broken:  # of a handler: it must not end a thread of the pool
-            if is_users_interrupt(broken):
-                raise
+    logging.getLogger("lazyflow").error(
+        "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
+        type(error).__name__, text_of(error), " ".join(notes_of(error)),
+    )
 
 
 def wait_for(

@@ -13,8 +13,13 @@ import os
 import select
 import signal
 import threading
+from functools import partial
 from time import monotonic
 
+from lazyflow.departures import owned
+
+_LONGEST = (1 << 31) - 1  # milliseconds of a poll, after which the time is looked at
+_hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
 _SHORT = 0.02  # seconds that a wait may take before it is worth hearing of signals, 15 µs
 
 
@@ -36,6 +41,8 @@ class Gate:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until it is open, or `timeout` seconds; tells which."""
+        if timeout is not None and timeout > threading.TIMEOUT_MAX:
+            timeout = None
         on_main = threading.current_thread() is threading.main_thread() and hasattr(select, "poll")
         if not on_main:
             return self._pass(-1 if timeout is None else timeout)
@@ -57,9 +64,10 @@ class Gate:
         before: list[int] = []
         self._bells += (bell,)
         try:
-            # In one step: a signal between the call and keeping what it returns would lose that.
+            # In one step, all of it C: a signal between the call and keeping what it returns
+            # would lose that, and later ones would be written to a descriptor that is closed.
             try:
-                before.extend(map(bell.hear_signals, (None,)))
+                before.extend(map(_hear_signals, (bell.write_end,)))
             except ValueError:  # Python is embedded, and its main thread is not the process's
                 return self._pass(-1 if timeout is None else timeout)
             while not self._pass(0):
@@ -71,7 +79,7 @@ class Gate:
         finally:
             if before:
                 try:  # the call itself, and first: a Ctrl-C can come after it, not before
-                    signal.set_wakeup_fd(before[0], warn_on_full_buffer=False)
+                    _hear_signals(before[0])
                 except (ValueError, OSError):  # who heard them before has closed that
                     signal.set_wakeup_fd(-1)
                 bell.hand_on(before[0])
@@ -82,27 +90,25 @@ class _Bell:
     """A pipe that ends a sleep when something is written to it.
 
     It is closed with its last reference: who rings holds one, so that no byte goes to a
-    descriptor that has become another's.
+    descriptor that has become another's. C closes it, not a `__del__`: see departures.py.
     """
 
-    __slots__ = ("_poll", "_read", "_signals", "_write")
+    __slots__ = ("_ends", "_poll", "_read", "_signals", "write_end")
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe()
+        self._read, self.write_end = os.pipe()
+        self._ends = owned(self._read), owned(self.write_end)
         os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
+        os.set_blocking(self.write_end, False)
         self._poll = select.poll()
         self._poll.register(self._read, select.POLLIN)
         self._signals = b""
 
     def ring(self) -> None:
         try:
-            os.write(self._write, b"\0")
+            os.write(self.write_end, b"\0")
         except BlockingIOError:  # it is full: it rings
             pass
-
-    def hear_signals(self, _: None) -> int:
-        return signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def hand_on(self, before: int) -> None:
         """Tell who heard signals before, as an event loop, of those that came."""
@@ -115,7 +121,7 @@ class _Bell:
                 pass
 
     def sleep(self, timeout: float | None) -> None:
-        self._poll.poll(None if timeout is None else timeout * 1000)
+        self._poll.poll(None if timeout is None else min(timeout * 1000, _LONGEST))
         self._take()
 
     def _take(self) -> None:
@@ -123,9 +129,3 @@ class _Bell:
             self._signals += os.read(self._read, 4096).replace(b"\0", b"")
         except BlockingIOError:
             pass
-
-    def __del__(self) -> None:
-        for name in ("_read", "_write"):
-            fd = getattr(self, name, None)
-            if fd is not None:
-                os.close(fd)

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
+from lazyflow.schedulers.coroutines import to_the_end
 from lazyflow.schedulers.future import Future, wait_for
 from lazyflow.schedulers.uses import as_worker
 
@@ -43,34 +44,10 @@ def run_here(job: Job) -> None:
         with as_worker():  # what a call has in use of this worker it gives back, as a task does
             box = [job.begin()]
             if inspect.iscoroutine(box[0]):
-                box[0] = _to_the_end(box[0])
+                box[0] = to_the_end(box[0])
         job.done(box)
     except BaseException as error:
         job.failed(error)
-
-
-def _to_the_end(coroutine: Any) -> Any:
-    """Run a coroutine where no loop is its own; also when one runs in this thread already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    outcome: list[Any] = []
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            outcome.append((context.run(asyncio.run, coroutine), None))
-        except BaseException as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, name="lazyflow-coroutine")
-    thread.start()
-    thread.join()
-    value, error = outcome[0]
-    if error is not None:
-        raise error
-    return value
 
 
 class ThreadLane:

@@ -8,15 +8,16 @@ subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/)
 from __future__ import annotations
 
 import contextvars
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from lazyflow.departures import Gone, gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import place_text, task_name
+from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
@@ -46,6 +47,17 @@ class _Later:
 
 
 LATER = _Later()
+
+
+def task_of(lazy: Any) -> Task:
+    """Return the task of a lazy value, or of a collection as a whole."""
+    task: Task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
+    return task
+
+
+def plan_of(lazy: Any) -> Plan:
+    """Return the plan of a lazy value, or of a collection, that a task returned."""
+    return make_plan([task_of(lazy)])
 
 
 class Lifecycle(ABC):
@@ -82,8 +94,9 @@ class Lifecycle(ABC):
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
         self.odd: Any = []  # not empty: something rare is about, see careful.py
         self.failed: dict[int, BaseException] = {}
-        self.futures: dict[int, weakref.ref[Future]] | None = None
-        self.dropped: deque[int] = deque()  # wanted tasks whose futures died: finalizers append
+        self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
+        self.dropped: deque[Gone] = deque()  # of `futures`, those that died
+        self._watched: list[Gone] = []
         self.unneeded: set[int] = set()
         self.uses_left: list[int] | None = None  # made when the first future is dropped
         self.children: set[Any] = set()
@@ -236,9 +249,26 @@ class Lifecycle(ABC):
 
     def forget(self, i: int) -> None:
         """Learn that wanted task `i` was cancelled: what only it needed is not started."""
-        self.dropped.append(i)
+        reference = (self.futures or {}).get(i)
+        if reference is not None:
+            self.dropped.append(reference)
         self.odd.append(None)  # so that the loop looks
         careful.cull(self, replace_threads=True)
+
+    def hear_of_drops(self, futures: dict[int, Future]) -> None:
+        """Have whoever runs this look when one of its futures has been dropped.
+
+        Python calls the callback that was made last first: which one it was is known before
+        anybody is told to look.
+        """
+        callbacks, then = self._on_drop()
+        pending = [(i, f) for i, f in futures.items() if not f.done()]
+        self._watched = [gone(f, callback, then) for _, f in pending for callback in callbacks]
+        self._watched += [gone(f, self.dropped.append, i) for i, f in pending]
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        """Return functions of C to call, the first one last, and what their argument says."""
+        return [self.odd.append], None
 
     def note_failure(self, i: int, error: BaseException) -> None:
         """End the run with the error, or leave it to the users of the result."""
@@ -264,8 +294,7 @@ class Lifecycle(ABC):
         that return tasks takes constant memory.
         """
         try:
-            task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
-            plan = make_plan([task])
+            plan = plan_of(lazy)
         except BaseException as error:
             return self._failed_late(i, error)
         parent: tuple[Any, int] = (self, i)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
-import weakref
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
+from lazyflow.departures import WeakTable
 from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COPIED, kinds
@@ -18,7 +18,7 @@ from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.lanes import LoopLane, ThreadLane, run_here
 from lazyflow.schedulers.lifecycle import scheduler_here
-from lazyflow.store.snapshots import settled
+from lazyflow.store.owned import settled
 from lazyflow.store.values import private
 
 
@@ -62,6 +62,7 @@ class _Job:
             raise _AsItIs(actor.error)
         self.given = given
         actor.running[self] = None
+        call.begun = True
         args, kwargs = bound(call.task, given)
         if call is actor.init:
             return actor.cls(*args, **kwargs)
@@ -130,7 +131,7 @@ class InlineActor:
 
 
 #: Those that were not collected yet: shutdown ends them.
-_alive: weakref.WeakSet[ThreadActor] = weakref.WeakSet()
+_alive: WeakTable[ThreadActor, None] = WeakTable()
 
 
 class ThreadActor:
@@ -143,7 +144,7 @@ class ThreadActor:
         lane = LoopLane if spec.is_async else ThreadLane
         self._lane = lane(f"lazyflow-{spec.label}", spec.max_concurrency, context)
         self._lane.submit(_Job(spec.init, self._object))
-        _alive.add(self)
+        _alive[self] = None
 
     def call(self, call: Call) -> None:
         """Put it in the queue."""
@@ -164,18 +165,23 @@ class ThreadActor:
 
     def stop(self) -> None:
         """Begin nothing more."""
-        self._object.stopped = Cancelled(
+        self._refuse(Cancelled(
             f"the actor {self._object.label} was ended by lazyflow.shutdown(), or with Python"
-        )
-        for job in (*self._object.queued, *self._object.running):  # what runs may take its time
-            job.call.future.set_error(self._object.stopped)
+        ))
         self._lane.close()
+
+    def _refuse(self, error: BaseException) -> None:
+        """Fail all calls, those that are to come too."""
+        self._object.stopped = error
+        for job in (*self._object.queued, *self._object.running):  # what runs may take its time
+            job.call.future.set_error(error)
 
     def leave(self) -> None:
         """Learn that this is a copy in the child of a fork."""
-        self._object.stopped = Cancelled(
-            f"the actor {self._object.label} lives in the process that this one was forked from"
-        )
+        self._refuse(Cancelled(
+            f"the actor {self._object.label} can't be had in this process, the child of a fork: "
+            "its threads are the parent's. Ask for results before the fork, or make another here."
+        ))
 
     def join(self, deadline: float) -> list[str]:
         """Wait for what runs; returns the names of calls that were still running then."""
@@ -186,7 +192,7 @@ class ThreadActor:
 
 def shutdown(grace: float) -> list[str]:
     """End all actors of this process; returns what still ran after `grace` seconds."""
-    actors = list(_alive)
+    actors = list(_alive.living())
     _alive.clear()
     for actor in actors:
         actor.stop()
@@ -196,7 +202,7 @@ def shutdown(grace: float) -> list[str]:
 
 def _after_fork() -> None:
     """In the child of a fork: the threads are the parent's."""
-    for actor in _alive:
+    for actor in _alive.living():
         actor.leave()
 
 

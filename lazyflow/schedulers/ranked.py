@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import heapq
+from math import inf
+from typing import Any
 
 from lazyflow.graph.plan import Plan
 
 
 class Ranked:
-    """Ready tasks by priority, then by number; the part of list that `Run` uses."""
+    """Ready tasks by priority, then by number; the part of list that `Run` uses.
+
+    ``floor`` is a negated priority: tasks whose priority is lower are not given, so that who works
+    on the run leaves it and looks whether something else is more urgent.
+    """
+
+    floor = inf
 
     def __init__(self, plan: Plan) -> None:
         # These are C and compare whole numbers, so each is one step, like list.pop.
@@ -26,10 +34,21 @@ class Ranked:
             self._push(self._heap, self._rank(i))
 
     def pop(self) -> int:
+        if self._heap[0] // self._width > self.floor:
+            raise IndexError
         return self._pop(self._heap) % self._width
 
+    def first(self) -> int:
+        """Return the negated priority of the next task; IndexError when there is none."""
+        return self._heap[0] // self._width
+
     def swap(self, i: int) -> int:
-        return self._swap(self._heap, self._rank(i)) % self._width
+        """Put a task in and take one out, or -1: all are below the floor."""
+        rank = self._rank(i)
+        if min([rank, *self._heap[:1]]) // self._width > self.floor:
+            self._push(self._heap, rank)
+            return -1
+        return self._swap(self._heap, rank) % self._width
 
     def sort(self, reverse: bool) -> None:
         """Do nothing: the heap is in order."""
@@ -39,3 +58,11 @@ class Ranked:
 
     def __len__(self) -> int:
         return len(self._heap)
+
+
+def next_rank(run: Any) -> int | None:
+    """Return the negated priority of the next task of a run, None when it has none."""
+    try:
+        return run.ready.first() if run.plan.priorities else 0
+    except IndexError:
+        return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from lazyflow import config
+from lazyflow.departures import WeakTable, wait_for_last_calls
 from lazyflow.schedulers.base import Scheduler
 from lazyflow.schedulers.uses import close_kept
 
@@ -20,8 +20,8 @@ _ALIASES = {
 _PARTS = ("name", "options", "start", "offer", "wait", "abandon")
 
 _made: dict[str, Scheduler] = {}
-_clients: weakref.WeakSet[Any] = weakref.WeakSet()  # schedulers of clients
-_executors: weakref.WeakKeyDictionary[Any, Scheduler] = weakref.WeakKeyDictionary()
+_clients: WeakTable[Any, None] = WeakTable()  # schedulers of clients
+_executors: WeakTable[Any, Scheduler] = WeakTable()
 
 
 def _entry_points() -> dict[str, Any]:
@@ -114,10 +114,11 @@ def scheduler_of(what: Any) -> Scheduler:
         from lazyflow.schedulers import dask_cluster
 
         of_client = dask_cluster.scheduler_of(what)
-        _clients.add(of_client)
+        _clients[of_client] = None
         return of_client
     if isinstance(what, Executor):
-        if what not in _executors:
+        known = _executors.get(what)
+        if known is None:
             from lazyflow.schedulers import executor
 
             kind = (
@@ -125,8 +126,8 @@ def scheduler_of(what: Any) -> Scheduler:
                 if isinstance(what, ThreadPoolExecutor)
                 else executor.ExecutorScheduler
             )
-            _executors[what] = kind(what)
-        return _executors[what]
+            known = _executors[what] = kind(what)
+        return known
     if not isinstance(what, type) and hasattr(what, "offer"):
         raise TypeError(
             f"the scheduler {what!r:.100} has no {', '.join(missing)}; a scheduler has "
@@ -165,8 +166,9 @@ def shutdown() -> None:
 
     Running tasks get two seconds. The next compute starts what it needs again.
     """
-    for scheduler in (*_made.values(), *_clients):
+    for scheduler in (*_made.values(), *_clients.living()):
         close = getattr(scheduler, "shutdown", None)
         if close is not None:
             close()
     close_kept()
+    wait_for_last_calls()  # of states that threads had

@@ -188,6 +188,8 @@ class Run(Lifecycle):
                                 i = users
                             else:
                                 i = ranked.swap(users)
+                                if i < 0:
+                                    self.scheduler.offer(self, 1)
         finally:
             # The traceback of a failed task has its frame, which knows this one as its caller:
             # while somebody keeps the exception, nothing may be held here.

@@ -69,13 +69,20 @@ class Seats:
 
 
 class Seat:
-    """A seat of a worker in a run; `owed` when somebody took it while the worker slept."""
+    """A seat of a worker in a run.
 
-    __slots__ = ("owed", "run")
+    owed
+        Somebody took it while the worker slept.
+    called
+        The worker is to leave it after the task.
+    """
+
+    __slots__ = ("called", "owed", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.owed = False
+        self.called = False
 
 
 class SeatedWorker(Worker):
@@ -91,18 +98,32 @@ class SeatedWorker(Worker):
         """Work on a run, on a seat that was taken before; give it back."""
         seat = Seat(run)
         self.held.append(seat)
+        self.must_leave = seat.called
         try:
             run.context.copy().run(run.work, self)
         except BaseException as error:  # a bug of ours: never leave a caller waiting
             run.cancel(error)
         self.held.pop()
+        if seat.called:
+            run.odd.pop()
         if seat.owed:
-            self.must_leave = False
             run.odd.pop()
         else:
             run.attached.give()
-        if self.held:
-            self.must_leave = self.held[-1].owed
+        self._look_up()
+
+    def call_away(self) -> None:
+        """Have it leave its innermost run after the task. Called by any thread."""
+        try:
+            seat = self.held[-1]
+        except IndexError:  # it has left
+            return
+        seat.run.odd.append(None)  # first: who sees that it was called takes it out
+        seat.called = self.must_leave = True
+
+    def _look_up(self) -> None:
+        """Find out whether it has to leave the run that it is in now."""
+        self.must_leave = bool(self.held) and (self.held[-1].owed or self.held[-1].called)
 
     def rise(self) -> None:
         """Give all seats back, before the thread sleeps."""
@@ -118,4 +139,4 @@ class SeatedWorker(Worker):
                 seat.run.odd.append(None)  # so that the loop looks at `must_leave`
             elif was_owed and not seat.owed:
                 seat.run.odd.pop()
-        self.must_leave = bool(self.held) and self.held[-1].owed
+        self._look_up()

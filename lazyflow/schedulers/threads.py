@@ -15,6 +15,8 @@ State, all guarded by `_lock` (taken when threads go idle or are woken, never pe
     _sleeping   threads that do; others may have their places meanwhile
     _idle       for each thread without work, what wakes it: nobody polls
     _queues     runs that may have ready tasks: waited-for ones, then background ones
+    _graded     likewise, those with priorities: the task with the highest one goes first, and
+                threads leave a run when a task of another is more urgent than its next
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from math import inf
 from time import monotonic
 from typing import Any
 
 from lazyflow import config
+from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers.future import log_unseen, unseen_errors, wake_to_log
 from lazyflow.schedulers.gate import Gate
+from lazyflow.schedulers.graded import Graded
 from lazyflow.schedulers.lifecycle import doing
+from lazyflow.schedulers.ranked import next_rank
 from lazyflow.schedulers.run import Run
 from lazyflow.schedulers.seats import SeatedWorker, Seats, here
 
@@ -58,6 +63,11 @@ class _Thread(SeatedWorker):
 
     def asleep(self) -> AbstractContextManager[None]:
         return self.pool.blocked(self)
+
+
+def _sit_down(run: Run) -> bool:
+    """Take a seat in a run, if there is one."""
+    return bool(run.attached.take())
 
 
 class _PoolSeats(Seats):
@@ -88,10 +98,29 @@ class ThreadsScheduler:
         self._sleeping: set[_Thread] = set()
         self._idle: list[Callable[[], None]] = []
         self._queues: tuple[deque[Run], deque[Run]] = (deque(), deque())
+        self._graded: tuple[Graded[Run], Graded[Run]] = (Graded(next_rank), Graded(next_rank))
+        self._has_priorities = False  # some run had
+        self._turn = False  # of runs with priorities, among those whose priority is 0
         self._end_actors: Callable[[float], list[str]] | None = None
-        # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread. Used
-        # without the lock too, by finalizers. IndexError when nobody is idle.
+        # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread.
+        # IndexError when nobody is idle.
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
+
+    def _in_fork(self) -> None:
+        """In the child of a fork: the threads are the parent's, and what they would compute."""
+        members = (*self._threads, *self._sleeping)
+        runs = {run for queue in self._queues for run in queue}
+        runs.update(each.run for each in members if each.run is not None)
+        runs.difference_update(each.run for each in members if each.forked)  # this thread's own
+        self._reset()
+        error = Cancelled(
+            "what was pending on threads when it was forked can't be had in this process, the "
+            "child of a fork: the threads that compute it are the parent's. Ask for it before the "
+            "fork, or compute it again here."
+        )
+        for run in runs:
+            run.observers, run.on_start, run.on_done = [], [], []  # they hear of it in the parent
+            run.cancel(error)
 
     # -- what a run calls -------------------------------------------------------------------
 
@@ -111,7 +140,7 @@ class ThreadsScheduler:
         with self._lock:
             self._enqueue(run)
             for _ in range(min(count, run.attached.count)):
-                if not self._wake() and not self._start_thread():
+                if not self._wake() and not self._start_thread() and not self._call_away(run):
                     break
             if not self._threads and not run.over:
                 raise RuntimeError("no thread can be started, and lazyflow has none")
@@ -148,6 +177,8 @@ class ThreadsScheduler:
             for queue in self._queues:
                 if run in queue:
                     queue.remove(run)
+            for graded in self._graded:
+                graded.remove(run)
             run.attached.queued.discard(run)
             for thread in (*self._threads, *self._sleeping):
                 is_inside = thread.run is run and thread is not here.worker
@@ -173,7 +204,10 @@ class ThreadsScheduler:
         if not run.over:
             seats: _PoolSeats = run.attached
             self._size = max(self._size, seats.count)  # here, since a shutdown may have come
-            if run not in seats.queued:
+            if run.plan.priorities:
+                self._has_priorities = True
+                self._graded[run.request.background].put(run)
+            elif run not in seats.queued:
                 seats.queued.add(run)
                 self._queues[run.request.background].append(run)
 
@@ -212,13 +246,33 @@ class ThreadsScheduler:
                 self._threads.discard(me)
             me.ended.open()
 
+    def _call_away(self, run: Run) -> bool:
+        """Have threads leave less urgent runs after their tasks; tells whether one was called."""
+        rank = next_rank(run) if self._has_priorities else None
+        if rank is None:
+            return False
+        found = None
+        for thread in self._threads:
+            other = thread.run
+            if other in (None, run) or other.request.background != run.request.background:
+                continue
+            if other.plan.priorities:  # it leaves by itself
+                other.ready.floor = min(other.ready.floor, rank)
+            elif rank < 0 and not thread.must_leave:
+                found = thread
+        if found is not None:
+            found.call_away()
+        return found is not None
+
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
-        for queue in self._queues:
-            for _ in range(len(queue)):
-                if self._first_is_ready(queue):
-                    _ = self._wake() or self._start_thread()
-                    return
+        for queue, graded in zip(self._queues, self._graded, strict=True):
+            is_ready = graded.first_rank() is not None
+            while queue and not is_ready:
+                is_ready = self._first_is_ready(queue)
+            if is_ready:
+                _ = self._wake() or self._start_thread()
+                return
 
     def _serve(self, me: _Thread) -> None:
         """Work on one run after the other; the life of a thread."""
@@ -233,19 +287,29 @@ class ThreadsScheduler:
     def _next_run(self, me: _Thread) -> Run | None:
         """Return a run to work on, with a seat taken; sleep until there is one; None: end."""
         while True:
-            if unseen_errors:
-                log_unseen()
             with self._lock:
                 if me.abandoned or len(self._threads) > self._size:
                     self._threads.discard(me)
                     self._serve_ready()  # it may have been woken for a task
                     return None
-                for queue in self._queues:
-                    run = self._choose(queue)
+                for queue, graded in zip(self._queues, self._graded, strict=True):
+                    run = self._choose_graded(queue, graded) if graded else self._choose(queue)
                     if run is not None:
                         return run
                 self._idle.append(me.wake.release)
             me.wake.acquire()
+
+    def _choose_graded(self, queue: deque[Run], graded: Graded[Run]) -> Run | None:
+        rank = graded.first_rank()
+        run = None
+        if rank == 0:
+            self._turn = not self._turn
+        if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
+            run = graded.take(_sit_down)
+        run = run or self._choose(queue) or graded.take(_sit_down)
+        if run is not None and run.plan.priorities:
+            run.ready.floor = inf if (rank := next_rank(run)) is None else rank
+        return run
 
     def _choose(self, queue: deque[Run]) -> Run | None:
         for _ in range(len(queue)):
@@ -269,10 +333,6 @@ class ThreadsScheduler:
         queue.popleft()
         return False
 
-    def wake_one(self) -> None:
-        """Wake an idle thread, if there is one, to see what finalizers left. Never locks."""
-        self._wake()
-
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in threads of its own."""
         from lazyflow.schedulers import local_actors
@@ -287,20 +347,10 @@ class ThreadsScheduler:
 
         Returns the names of tasks that were still running then.
         """
-        with self._lock:
-            threads = [*self._threads, *self._sleeping]
-            queued = {run for queue in self._queues for run in queue}
-            self._size = 0
-            self._threads.clear()
-            self._sleeping.clear()
-            for thread in threads:  # a compute in a task may want the pool to grow again
-                thread.abandoned = True
-            while self._wake():
-                pass
-        busy = {thread.run for thread in threads if thread.run is not None}
-        for run in queued | busy:
-            run.cancel(Cancelled("lazyflow was shut down before the run was done"))
         deadline = monotonic() + grace
+        threads = self._give_up_all()
+        while self._threads and monotonic() < deadline:  # what waited for that began just now
+            threads += self._give_up_all()
         left = []
         for thread in threads:
             if thread is not here.worker and thread.thread.ident is not None:
@@ -311,6 +361,23 @@ class ThreadsScheduler:
         if self._end_actors is not None:
             left += self._end_actors(max(0.0, deadline - monotonic()))
         return left
+
+    def _give_up_all(self) -> list[_Thread]:
+        """Cancel all runs and let go of all threads; returns these."""
+        with self._lock:
+            threads = [*self._threads, *self._sleeping]
+            queued = {run for queue in (*self._queues, *self._graded) for run in queue}
+            self._size = 0
+            self._threads.clear()
+            self._sleeping.clear()
+            for thread in threads:  # a compute in a task may want the pool to grow again
+                thread.abandoned = True
+            while self._wake():
+                pass
+        busy = {thread.run for thread in threads if thread.run is not None}
+        for run in queued | busy:
+            run.cancel(Cancelled("lazyflow was shut down before the run was done"))
+        return threads
 
 
 _default_workers = 0
@@ -328,18 +395,22 @@ def default_workers() -> int:
 threads = ThreadsScheduler()
 
 
-wake_to_log.append(threads.wake_one)
-
-
-def _at_exit() -> None:
+def end_with_python(shutdown: Callable[[float], list[str]]) -> None:
+    """Shut a pool down at the end of Python; waits for running tasks unless Ctrl-C ended it."""
+    was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
     try:
-        log_unseen()
-        for name in threads.shutdown():
+        left = shutdown(0.0 if was_interrupted else EXIT_GRACE)
+        for name in () if was_interrupted else left:
             print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
     except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
         pass
 
 
+def _at_exit() -> None:
+    wait_for_last_calls()
+    end_with_python(threads.shutdown)
+
+
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=threads._reset)
+    os.register_at_fork(after_in_child=threads._in_fork)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,26 @@ class Kept(ABC):
     @abstractmethod
     def forget(self) -> None:
         """In the child of a fork: it is the parent's."""
+
+
+#: What came from elsewhere, by name: it is here for the tasks to come, until `drop` is told.
+arrived: dict[str, Any] = {}
+
+#: Of schedulers: each tells its workers to `drop` a name.
+tellers: list[Callable[[str], Any]] = []
+
+
+def tell_to_drop(name: str) -> None:
+    """Have workers let go of what has gone here."""
+    for tell in tellers:
+        tell(name)
+
+
+def drop(name: str) -> None:
+    """Let go of what came from elsewhere, and has gone there."""
+    found = arrived.pop(name, None)
+    if found is not None:
+        found.close()
 
 
 #: By id. This module is imported before schedulers are, so their threads end first at exit.

@@ -15,18 +15,18 @@ from collections.abc import Callable
 from hashlib import sha256
 from types import CodeType, FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from lazyflow.departures import WeakTable
 from lazyflow.store.pickler import Pickler, Sink
 from lazyflow.store.unpicklable import dump
 
-__all__ = ["Functions", "load_function"]
+__all__ = ["Functions", "load_function", "same_code"]
 
 _NEVER = sys.maxsize
 _MOST_WRAPPERS = 100
 
 #: What a function consisted of when its code was last looked at.
-_digests: WeakKeyDictionary[FunctionType, tuple[CodeType, bytes]] = WeakKeyDictionary()
+_digests: WeakTable[FunctionType, tuple[CodeType, bytes]] = WeakTable()
 
 
 class Functions:
@@ -90,6 +90,24 @@ def load_function(payload: Any) -> Any:
                 f"the workers; the next compute starts new ones."
             )
     return function
+
+
+def same_code(one: Any, other: Any) -> bool:
+    """Tell whether two functions, or the functions in the bodies of two classes, do the same.
+
+    >>> same_code(lambda x: x + 1, lambda x: x + 1), same_code(lambda x: x + 1, lambda x: x + 2)
+    (True, False)
+    """
+    return _codes(one) == _codes(other)
+
+
+def _codes(value: Any) -> Any:
+    if type(value) is FunctionType:
+        return _code_bytes(value.__code__)
+    if not isinstance(value, type):
+        return None
+    parts = {name: getattr(each, "__func__", each) for name, each in vars(value).items()}
+    return {name: _codes(each) for name, each in parts.items() if type(each) is FunctionType}
 
 
 def _by_name(module: str, name: str) -> Any:

@@ -11,8 +11,9 @@ import os
 import threading
 from collections import deque
 from typing import Any
-from weakref import ref
 
+from lazyflow.departures import Gone, gone, owned
+from lazyflow.store.memory import size_text
 from lazyflow.store.ranges import Segment, whole_pages
 
 __all__ = ["Mappings"]
@@ -20,11 +21,17 @@ __all__ = ["Mappings"]
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
 
 
-class _View(ref):
-    """A weak reference to a view, that knows its segment."""
+def _no_room(size: int, error: OSError) -> MemoryError:
+    import resource
 
-    __slots__ = ("segment",)
-    segment: Segment
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return MemoryError(
+        f"a value of {size_text(size)} in shared memory can't be read in process {os.getpid()}: "
+        f"{error}. A limit on address space (ulimit -v, now "
+        f"{'none' if limit == resource.RLIM_INFINITY else size_text(limit)}) or on mappings "
+        "(vm.max_map_count) is the usual cause: raise it, drop values that are not needed (del), "
+        "make the chunks smaller, or use scheduler='threads', which copies nothing."
+    )
 
 
 class Mappings:
@@ -54,11 +61,11 @@ class Mappings:
         self.in_use = 0  # bytes that live views look at
         self._private = private
         self._lock = threading.Lock()
-        self._fds: dict[int, int] = {}
+        self._files: dict[int, Any] = {}  # by arena, see `owned`
         self._maps: dict[int, mmap.mmap] = {}
-        self._views: dict[int, _View] = {}  # by id: these references have to live
+        self._views: dict[int, Gone] = {}  # by id: these references have to live
         self._seen: dict[Segment, int] = {}  # how many live views a segment has
-        self._dead: deque[_View] = deque()  # appended to by finalizers, without a lock
+        self._dead: deque[Gone] = deque()  # of `_views`, those that have gone
         self._done: list[Segment] = []
 
     @property
@@ -67,27 +74,27 @@ class Mappings:
         return len(self._dead) + len(self._done)
 
     def __contains__(self, arena: int) -> bool:
-        return arena in self._fds
+        return arena in self._files
 
     def add(self, arena: int, fd: int) -> None:
         """Make an arena known by a descriptor, which is closed by this object."""
         with self._lock:
-            if arena not in self._fds:
-                self._fds[arena] = fd
+            if arena not in self._files:
+                self._files[arena] = owned(fd)
                 return
         os.close(fd)
 
     def knows(self, arena: int) -> bool:
         """Tell whether an arena was told of."""
-        return arena in self._fds
+        return arena in self._files
 
     def discard(self, arena: int) -> None:
         """Forget an arena whose writer is gone; live views of it stay as they are."""
         with self._lock:
-            fd = self._fds.pop(arena, None)
+            file = self._files.pop(arena, None)
             self._maps.pop(arena, None)
-        if fd is not None:
-            os.close(fd)
+        if file is not None:
+            file.close()
 
     def view(self, segment: Segment) -> Any:
         """Return the bytes of a segment as a one-dimensional uint8 array, without a copy.
@@ -99,26 +106,31 @@ class Mappings:
         ------
         KeyError
             The arena is not known.
+        MemoryError
+            The system gives this process no more address space.
         """
         import numpy as np
 
         arena, offset, size = segment
         with self._lock:
-            fd = self._fds.get(arena)
-            if fd is None:
-                raise KeyError(f"arena {arena} is not mapped here; known: {sorted(self._fds)}")
+            file = self._files.get(arena)
+            if file is None:
+                raise KeyError(f"arena {arena} is not mapped here; known: {sorted(self._files)}")
             if self._private:
                 self._settle()  # views that have died need no copy
                 if self._seen.get(segment):
-                    return self._copied(fd, segment)
+                    return self._copied(file.fileno(), segment)
             held = self._maps.get(arena)
             if held is None:
-                held = self._maps[arena] = self._mapped(fd)
+                try:
+                    held = self._maps[arena] = self._mapped(file.fileno())
+                except OSError as error:
+                    self._done.append(segment)  # this view has ended
+                    raise _no_room(size, error) from error
             # Straight from the mapping: an array keeps its source alive, but a slice of a
             # memoryview or array dies before what was made from it (and memory would be reused).
             view = np.frombuffer(held, np.uint8, size, offset)
-            known = _View(view, self._dead.append)
-            known.segment = segment
+            known = gone(view, self._dead.append, segment)
             self._views[id(known)] = known
             self._seen[segment] = self._seen.get(segment, 0) + 1
             self.in_use += size
@@ -131,14 +143,9 @@ class Mappings:
             found, self._done = self._done, []
         return found
 
-    def __del__(self) -> None:
-        # Ctrl-C may have come while it was made. Views that live have the map, which has its own.
-        for fd in getattr(self, "_fds", {}).values():
-            os.close(fd)
-
     def close(self) -> None:
         """Close all descriptors; live views stay as they are."""
-        for arena in list(self._fds):
+        for arena in list(self._files):
             self.discard(arena)
 
     def _mapped(self, fd: int) -> mmap.mmap:
@@ -165,7 +172,7 @@ class Mappings:
         while self._dead:
             known = self._dead.popleft()
             del self._views[id(known)]
-            segment = known.segment
+            segment = known.then
             arena, offset, size = segment
             self.in_use -= size
             left = self._seen.pop(segment) - 1

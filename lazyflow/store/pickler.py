@@ -14,14 +14,18 @@ from __future__ import annotations
 import copyreg
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import FunctionType
-from typing import Any
+from functools import cached_property, lru_cache
+from io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
 
+from lazyflow.store.files import mapped_part, reduce_h5py
 from lazyflow.store.variables import reduce_variable
 
-__all__ = ["Pickler", "is_importable"]
+__all__ = ["Pickler", "is_importable", "loads_owned"]
 
 PROTOCOL = 5
 _MAX_TYPES = 20_000  # programs that make types in a loop must not grow the table for ever
@@ -46,6 +50,8 @@ class Pickler(pickle.Pickler):
         Gets the stream.
     least : int
         Buffers of this many bytes or more are kept out of the stream.
+    by_path : bool
+        Arrays that look at a mapped file go without their memory, to be mapped again.
 
     Attributes
     ----------
@@ -55,7 +61,7 @@ class Pickler(pickle.Pickler):
         Functions that were pickled by name.
     """
 
-    def __init__(self, sink: Sink, least: int) -> None:
+    def __init__(self, sink: Sink, least: int, by_path: bool = False) -> None:
         buffers: list[pickle.PickleBuffer] = []
 
         def keep_large(buffer: pickle.PickleBuffer) -> bool:  # a method would make a cycle
@@ -66,6 +72,7 @@ class Pickler(pickle.Pickler):
 
         super().__init__(sink, PROTOCOL, buffer_callback=keep_large)
         self.least = least
+        self.by_path = by_path
         self.buffers = buffers
         self.named: list[FunctionType] = []
         self._cloud: Any = None
@@ -77,11 +84,27 @@ class Pickler(pickle.Pickler):
 
     def by_cloudpickle(self, obj: Any) -> Any:
         """Return how cloudpickle reduces a function or class."""
-        if self._cloud is None:
-            import cloudpickle
+        from cloudpickle import cloudpickle
 
+        if self._cloud is None:
             self._cloud = cloudpickle.Pickler(Sink(), PROTOCOL)
-        return self._cloud.reducer_override(obj)
+        try:
+            if not _is_nowhere_else(sys.modules.get(obj.__module__)):
+                return self._cloud.reducer_override(obj)
+            if isinstance(obj, type):
+                return cloudpickle._dynamic_class_reduce(obj)
+            return self._cloud._dynamic_function_reduce(obj)
+        finally:  # weak references to code with a callback in Python: see departures.py
+            cloudpickle._extract_code_globals_cache.clear()
+
+
+def _is_nowhere_else(module: Any) -> bool:
+    """Tell whether a module was made, not imported: by `runpy.run_path`, for example."""
+    return (
+        type(module) is ModuleType
+        and module.__spec__ is None
+        and module.__name__ not in ("__main__", "builtins")
+    )
 
 
 def is_importable(obj: Any) -> bool:
@@ -97,6 +120,8 @@ def is_importable(obj: Any) -> bool:
     if registry is not None and registry():  # None while another thread imports it
         return False
     found: Any = sys.modules.get(module)
+    if _is_nowhere_else(found):
+        return False
     for part in name.split("."):
         found = getattr(found, part, None)
     return found is obj
@@ -113,8 +138,62 @@ def _class(pickler: Pickler, cls: type) -> Any:
     return NotImplemented if is_importable(cls) else pickler.by_cloudpickle(cls)
 
 
+def _cached(pickler: Pickler, function: Any) -> Any:
+    """Reduce a function of `functools.lru_cache` that can't be imported: its cache starts empty."""
+    if is_importable(function):
+        return NotImplemented
+    state = {name: each for name, each in vars(function).items() if name not in _OF_CACHES}
+    return _with_cache, (function.__wrapped__, function.cache_parameters()), state
+
+
+_OF_CACHES = ("__wrapped__", "cache_parameters")
+
+
+def _with_cache(function: Any, parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
+
+
+def _property(pickler: Pickler, found: cached_property[Any]) -> Any:
+    """Reduce a `functools.cached_property` without the lock that some versions have."""
+    return cached_property, (found.func,), {"attrname": found.attrname}
+
+
 def _variable(pickler: Pickler, variable: ContextVar[Any]) -> Any:
     return reduce_variable(variable)
+
+
+def _view(pickler: Pickler, view: memoryview) -> Any:
+    """Reduce a memoryview, which cloudpickle turns into bytes."""
+    data = view.tobytes()
+    parts = data if view.readonly else bytearray(data), view.format, view.shape
+    try:
+        view_of(*parts)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"a memoryview of format {view.format!r} and shape {view.shape} can't be pickled "
+            f"({error}): pass what it looks at"
+        ) from error
+    return view_of, parts
+
+
+def view_of(data: Any, form: Any, shape: Any) -> memoryview:
+    """Return a memoryview of these bytes."""
+    view = memoryview(data)
+    return view.cast(form) if len(shape) == 1 else view.cast(form, shape)
+
+
+def _text_file(pickler: Pickler, file: TextIOWrapper) -> Any:
+    """Refuse a file, of which cloudpickle would take the text; those of the process have names."""
+    if file in (sys.stdout, sys.stderr):
+        return getattr, (sys, "stdout" if file is sys.stdout else "stderr")
+    return _file(pickler, file)
+
+
+def _file(pickler: Pickler, file: Any) -> NoReturn:
+    raise TypeError(
+        f"an open file belongs to its process ({file!r}): pass its path, and open it in the task, "
+        "or pass and return what was read"
+    )
 
 
 class _Memory:
@@ -148,6 +227,8 @@ def _array(pickler: Pickler, array: Any) -> Any:
         memory = bytearray(array.tobytes(order))
     else:
         np = sys.modules["numpy"]
+        if pickler.by_path and (part := mapped_part(array)) is not None:
+            return part
         if not flags.forc:
             array = np.ascontiguousarray(array)
         memory = pickle.PickleBuffer(np.asarray(_Memory(array)))
@@ -158,6 +239,25 @@ def _array(pickler: Pickler, array: Any) -> Any:
     return array_from, (memory, dtype, shape, order, False)
 
 
+_owner = threading.local()
+
+
+def loads_owned(load: Callable[[], Any]) -> Any:
+    """Return what `load` unpickles for somebody who may edit all of it: no array is marked."""
+    _owner.is_opening = True
+    try:
+        return load()
+    finally:
+        _owner.is_opening = False
+
+
+def _memmap(pickler: Pickler, array: Any) -> Any:
+    part = None
+    if pickler.by_path and array.nbytes >= pickler.least:
+        part = mapped_part(array)
+    return NotImplemented if part is None else part
+
+
 def array_from(
     buffer: Any, dtype: Any, shape: tuple[int, ...], order: Any, writeable: bool = True
 ) -> Any:
@@ -165,7 +265,7 @@ def array_from(
     import numpy as np
 
     array = np.ndarray(shape, dtype, buffer, order=order)
-    if not writeable:
+    if not writeable and not getattr(_owner, "is_opening", False):
         array.flags.writeable = False
     return array
 
@@ -185,6 +285,8 @@ def _reducer_for(cls: type) -> Reduce | None:
     if flat is not None:  # graphs: `__reduce__` would pickle inside of this pickling
         return lambda pickler, obj: flat(obj)
     module = cls.__module__
+    if type(module) is str and module.startswith("h5py._hl."):
+        return lambda pickler, obj: reduce_h5py(obj) if hasattr(obj, "file") else NotImplemented
     if module == "numpy":
         return _reducer_for_numpy(cls)
     if type(module) is str and module.partition(".")[0] in sys.stdlib_module_names:
@@ -206,6 +308,8 @@ def _reducer_for_numpy(cls: type) -> Reduce | None:
     numpy: Any = sys.modules["numpy"]
     if cls is numpy.ndarray:
         return _array
+    if cls is numpy.memmap:
+        return _memmap
     is_number = cls.__name__ in _NUMBERS and getattr(numpy, cls.__name__, None) is cls
     return _number if is_number else None
 
@@ -222,8 +326,16 @@ class _Reducers(dict[type, "Reduce | None"]):
 # Builtin functions and methods reduce themselves; they are here to spare the import.
 _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
+    type(lru_cache(len)): _cached,
+    cached_property: _property,
     ContextVar: _variable,
     type: _class,
+    memoryview: _view,
+    TextIOWrapper: _text_file,
+    BufferedReader: _file,
+    BufferedWriter: _file,
+    BufferedRandom: _file,
+    FileIO: _file,
     type(len): None,
     complex: None,
     slice: None,

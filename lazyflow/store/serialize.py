@@ -76,6 +76,7 @@ def encode(
     write: Callable[[Any], Segment],
     least: int = _LEAST,
     free: Callable[[Segment], None] | None = None,
+    by_path: bool = False,
 ) -> Encoded:
     """Turn a value into what can travel.
 
@@ -87,6 +88,8 @@ def encode(
         Bytes from which a buffer goes there; smaller ones are part of the stream.
     free : callable, optional
         Takes back what was written before `write` raised.
+    by_path : bool
+        Parts of mapped files are mapped again by who decodes, not written.
 
     Raises
     ------
@@ -105,7 +108,7 @@ def encode(
         if len(payload) < least:
             return Encoded(payload, (), len(payload))
     sink = Sink()
-    pickler = Pickler(sink, least)
+    pickler = Pickler(sink, least, by_path)
     dump(value, pickler)
     pieces = sink.pieces
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:

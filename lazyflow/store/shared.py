@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pickle import PickleBuffer
 from typing import Any
 
+from lazyflow.departures import owned
 from lazyflow.store.mappings import Mappings
 from lazyflow.store.memory import STEP, Budget, available_memory, store_full
 from lazyflow.store.ranges import Range, Ranges, Segment, whole_pages
@@ -36,20 +37,21 @@ _KEEP = 128 << 20
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
+_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 _MAPPED_FROM = 1 << 20  # bytes
 _TWO_FROM = 32 << 20  # bytes that are copied by two threads: 2 GB in 80 ms instead of 105
 _PART = 4 << 20  # bytes copied before another thread may go on: 0.3 ms
 
 
-def _memory_file(size: int) -> tuple[int, int]:
-    """Return descriptors of a new nameless file of zeros: one to write, one that can only read."""
+def _memory_file(size: int) -> int:
+    """Return the descriptor of a new nameless file of zeros."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("lazyflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, size)
             # Who reads what was cut off a file is killed: nobody can shorten this one.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            return fd, os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+            return fd
         except BaseException:
             os.close(fd)
             raise
@@ -59,7 +61,7 @@ def _memory_file(size: int) -> tuple[int, int]:
     fd, path = tempfile.mkstemp(prefix="lazyflow-", dir=folder)
     try:
         os.ftruncate(fd, size)
-        return fd, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return fd
     except BaseException:
         os.close(fd)
         raise
@@ -82,18 +84,22 @@ def _join(thread: threading.Thread) -> None:
 class _Arena:
     """One memory file on the writer's side."""
 
-    __slots__ = ("fd", "map", "mapped", "reader", "size")
+    __slots__ = ("_file", "fd", "map", "mapped", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.fd, reader = _memory_file(size)
-        self.reader: int | None = reader  # until somebody takes it
+        self._file = owned(_memory_file(size))
+        self.fd: int = self._file.fileno()
         self.mapped: set[tuple[int, int]] = set()  # ranges whose pages this process has mapped
         try:
             self.map = mmap.mmap(self.fd, size)  # only to give pages back
         except BaseException:
             self.close(mapped=False)
             raise
+
+    def reader(self) -> int:
+        """Return a new descriptor, which can only read."""
+        return os.open(f"{_DESCRIPTORS}/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
 
     def drop_pages(self, offset: int, length: int) -> None:
         if _REMOVE is not None:
@@ -114,7 +120,8 @@ class _Arena:
         """Write to pages that are mapped. One thread does not use all of the memory's speed."""
         size = data.nbytes
         numpy: Any = sys.modules.get("numpy")  # copies without the interpreter lock
-        if numpy is None or size < _TWO_FROM:
+        # uint8 comes last of what is needed, where another thread is importing it.
+        if size < _TWO_FROM or not hasattr(numpy, "uint8"):
             with memoryview(self.map) as target, data.cast("B") as source:
                 for start in range(0, size, _PART):
                     end = min(start + _PART, size)
@@ -137,10 +144,7 @@ class _Arena:
     def close(self, mapped: bool = True) -> None:
         if mapped:
             self.map.close()
-        os.close(self.fd)
-        if self.reader is not None:
-            os.close(self.reader)
-            self.reader = None
+        self._file.close()
 
 
 class Arenas:
@@ -182,7 +186,7 @@ class Arenas:
         self._budget = Budget(limit, available)
         self._lock = threading.Lock()
         self._arenas: dict[int, _Arena] = {}
-        self._new: list[int] = []
+        self._told: set[int] = set()
         # (arena, offset) -> (length, size) of what is not free. The rest can be made from this.
         self._held: dict[tuple[int, int], tuple[int, int]] = {}
         self._warm = Ranges()  # free, with pages
@@ -249,24 +253,19 @@ class Arenas:
             self._is_torn = False
         self._return_pages(excess)
 
-    def take_new(self) -> list[tuple[int, int]]:
+    def take_new(self, told: set[int] | None = None) -> list[tuple[int, int]]:
         """Return (arena, descriptor) of arenas made since this was last asked.
 
-        The descriptors can only read, and are the caller's to close.
+        The descriptors can only read, and are the caller's to close. Who tells several others
+        keeps for each the numbers that were `told`, which this adds to.
         """
-        found = []
+        told = self._told if told is None else told
+        if len(told) == len(self._arenas):
+            return []
         with self._lock:
-            while self._new:
-                number = self._new.pop(0)
-                arena = self._arenas[number]
-                if arena.reader is not None:
-                    found.append((number, arena.reader))
-                    arena.reader = None
-        return found
-
-    def __del__(self) -> None:
-        if hasattr(self, "_is_closed"):  # it was made
-            self.close()
+            new = [(n, arena.reader()) for n, arena in self._arenas.items() if n not in told]
+            told.update(number for number, _ in new)
+        return new
 
     def close(self) -> None:
         """Let go of everything; what readers have mapped stays readable for them."""
@@ -274,7 +273,7 @@ class Arenas:
             self._is_closed = True
             arenas = list(self._arenas.values())
             self._arenas.clear()
-            self._new.clear()
+            self._told.clear()
             self._held.clear()
             self._warm, self._cold = Ranges(), Ranges()
             self.in_use = self._leaving = 0
@@ -343,7 +342,6 @@ class Arenas:
         number = self._next
         self._next += self._step
         self._arenas[number] = arena
-        self._new.append(number)
         self._cold.add((number, 0, size))
         return self._cold.take(length)
 
@@ -384,7 +382,7 @@ class Arenas:
         """Take out what exceeds `keep`: rather of others than of the range just freed."""
         found: list[Range] = []
         while self._warm.total > keep:
-            place = self._warm.take_any(self._warm.total - keep, freed)
+            place = self._warm.take_any(whole_pages(self._warm.total - keep), freed)
             assert place is not None
             arena, offset, length = place
             self._held[arena, offset] = length, _LEAVING

@@ -5,8 +5,7 @@ dicts and sets go as a shallow copy per consumer, pandas objects as a shallow co
 copy. Arrays inside other objects, and sparse matrices, are not covered here:
 ``config.check_mutation`` finds edits of those.
 
-What a caller gets back is his own: `release` copies an array whose memory is also a literal's,
-a held value's or another output's, and takes the read-only flag off otherwise.
+What a caller gets back is his own: see `lazyflow.store.owned`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mmap import mmap
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COPIED, FRAME, IMMUTABLE, LISTLIKE, kinds
+from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, LISTLIKE, kinds
 
 
 class Taken:
@@ -98,54 +97,4 @@ def memory_of(array: Any) -> int:
     return id(owner)
 
 
-class Releaser:
-    """Gives the results of one run to the caller, each his own and writable.
-
-    Parameters
-    ----------
-    held
-        Values that somebody keeps: the literals of the graph and the values of held tasks.
-    """
-
-    def __init__(self, held: Iterable[Any]) -> None:
-        self.kept: list[Any] = []  # ids below are good while these live
-        self.seen: set[int] = set()
-        for value in held:
-            self._remember(value)
-
-    def _remember(self, value: Any) -> None:
-        kind = kinds[type(value)]
-        if kind == ARRAY:
-            self.kept.append(value)
-            self.seen.add(memory_of(value))
-        elif kind in COPIED:
-            self.kept.append(value)
-            self.seen.add(id(value))
-
-    def __call__(self, value: Any) -> Any:
-        """Return the caller's own form of one output."""
-        kind = kinds[type(value)]
-        if kind == ARRAY:
-            if memory_of(value) in self.seen:
-                return value.copy()
-            self._remember(value)
-            if value.flags.writeable:
-                return value
-            return _made_writable(value)
-        if kind in COPIED:
-            if id(value) in self.seen or type(value) is Taken:
-                return private(value)
-            self._remember(value)
-        return value
-
-
-def _made_writable(view: Any) -> Any:
-    try:
-        mine = view.view()
-        mine.flags.writeable = True
-        return mine
-    except ValueError:  # numpy refuses: the memory is not an array's own
-        return view.copy()
-
-
-__all__ = ["Releaser", "editable", "memory_of", "private", "read_only"]
+__all__ = ["editable", "memory_of", "private", "read_only"]

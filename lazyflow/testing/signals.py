@@ -14,6 +14,8 @@ import select
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -89,7 +91,8 @@ class Gate(_Files):
 
     def open(self) -> None:
         """Let everybody pass who waits or will come."""
-        _ring(self._pipe)
+        with _held(self._pipe) as rope:
+            _ring(rope)
 
     def wait(self, timeout: float = _LONGEST) -> bool:
         """Sleep until it is open; False after `timeout` seconds, or when its maker is gone."""
@@ -137,8 +140,9 @@ class Level(_Files):
         return os.path.join(self.folder, "bell")
 
     def _change(self, by: int) -> None:
-        self._changes.add((os.getpid(), by))
-        _ring(self._bell)
+        with _held(self._bell) as rope:  # who sees the change may be gone before the bell rings
+            self._changes.add((os.getpid(), by))
+            _ring(rope)
 
     def up(self) -> None:
         """Count one more."""
@@ -203,14 +207,22 @@ def _make_pipe(maker: object, path: str) -> None:
     weakref.finalize(maker, os.close, os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
-def _ring(path: str) -> None:
+@contextmanager
+def _held(path: str) -> Iterator[int]:
     fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:
-        os.write(fd, b"!")
-    except BlockingIOError:  # full: it rings already
-        pass
+        yield fd
     finally:
         os.close(fd)
+
+
+def _ring(rope: int) -> None:
+    try:
+        os.write(rope, b"!")
+    except BlockingIOError:  # full: it rings already
+        pass
+    except BrokenPipeError:  # nobody is left to hear it
+        pass
 
 
 def _rung(path: str, timeout: float) -> bool:

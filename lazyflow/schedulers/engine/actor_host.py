@@ -208,10 +208,17 @@ class ActorHost:
                 self._asides.append(("skip", number))
         self.pump()
 
+    def runs(self, call: Call) -> bool:
+        """Tell whether a call runs, for all that is known here: it was sent, and is the next.
+
+        Called by any thread.
+        """
+        running = tuple(self.flying.values())[: self.spec.max_concurrency]
+        return self._is_made and any(item.call is call for item in running)
+
     def force(self, call: Call) -> None:
         """End the process if it runs this call, which nobody wants any more."""
-        running = list(self.flying.values())[: self.spec.max_concurrency]
-        if self._line is not None and any(item.call is call for item in running):
+        if self._line is not None and self.runs(call):
             self._line.kill()
 
     def _end(self) -> None:

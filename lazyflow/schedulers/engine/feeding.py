@@ -6,8 +6,10 @@ a time.
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from lazyflow.graph.cluster import clusters, said
 from lazyflow.graph.items import Item
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers import careful
-from lazyflow.schedulers.engine.groups import Group, Nudge
+from lazyflow.schedulers.engine.groups import Group, Nudge, look
 from lazyflow.schedulers.engine.held import Put
 from lazyflow.schedulers.engine.outcome import identity
 from lazyflow.schedulers.engine.packing import Packer, Unsendable, unsendable
@@ -304,6 +306,9 @@ class Feeding(Lifecycle):
                 self._is_next(other)
         options = self.plan.tasks[group.members[0]]._options
         return [(self, group, payload, packer.deps, options)]
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        return [self.engine.post_end], (look, (weakref.ref(self),))
 
     # -- for the subclass -------------------------------------------------------------------
 

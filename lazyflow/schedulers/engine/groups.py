@@ -58,12 +58,19 @@ class Nudge:
     """In the place of `Run.odd`: whoever appends to it wakes the scheduler. Never locks."""
 
     def __init__(self, run: Feeding) -> None:
-        self._run = weakref.ref(run)  # finalizers of futures hold this
+        self._run = weakref.ref(run)
 
     def append(self, _: Any) -> None:
         run = self._run()
         if run is not None and run.begun:
             run.engine.post(run.culled)
+
+
+def look(reference: weakref.ref[Feeding]) -> None:
+    """Learn that a future of a run was dropped. In the scheduler's thread."""
+    run = reference()
+    if run is not None and run.begun:
+        run.culled()
 
 
 class There(Worker):

@@ -42,13 +42,12 @@ class Remote:
         """Return the value, fetched if need be; raises SerializationError or SchedulerLost."""
         try:
             if self.short is not None:
-                return self.short.opened()
+                return self.short.owned()
             if self.outcome is None:
                 self.engine.bring([self])
             assert self.outcome is not None
             outcome, self.outcome = self.outcome, None
-            value = outcome.values[self.number]
-            return value.opened() if type(value) is Packed else value
+            return outcome.owned(self.number)
         except Unpicklable as failed:
             error = serialization_error(str(self.task._options.label), "result", failed)
             raise told(error, self.task, None) from failed.error
@@ -109,4 +108,4 @@ class Put:
 
     def get(self) -> Any:
         """Return the value as it was when it was put; the caller's own."""
-        return self._packed.copied().opened()
+        return self._packed.copied().owned()

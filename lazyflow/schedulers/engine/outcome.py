@@ -18,7 +18,8 @@ from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.schedulers.error_records import rebuilt, record
 from lazyflow.schedulers.failures import is_users_interrupt, text_of
 from lazyflow.sizes import size_of
-from lazyflow.store.pickler import Pickler, Sink
+from lazyflow.store.owned import copied
+from lazyflow.store.pickler import Pickler, Sink, loads_owned
 from lazyflow.store.serialize import Unpicklable
 from lazyflow.store.unpicklable import dump
 
@@ -65,6 +66,11 @@ class Packed:
         """Return the same with memory of its own."""
         return Packed(self.stream, [bytearray(b) for b in self.buffers], self.why)
 
+    def owned(self) -> Any:
+        """Return the value for somebody who has this alone, and may edit it; raises as `opened`."""
+        buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
+        return loads_owned(Packed(self.stream, buffers, self.why).opened)
+
     def opened(self) -> Any:
         """Return the value; raises Unpicklable or SerializationError."""
         if self.stream is None:
@@ -105,13 +111,25 @@ class Outcome:
         Results by number of their task; `Packed` ones came from elsewhere and were not used yet.
     failed
         For results that are not there: whose failure it is, as (run, number of the task).
+    travelled
+        False: it is the engine's own object, as in a cluster in this process.
     """
 
-    __slots__ = ("__weakref__", "failed", "values")
+    __slots__ = ("__weakref__", "failed", "travelled", "values")
 
-    def __init__(self, values: dict[int, Any], failed: dict[int, tuple[str, int]]) -> None:
+    def __init__(
+        self, values: dict[int, Any], failed: dict[int, tuple[str, int]], travelled: bool = False
+    ) -> None:
         self.values = values
         self.failed = failed
+        self.travelled = travelled
+
+    def owned(self, i: int) -> Any:
+        """Return a result as the caller's own."""
+        value = self.values[i]
+        if type(value) is not Packed:
+            return copied(value)
+        return (value if self.travelled else value.copied()).owned()
 
     def value(self, i: int) -> Any:
         """Return a result, opened once."""
@@ -121,7 +139,7 @@ class Outcome:
         return value
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return Outcome, ({i: packed(v) for i, v in self.values.items()}, self.failed)
+        return Outcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
 
     def __sizeof__(self) -> int:
         return 64 + sum(

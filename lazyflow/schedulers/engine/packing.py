@@ -10,8 +10,8 @@ from __future__ import annotations
 import pickle
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
+from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task, place, place_text, task_name
 from lazyflow.schedulers.engine.outcome import LARGE, piece
 from lazyflow.schedulers.failures import dressed
@@ -35,7 +35,7 @@ class Digests:
     """Functions as they travel, each pickled once while it lives."""
 
     def __init__(self) -> None:
-        self._by_name: WeakKeyDictionary[Any, tuple[Any, bytes, bytes]] = WeakKeyDictionary()
+        self._by_name: WeakTable[Any, tuple[Any, bytes, bytes]] = WeakTable()
 
     def of(self, function: Any) -> tuple[bytes, bytes]:
         """Return digest and payload; raises Unpicklable."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
+from lazyflow.departures import WeakTable
+from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.graph.task import Task, place_text, task_name, users_depth
 from lazyflow.schedulers.actor_calls import Call, Spec
 from lazyflow.schedulers.base import Request
 from lazyflow.schedulers.engine.actor_host import ActorHost
@@ -27,6 +29,7 @@ from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.work import Inside
 from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.processes import surroundings
+from lazyflow.schedulers.processes.versions import versions
 from lazyflow.schedulers.run import Run
 
 _MOST_COSTS = 10_000  # functions whose times are remembered
@@ -51,6 +54,7 @@ class Engine(ABC):
         self.costs: OrderedDict[bytes, float] = OrderedDict()
         self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self._steps: SimpleQueue[Any] = SimpleQueue()
+        self.post_end = self._steps.put  # a callback, in C, of weak references that say a step
         self._groups: dict[int, tuple[EngineRun, Group]] = {}
         self.actors: set[ActorHost] = set()
         self.lines: dict[str, Any] = {}  # to actors that send reports as groups do, by their names
@@ -61,7 +65,7 @@ class Engine(ABC):
     # -- the thread -------------------------------------------------------------------------
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Have a step of a run done by the thread. Never locks: finalizers may call."""
+        """Have a step of a run done by the thread. Never locks."""
         self._steps.put((step, details))
 
     def _serve(self) -> None:
@@ -69,7 +73,7 @@ class Engine(ABC):
             item = self._steps.get()
             if item is None:
                 return
-            step, details = item
+            step, details = item if type(item) is tuple else item.then
             try:
                 step(*details)
             except BaseException as bug:  # of ours, or the engine is gone: the caller must hear it
@@ -194,7 +198,8 @@ class EngineScheduler(ABC):
     options = frozenset({"priority", "resources"})
 
     def __init__(self) -> None:
-        self._hosts: WeakSet[ActorHost] = WeakSet()
+        self._hosts: WeakTable[ActorHost, None] = WeakTable()
+        self._reloads = versions.look()  # of the user's modules, as far as it was said
 
     @abstractmethod
     def engine(self) -> Engine:
@@ -211,8 +216,19 @@ class EngineScheduler(ABC):
 
     def start(self, run: Any) -> None:
         """Begin a run."""
+        if versions.look() != self._reloads:
+            self._say_reloads()
         run.surroundings = run.context.copy().run(surroundings.packed)
         run.begin()
+
+    def _say_reloads(self) -> None:
+        reloaded, self._reloads = versions.reloaded[self._reloads :], len(versions.reloaded)
+        warnings.warn(
+            f"{', '.join(reloaded)} was reloaded: the workers of scheduler=\"{self.name}\" keep "
+            "what they imported, and go on with that. Start them again: lazyflow.shutdown() ends a "
+            "cluster of lazyflow's own, client.restart() the workers of a distributed.Client.",
+            LazyflowWarning, stacklevel=users_depth(),
+        )
 
     def offer(self, run: Any, count: int) -> None:
         """Nothing becomes ready outside of the engine's thread."""
@@ -245,13 +261,13 @@ class EngineScheduler(ABC):
         if here is not None:
             return here.make_actor(spec)
         host = ActorHost(spec, self, self.engine())
-        self._hosts.add(host)
+        self._hosts[host] = None
         return host
 
     def end_actors(self) -> None:
         """Fail the calls of actors that were made by this; returns when that is done."""
         posted = []
-        for host in tuple(self._hosts):
+        for host in tuple(self._hosts.living()):
             if not host.is_over:
                 done = threading.Event()
                 host.engine.post(host.shut_down)
@@ -263,7 +279,7 @@ class EngineScheduler(ABC):
 
     def leave(self) -> None:
         """In the child of a fork: actors and the engine's thread are the parent's."""
-        for host in tuple(self._hosts):
+        for host in tuple(self._hosts.living()):
             host.engine.closing = True
 
     def _here(self) -> Inside | None:

@@ -23,6 +23,8 @@ In the parent:
     memory.py     shared memory: segments.py counts who looks at what
     stripped.py   tasks without what they lead to, for recipes and messages
     functions.py  functions by number; output.py: what workers print
+    versions.py   which version of the user's modules this program has
+    notices.py    what is logged and warned of, as it is configured here
 
 On both sides, and in the worker:
 
@@ -30,5 +32,7 @@ On both sides, and in the worker:
     channel.py       messages and descriptors on a socket
     surroundings.py  context variables and settings of the caller
     worker.py        runs tasks, keeps values; service.py answers while a task runs
+    following.py     the user's modules, kept at the version that the caller has
+    reporting.py     records and warnings of tasks, on their way to the caller
     lifeline.py      the worker ends with its parent; inside.py: computes inside a task
 """

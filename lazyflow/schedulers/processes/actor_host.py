@@ -14,7 +14,6 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actor_calls import Call, Spec
 from lazyflow.schedulers.actor_items import Item, Words, shut_down
@@ -22,9 +21,12 @@ from lazyflow.schedulers.future import Future
 from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.processes.actor_member import ActorMember
 from lazyflow.schedulers.processes.calls import is_short, packed_call
+from lazyflow.schedulers.processes.crew import no_process
 from lazyflow.schedulers.processes.nodes import Literal, Node
+from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.putting import held_node
-from lazyflow.schedulers.processes.remote import Remote
+from lazyflow.schedulers.processes.remote import Remote, not_here
+from lazyflow.schedulers.processes.versions import versions
 from lazyflow.store.serialize import Encoded, Unpicklable, encode
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class ActorHost:
         self._is_made = False  # the object is: calls can be sent
         self._is_closing = False
         self._state: Encoded | None = None
+        versions.look()
+        notices.look()
         self._context = surroundings.packed()
         self._init = Item(spec.init)
         self._made_of: Any = self._encoded(spec.init.task, "class", (spec.factory, spec.checkpoint))
@@ -84,6 +88,8 @@ class ActorHost:
         if self._is_gone(call):  # also in the child of a fork: its memory is the parent's
             return
         call.host = self
+        versions.look()
+        notices.look()
         item = Item(call)
         self._pack(item)
         self.driver.post("do", self._accept, item)
@@ -91,8 +97,13 @@ class ActorHost:
 
     def _is_gone(self, call: Call) -> bool:
         if self.driver.closing:
-            call.future.set_error(shut_down(self.spec.label))
+            call.future.set_error(self._why_gone())
         return self.driver.closing
+
+    def _why_gone(self, _: Any = None) -> BaseException:
+        if self.driver.is_left:
+            return not_here(f"the actor {self.spec.label}")
+        return shut_down(self.spec.label)
 
     @property
     def is_over(self) -> bool:
@@ -147,10 +158,7 @@ class ActorHost:
         try:
             self._member = ActorMember(self, worker, crew.settings(worker))
         except OSError as error:
-            failed = WorkerDied(
-                f"no process can be started for the actor {self.spec.label}: "
-                f"{type(error).__name__}: {error}"
-            )
+            failed = no_process(f"no process for the actor {self.spec.label}", error)
             self._end_with(lambda item: failed)
             return
         crew.adopt(self._member)
@@ -160,6 +168,7 @@ class ActorHost:
         item, spec = self._init, self.spec
         number = next(self._numbers)
         self.flying[number] = item
+        self._tell_versions(member)
         self.driver.sender.say(
             member, "init", number, self._context, spec.max_concurrency, spec.is_async,
             self._lent(member, self._made_of), self._lent(member, self._state),
@@ -260,17 +269,28 @@ class ActorHost:
 
     def _skip(self, call: Call) -> None:
         """Have a call not begun that was cancelled after it was sent."""
-        for number, item in self.flying.items():
-            if item.call is call and self._member is not None:
-                self.driver.crew.request(self._member, "skip", number)
+        number = self._number_of(call)
+        if number and self._member is not None:
+            self.driver.crew.request(self._member, "skip", number)
+
+    def _number_of(self, call: Call) -> int:
+        """Return the number under which a call was sent and not answered, or 0."""
+        return next((n for n, i in tuple(self.flying.items()) if i.call is call), 0)
+
+    def runs(self, call: Call) -> bool:
+        """Tell whether a call has begun and its answer is not here. Called by any thread."""
+        member = self._member
+        try:
+            last = 0 if member is None else member.process.words[0]
+        except ValueError:  # the process has ended meanwhile
+            return False
+        return 0 < self._number_of(call) <= last  # calls are begun in the order of their numbers
 
     def force(self, call: Call) -> None:
         """End the process if it runs this call, which nobody wants any more."""
         member = self._member
-        if member is not None:
-            item = self.flying.get(member.process.words[0])
-            if item is not None and item.call is call:
-                member.process.kill()
+        if member is not None and self.runs(call):
+            member.process.kill()
 
     def _end(self) -> None:
         """End the process: nothing is left to do, or can be done."""
@@ -303,7 +323,7 @@ class ActorHost:
 
     def _end_with_shutdown(self) -> None:
         if self.error is None:
-            self.error = lambda _: shut_down(self.spec.label)
+            self.error = self._why_gone
             for item in self.waiting:
                 self._fail(item, self.error(item))
             self.waiting.clear()
@@ -412,10 +432,20 @@ class ActorHost:
                 flying[number] = item
                 batch.append((number, item.call.method, self._arguments(member, item)))
         if batch:
+            self._tell_versions(member)
             self.driver.sender.say(member, "calls", batch)
         self.driver.crew.watch_writes(member)
         if self._is_closing and not waiting and not flying:
             self._end()
+
+    def _tell_versions(self, member: ActorMember) -> None:
+        if member.versions != versions.said.number:
+            self.driver.sender.say(
+                member, "versions", self.driver.sender.versions_for(member)
+            )
+        if member.settings != notices.said.number:
+            member.settings = notices.said.number
+            self.driver.sender.say(member, "settings", tuple(notices.said))
 
     def _arguments(self, member: ActorMember, item: Item) -> tuple[Any, ...]:
         arguments: Any = item.arguments

@@ -25,6 +25,7 @@ from lazyflow.schedulers.processes.channel import send
 from lazyflow.schedulers.processes.inside import inside
 from lazyflow.schedulers.processes.service import RUNNING
 from lazyflow.schedulers.processes.worker import Worker
+from lazyflow.schedulers.uses import drop
 from lazyflow.store.serialize import Encoded, Unpicklable, decode
 
 Arguments = tuple[Any, int, Any, tuple[int, ...] | None, list[Any]]
@@ -33,8 +34,8 @@ Arguments = tuple[Any, int, Any, tuple[int, ...] | None, list[Any]]
 class ActorWorker(Worker):
     """The state of this process: the object, and where its calls run.
 
-    The shared word has the number of the call that runs; with several at once, of the one that
-    was begun last, until none runs.
+    The shared word has the number of the call that runs; with several at once, the highest of
+    those that were begun, until none runs.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -56,6 +57,18 @@ class ActorWorker(Worker):
 
     def take_arenas(self) -> None:
         """Take memory in that later messages speak of."""
+
+    def take_versions(self, said: tuple[Any, ...]) -> None:
+        """Bring modules to the versions that the caller has."""
+        self.follower.follow(said)
+
+    def take_drop(self, name: str) -> None:
+        """Let go of what is kept by a name."""
+        drop(name)
+
+    def take_settings(self, said: tuple[Any, ...]) -> None:
+        """Take over what the caller has set for logging and warnings."""
+        self.reporter.configure(said)
 
     def take_init(
         self, number: int, context: bytes, concurrency: int, is_async: bool, made_of: Any,
@@ -131,14 +144,15 @@ class ActorWorker(Worker):
         """Say what runs, for who sees this process die."""
         with self._sending:
             self._running += 1
-            self.words[RUNNING] = number
+            self.words[RUNNING] = max(number, self.words[RUNNING])
 
     def tell(self, number: int, outcome: tuple[Any, ...], state: Any) -> None:
         """Send the outcome of a call."""
         if self.forked:  # the parent goes on; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
-            arenas = self.arenas.take_new()
+            self._send_waiting()
+            arenas = self.arenas.take_new(self.told[0])
             sys.stdout.flush()
             sys.stderr.flush()
             message = (

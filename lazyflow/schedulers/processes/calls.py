@@ -8,6 +8,7 @@ is charged to this task and to no other.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,10 @@ BOUND = 8  # `arguments` is a template with holes: extra[0] is (positions, numbe
 BLOB = 16  # `arguments` is the encoded arguments, or their Binder
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 
+#: In the place of a flight's number: versions of modules, settings, what a worker has noticed,
+#: the name of something that it keeps and the program has dropped.
+FOLLOW, CONFIGURE, NOTICES, DROP = -1, -2, -3, -4
+
 _LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are
 
 
@@ -53,6 +58,51 @@ def is_short(value: Any) -> bool:
 
 
 _CONTAINERS = (tuple, list, set, frozenset)
+_FEW = 100  # items
+_DEPTH = 3  # of containers that are looked into
+
+
+def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
+    """Tell whether pickling values takes no time, can't fail, and runs nobody's code.
+
+    `least` is the size in bytes from which they would go to shared memory.
+    """
+    for value in values:
+        kind = type(value)
+        if kind in IMMUTABLE:
+            if kind in (str, bytes) and len(value) > _LONGEST:
+                return False
+        elif kind is slice:
+            if not is_quick((value.start, value.stop, value.step), least, 0):
+                return False
+        elif kind in _CONTAINERS:
+            if not depth or len(value) > _FEW or not is_quick(value, least, depth - 1):
+                return False
+        elif kind is dict:
+            if not depth or len(value) > _FEW or not is_quick(value.keys(), least, depth - 1):
+                return False
+            if not is_quick(value.values(), least, depth - 1):
+                return False
+        elif not _is_small_of_numpy(kind, value, least):
+            return False
+    return True
+
+
+def _is_small_of_numpy(kind: type, value: Any, least: int) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    if not hasattr(numpy, "number"):  # the last of what is needed, while it is imported
+        return False
+    if kind is numpy.ndarray:
+        return not value.dtype.hasobject and value.nbytes < least
+    return issubclass(kind, (numpy.number, numpy.bool_))
+
+
+def is_quickly_packed(task: Task, least: int) -> bool:
+    """Tell whether a task's arguments can be packed when it is sent: `is_quick` of all."""
+    bind = task._bind
+    if bind is None:
+        return bool(task._inputs) or is_quick(task._args, least)
+    return not bind.makers and is_quick(bind.template, least)
 
 
 def travels_well(value: Any) -> bool:

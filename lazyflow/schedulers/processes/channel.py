@@ -74,10 +74,14 @@ class Incoming:
 
 
 def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """Send a message on a blocking socket."""
+    """Send a message on a blocking socket, and close the descriptors."""
     data = memoryview(pack(message, len(descriptors)))
     if descriptors:
-        data = data[socket.send_fds(sock, [data], list(descriptors)) :]
+        try:
+            data = data[socket.send_fds(sock, [data], list(descriptors)) :]
+        finally:
+            for fd in descriptors:
+                os.close(fd)
     if data:
         sock.sendall(data)
 

@@ -1,6 +1,7 @@
 """The next task for a worker: its own first, then those that may go anywhere, then others'.
 
-Jobs that somebody waits for go before background ones, at every step. A worker's own are what
+Jobs that somebody waits for go before background ones, at every step, and of each kind those with
+priorities above 0 before all others, those below 0 after them. A worker's own are what
 follows from tasks that it was sent, what it had inputs fetched for, and what is queued for it as
 most bytes of the inputs are there. A worker with nothing of all that steals from one that is
 busy, when moving the inputs takes less time than the task would have to wait.
@@ -9,8 +10,10 @@ busy, when moving the inputs takes less time than the task would have to wait.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 
+from lazyflow.schedulers.graded import Graded
 from lazyflow.schedulers.processes.nodes import (
     BANDWIDTH,
     FETCH,
@@ -62,9 +65,13 @@ class Choosing(Recipes):
     def __init__(self) -> None:
         super().__init__()
         self.paces: dict[int, Pace] = {}
+        self._turn = False  # of jobs with priorities, among those whose priority is 0
 
     def another(self, worker: Worker, lane: Lane, job: Job) -> Node | None:
         """Take a further task of the same job; None when one of another should be the next."""
+        graded = self.graded[job.background]
+        if graded and self._is_outranked(job, graded):
+            return None
         following = lane.following
         if following:
             node = following[-1]
@@ -81,10 +88,20 @@ class Choosing(Recipes):
 
     def first(self, worker: Worker) -> Node | None:
         """Take the next task for a worker out of the queues."""
-        for lane, rota in zip(worker.lanes, self.rota, strict=True):
-            node = self._local(worker, lane, None)
+        for lane, rota, graded in zip(worker.lanes, self.rota, self.graded, strict=True):
+            node = None
+            rank = graded.first_rank() if graded else None
+            if rank is not None and rank < 0:
+                node = self._from_graded(worker, graded)
+            if node is None:
+                node = self._local(worker, lane, None)
+            if node is None and rank == 0:
+                self._turn = not self._turn
+                node = self._from_graded(worker, graded) if self._turn else None
             if node is None and rota:
                 node = self._from_rota(worker, rota)
+            if node is None and rank is not None:
+                node = self._from_graded(worker, graded)
             if node is not None:
                 return node
         if self.queued and not worker.flights and not worker.fetching:
@@ -174,6 +191,22 @@ class Choosing(Recipes):
             if node is not None:
                 return node
         return None
+
+    def _from_graded(self, worker: Worker, graded: Graded[Job]) -> Node | None:
+        """Take the task with the highest priority that may run anywhere."""
+        while (job := graded.take(partial(self.may, worker))) is not None:
+            node = self.pop(job)
+            if node is not None:
+                return node
+        return None
+
+    def _is_outranked(self, job: Job, graded: Graded[Job]) -> bool:
+        """Tell whether a task of another job is more urgent than the next one of this."""
+        rank = job.ready[0][0] if job.ranked and job.ready else 0
+        first = graded.first_rank()
+        if first is not None and first < rank:
+            return True
+        return rank > 0 and bool(self.rota[job.background])
 
     @staticmethod
     def may(worker: Worker, job: Job) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import sys
 from functools import partial
 from itertools import count
@@ -13,9 +15,11 @@ from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers.failures import told
 from lazyflow.schedulers.processes import recovery
+from lazyflow.schedulers.processes.calls import NOTICES
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.memory import STEP
 from lazyflow.schedulers.processes.nodes import Node, Worker
+from lazyflow.schedulers.processes.notices import handle
 from lazyflow.schedulers.processes.pool import Member
 from lazyflow.schedulers.processes.segments import Segment
 from lazyflow.store.memory import available_memory
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from lazyflow.schedulers.processes.driver import Driver
 
 _LEAST_KEPT = 128 << 20  # bytes
+_FILES = 20  # descriptors of this process for its first worker, while that is started
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
 
 
@@ -50,11 +55,11 @@ class Crew:
         except OSError as error:
             self._state.starting_failed(len(self.members))
             if not self.members:
-                self._driver.give_up(_no_process(error))
+                self._driver.give_up(no_process("no worker process", error))
             return False
         self._state.add_worker(worker)
         self.adopt(member)
-        for run in self._state_runs():
+        for run in self.runs():
             run.inside.add(member.inside)
         self._state.worker_up(worker)
         return True
@@ -85,7 +90,8 @@ class Crew:
         for lines in member.lines:
             watch.add(lines.fd, partial(self._drain, lines), is_output=True)
 
-    def _state_runs(self) -> list[Any]:
+    def runs(self) -> list[Any]:
+        """Return the runs that are not over."""
         return [job.run for jobs in self._state.jobs for job in jobs if job.run is not None]
 
     def running(self) -> list[str]:
@@ -127,6 +133,9 @@ class Crew:
             for lines in member.lines:  # what was printed before the answer is in the pipe by now
                 lines.drain()
             for message, descriptors in member.answers.messages():
+                if message[0] == NOTICES:
+                    handle(*message[1])
+                    continue
                 for lines in member.lines:  # before the caller can go on
                     lines.finish()
                 self._vain = 0
@@ -190,7 +199,7 @@ class Crew:
         for fd in (process.flights.fileno(), process.requests.fileno(), process.sentinel):
             self._watch.remove(fd)
         del self.members[worker]
-        for run in self._state_runs():
+        for run in self.runs():
             run.inside.discard(member.inside)
         member.close()
         if self._driver.closing:
@@ -246,11 +255,21 @@ class Crew:
         self.members.clear()
 
 
-def _no_process(error: OSError) -> WorkerDied:
+def no_process(what: str, error: OSError) -> WorkerDied:
+    """Return the error for a process that the system refuses."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limits = (
+        f"The limits of the system on processes (ulimit -u) and open files (ulimit -n, now {files};"
+        f" a worker needs {_FILES}) are the usual cause; raise them"
+    )
+    if error.errno == errno.ENOMEM:
+        limits = (
+            "The machine, or this process (ulimit -v), has no memory left for it: drop what is not "
+            "needed"
+        )
     failed = WorkerDied(
-        f"no worker process can be started: {type(error).__name__}: {error}. The limits of the "
-        "system on processes and open files (ulimit -u, ulimit -n) are the usual cause; fewer "
-        'workers (num_workers=) or scheduler="threads" need less.'
+        f"{what} can be started: {type(error).__name__}: {error}. {limits}, or take fewer workers "
+        '(num_workers=) or scheduler="threads".'
     )
     failed.__cause__ = error
     return failed

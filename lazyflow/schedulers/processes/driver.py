@@ -1,27 +1,33 @@
 """The thread that connects the decisions to the workers and to the runs of this process.
 
 Everything that changes the state happens here, one event after the other; other threads, and
-finalizers, append to `inbox` and wake this one. Nothing here waits for a worker: sockets do not
-block, and what a busy worker does not take yet is kept until it does.
+weak references to what has gone, append to `inbox` and wake this one. Nothing here waits for a
+worker: sockets do not block, and what a busy worker does not take yet is kept until it does.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.graph.task import place_text, task_name
+from lazyflow.departures import Gone, gone
+from lazyflow.errors import Cancelled, SchedulerLost
+from lazyflow.graph.task import task_name
 from lazyflow.schedulers import careful
-from lazyflow.schedulers.failures import told
+from lazyflow.schedulers.failures import text_of
 from lazyflow.schedulers.gate import Gate
-from lazyflow.schedulers.processes.calls import is_short
+from lazyflow.schedulers.processes import packing
+from lazyflow.schedulers.processes.calls import is_quick, is_short
 from lazyflow.schedulers.processes.crew import Crew
 from lazyflow.schedulers.processes.functions import FunctionTable
+from lazyflow.schedulers.processes.launch import fill_standard_streams
 from lazyflow.schedulers.processes.linking import Link
 from lazyflow.schedulers.processes.memory import Memory
 from lazyflow.schedulers.processes.nodes import (
@@ -36,9 +42,10 @@ from lazyflow.schedulers.processes.nodes import (
     Worker,
 )
 from lazyflow.schedulers.processes.receiving import Receiver
-from lazyflow.schedulers.processes.remote import Fetch, Remote, RemoteRun, Rest
+from lazyflow.schedulers.processes.remote import Fetch, Remote, RemoteRun, Rest, not_here
 from lazyflow.schedulers.processes.sending import Sender
 from lazyflow.schedulers.processes.state import State
+from lazyflow.schedulers.processes.versions import versions
 from lazyflow.schedulers.processes.watching import Watch
 from lazyflow.store.serialize import Encoded
 
@@ -57,7 +64,11 @@ class Driver:
         self.broken = False
         self.ending = False
         self.closing = False
-        self.inbox: deque[tuple[Any, ...]] = deque()
+        self.reloads = versions.look()  # of the user's modules, as far as it was said
+        self.says_reloads = True
+        self.inbox: deque[tuple[Any, ...] | Gone] = deque()
+        self._held: dict[int, tuple[Gone, Gone]] = {}  # for every Remote that lives
+        fill_standard_streams()
         self.watch = Watch()
         self.functions = FunctionTable()
         self.crew = Crew(self)
@@ -65,12 +76,15 @@ class Driver:
         self.sender = Sender(self.memory, self.functions)
         self.receiver = Receiver(self)
         self._fetches: dict[Node, list[Any]] = {}
+        self._unpacked: dict[Job, list[Node]] = {}  # that a thread has to pickle
         self.actors: set[Any] = set()  # hosts of those that did not end
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
-        self._pid = os.getpid()
         self._busy_since = monotonic()
         self._trimmed = True
         self._ended = Gate()
+        self.is_left = False  # in the child of a fork
+        self._is_over = False  # nothing that is posted is taken in by the thread any more
+        self._why: BaseException = Cancelled("lazyflow was shut down before the run was done")
         self._unstarted = [None]  # whoever pops it starts the thread
         self.thread = threading.Thread(target=self._serve, name="lazyflow-processes", daemon=True)
 
@@ -84,13 +98,20 @@ class Driver:
 
         started = threading.Lock()
         started.acquire()
+        failed: list[BaseException] = []
 
         def start() -> None:
-            self._start_once()
-            started.release()
+            try:
+                self._start_once()
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                started.release()
 
         _thread.start_new_thread(start, ())
         started.acquire()
+        if failed:
+            raise failed[0]
 
     def _start_once(self) -> None:
         if self._unstarted:
@@ -98,7 +119,15 @@ class Driver:
                 self._unstarted.pop()
             except IndexError:  # another thread did
                 return
-            self.thread.start()
+            try:
+                self.thread.start()
+            except RuntimeError as error:  # the system gives no more threads: the next one tries
+                self._unstarted.append(None)
+                error.add_note(
+                    "lazyflow needs a thread to drive its worker processes: a limit on threads "
+                    "(ulimit -u) or on memory (ulimit -v) is the usual cause"
+                )
+                raise
 
     @property
     def has_begun(self) -> bool:
@@ -111,6 +140,8 @@ class Driver:
         """Have a method of this class called by the driver's thread. Never locks."""
         self.inbox.append((what, *details))
         self.watch.wake()
+        if self._is_over:
+            self._refuse_rest()
 
     def do(self, call: Any, *details: Any) -> None:
         """Call anything in the driver's thread: to be posted."""
@@ -129,10 +160,10 @@ class Driver:
         assert node is not None
         if node.phase == DONE and node.value is not MISSING:
             return node.value
-        if threading.current_thread() is self.thread or os.getpid() != self._pid:
+        if threading.current_thread() is self.thread:
             raise RuntimeError(
                 "a value in a worker can't be had here: this runs in the thread that would bring "
-                "it, or in the child of a fork. Compute it before."
+                "it. Compute it before."
             )
         if self.closing:
             raise Cancelled(
@@ -154,10 +185,14 @@ class Driver:
             noted.wait()
         return self.memory.mappings.view(segment)
 
-    def let_go(self, node: Node | None, value: Any) -> None:
-        """Learn that a `Remote` died. Called by finalizers: never locks."""
-        if not self.closing and (node is not None or value is not None):
-            self.post("_let_go", node, value)
+    def hold(self, remote: Remote) -> None:
+        """Keep what a `Remote` stands for until it has gone."""
+        if self.closing:
+            return
+        ring = gone(remote, self.watch.ring)  # made first, so called last
+        told = gone(remote, self.inbox.append)
+        told.then = "_let_go", remote.node, remote.value, id(told)
+        self._held[id(told)] = told, ring
 
     def info(self) -> dict[str, Any]:
         """Return figures of the pool and of each worker."""
@@ -182,8 +217,20 @@ class Driver:
         return left
 
     def leave(self) -> None:
-        """In the child of a fork: close what leads to the parent's workers, and forget them."""
-        self.broken = self.closing = True
+        """In the child of a fork: close what leads to the parent's workers, and forget them.
+
+        What waits for them here would wait for ever.
+        """
+        self.broken = self.closing = self.is_left = self._is_over = True
+        self._why = not_here("what was pending on processes when it was forked")
+        posted = [item for item in self.inbox if isinstance(item, tuple)]
+        added = [details[0].run for what, *details in posted if what == "_add"]
+        for run in (*self.crew.runs(), *added):
+            run.observers, run.on_start, run.on_done = [], [], []  # they hear of it in the parent
+            run.cancel(self._why)
+        for host in tuple(self.actors):
+            host.stop(self._why)
+        self._refuse_rest()
         for member in self.crew.members.values():
             for fd in member.process.descriptors():
                 os.close(fd)
@@ -205,6 +252,8 @@ class Driver:
         except BaseException as bug:
             self._break(bug)
         finally:
+            self._is_over = True
+            self._refuse_rest()
             self._ended.open()
 
     def _has_work(self) -> bool:
@@ -213,8 +262,12 @@ class Driver:
     def _run_inbox(self) -> None:
         inbox = self.inbox
         while inbox:
-            what, *details = inbox.popleft()
+            what, *details = self._posted()
             getattr(self, what)(*details)
+
+    def _posted(self) -> tuple[Any, ...]:
+        item = self.inbox.popleft()
+        return item if isinstance(item, tuple) else item.then
 
     def _until(self) -> float | None:
         """Return until when nothing has to be done; looks after late flights meanwhile."""
@@ -270,11 +323,17 @@ class Driver:
 
     # -- what other threads posted ----------------------------------------------------------
 
+    def drop(self, name: str) -> None:
+        """Have workers let go of what they keep by a name."""
+        for member in self.crew.members.values() if not self.closing else ():
+            self.sender.drop(member, name)
+            self.crew.watch_writes(member)
+
     def _add(self, link: Link) -> None:
         run, job = link.run, link.job
         if run.over or self.closing:
             if not run.over:
-                run.cancel(Cancelled("lazyflow was shut down before the run was done"))
+                run.cancel(self._why)
             return
         run.is_known = True
         for member in self.crew.members.values():
@@ -303,16 +362,13 @@ class Driver:
                     target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
                 ).start()
             else:
-                self._provide(node, Literal(value))
+                self._give(node, value)
 
     def _bring(self, node: Node, remote: Remote) -> None:
         try:
-            self.post("_provide", node, Literal(remote.get()))
+            self.post("_give", node, remote.get())
         except BaseException as error:
             self.post("_fail_node", node, error)
-
-    def _provide(self, node: Node, value: Any) -> None:
-        self.state.provide(node, value)
 
     def _fail_node(self, node: Node, error: BaseException) -> None:
         self.state.fail(node, error)
@@ -320,19 +376,39 @@ class Driver:
     def delivered(self, run: RemoteRun, i: int, value: Any) -> None:
         """Take what a run made in the place of a task that returned a lazy value."""
         node = run.nodes[i] if run.nodes else None
-        if node is None or run.over:
+        if node is not None and not run.over:
+            self.made_elsewhere(node, value)
+
+    def made_elsewhere(self, node: Node, value: Any) -> None:
+        """Take the value of a node that a run of its own has made, unless it was given up."""
+        if node not in node.job.later:
             return
         if type(value) is Remote:
             self.memory.add(value.value)
-            value = value.value
-        elif not is_short(value):
-            value = Literal(value)
-        self.state.provide(node, value)
+            self.state.provide(node, value.value)
+        else:
+            self._give(node, value)
+
+    def _give(self, node: Node, value: Any) -> None:
+        """Provide a node with a value of this process; tasks that need it wait until it is
+        pickled."""
+        if node.phase != WAITING or is_short(value):
+            self.state.provide(node, value)
+        elif not node.users or is_quick((value,), self.memory.least):
+            self.state.provide(node, Literal(value))
+        else:
+            node.value, node.packed = Literal(value), ()
+            self._do_pack(node)
 
     def refused(self, run: RemoteRun, i: int, error: BaseException) -> None:
         """Take the failure of what a task returned."""
         node = run.nodes[i] if run.nodes else None
         if node is not None and not run.over:
+            self.refused_elsewhere(node, error)
+
+    def refused_elsewhere(self, node: Node, error: BaseException) -> None:
+        """Take the failure of a run of its own that a node needed."""
+        if node in node.job.later:
             self.state.fail(node, error)
 
     def end(self, run: RemoteRun) -> None:
@@ -349,7 +425,7 @@ class Driver:
         """Take tasks of a run that is over back, and end those that do not end by themselves."""
         job = getattr(run, "job", None)
         for worker in tuple(self.state.workers):
-            if any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT):
+            if _has_sent(worker, job):
                 self.state.recall(worker)
                 member = self.crew.members[worker]
                 node = member.running()
@@ -359,11 +435,13 @@ class Driver:
 
     def _end_busy(self, worker: Worker, job: Any) -> None:
         member = self.crew.members.get(worker)
-        node = member.running() if member is not None else None
-        if self.ending:  # when tasks get longer
+        if member is None or self.ending:  # when tasks get longer
             return
-        if member is not None and node is not None and node.job is job and job.over:
+        node = member.running()
+        if node is not None and node.job is job and job.over:
             self.crew.end(member)
+        elif _has_sent(worker, job):  # it is only starting, and may take them before the recall
+            self.watch.after(ABANDONED, partial(self._end_busy, worker, job))
 
     def force(self, run: RemoteRun, i: int) -> None:
         """End the worker that runs a task which nobody wants any more."""
@@ -371,6 +449,12 @@ class Driver:
         for member in self.crew.members.values():
             if node is not None and member.running() is node:
                 self.crew.end(member)
+
+    def look(self, reference: Callable[[], RemoteRun | None]) -> None:
+        """Learn that a future of a run was dropped."""
+        run = reference()
+        if run is not None:
+            self.culled(run)
 
     def culled(self, run: RemoteRun) -> None:
         """Give up what only dropped futures needed."""
@@ -398,7 +482,8 @@ class Driver:
     def _viewed(self, segment: Any) -> None:
         self.memory.segments.add([segment])
 
-    def _let_go(self, node: Node | None, value: Any) -> None:
+    def _let_go(self, node: Node | None, value: Any, number: int) -> None:
+        self._held.pop(number, None)
         if node is not None:
             self.state.unpin(node)
         self.memory.remove(value)
@@ -414,6 +499,31 @@ class Driver:
             at += 1
             getattr(self, "_do_" + what)(*details)
         out.clear()
+        while self._unpacked:
+            packing.begin(self, self._unpacked.popitem()[1])
+
+    def _do_pack(self, node: Node) -> None:
+        self._unpacked.setdefault(node.job, []).append(node)
+
+    def packed(
+        self, node: Node, literal: Any, found: Any, error: BaseException | None,
+        written: dict[Any, Any],
+    ) -> None:
+        """Take what another thread has pickled of a node: its arguments, or its `Literal`."""
+        is_value = literal is not MISSING
+        if is_value and found is not None:
+            self.memory.written(found)
+        self.memory.keep_constants(node.job.run, written)
+        if node.phase != WAITING or node.packed != () or node.value is not literal:
+            self.memory.remove(found)
+        elif error is not None:
+            self.state.fail(node, error)
+        elif is_value:
+            literal.encoded = found
+            self.state.provide(node, literal)
+        else:
+            self.state.packed(node, found)
+        self.perform()
 
     def _do_send(self, worker: Worker, flight: Flight) -> None:
         member = self.crew.members[worker]
@@ -479,14 +589,6 @@ class Driver:
         for fetch in self._fetches.pop(node, ()):
             fetch.done(None, error)
 
-    def _do_stranded(self, node: Node) -> None:
-        name = f"{task_name(node.task)}, made at {place_text(node.task)},"
-        died = WorkerDied(
-            f"a value was lost with its worker and can't be made again: {name} returned a lazy "
-            "value, and the run that could compute that is over. Compute it again."
-        )
-        self.state.fail(node, told(died, node.task, None))
-
     def _finish_if_made(self, job: Job) -> None:
         if not job.over and job.run is not None and not job.run.wanted:  # over: a Rest
             job.run.finish()
@@ -516,7 +618,7 @@ class Driver:
             self.ending = True
             self._end_given_up()
             busy = self.crew.busy()
-            self._cancel_all(Cancelled("lazyflow was shut down before the run was done"))
+            self._cancel_all(self._why)
             self._run_inbox()
             self.perform()
             deadline = monotonic() + grace
@@ -552,28 +654,60 @@ class Driver:
             self.perform()
 
     def _release_all(self) -> None:
-        while self.inbox:  # calls of actors that came late fail
-            what, *details = self.inbox.popleft()
-            if what == "do":
-                self.do(*details)
         for waiting in self._fetches.values():
             for fetch in waiting:
-                fetch.done(None, Cancelled("lazyflow was shut down"))
+                fetch.done(None, self._why)
         self._fetches.clear()
+        self._held.clear()
         self.memory.close()
         self.watch.close()
+
+    def _refuse_rest(self) -> None:
+        """Tell those who posted something that came too late: by the thread, or by themselves."""
+        inbox = self.inbox
+        while inbox:
+            try:
+                what, *details = self._posted()
+            except IndexError:  # another thread had it
+                return
+            if what == "_add":
+                self._add(*details)
+            elif what in ("_fetch", "_note"):
+                details[-1].done(None, self._why)
+            elif what == "do":  # calls of actors
+                self.do(*details)
 
     def _break(self, bug: BaseException) -> None:
         """End after a bug of ours: nobody is left waiting, and no process."""
         self.broken = self.closing = True
-        self._cancel_all(bug)
-        while self.inbox:
-            what, *details = self.inbox.popleft()
-            if what == "_add" and not details[0].run.over:
-                details[0].run.cancel(bug)
-            elif what in ("_fetch", "_note"):
-                details[-1].done(None, bug)
-            elif what == "do":
-                self.do(*details)
-        self.crew.kill_all()
-        self._release_all()
+        self._why = _lost(bug)
+        with ExitStack() as steps:  # each is taken, whatever the others raise; the last one first
+            steps.callback(self._release_all)
+            steps.callback(self.crew.kill_all)
+            for host in tuple(self.actors):
+                steps.callback(host.stop, self._why)
+            for run in self.crew.runs():
+                steps.callback(run.cancel, self._why)
+
+
+def _lost(bug: BaseException) -> SchedulerLost:
+    lost = SchedulerLost(
+        "the thread that drives the worker processes has ended by an error of the system's or of "
+        f"lazyflow's own, {type(bug).__name__}: {text_of(bug)}. What they were computing, and what "
+        "only they had, is lost. Compute it again: that starts new workers"
+        + (
+            "; the limit on open files (ulimit -n) is the likely cause, raise it or take fewer "
+            "workers (num_workers=)."
+            if isinstance(bug, OSError) and bug.errno == errno.EMFILE
+            else "; memory has run out: compute less at once, or make the chunks smaller."
+            if isinstance(bug, MemoryError) or getattr(bug, "errno", 0) == errno.ENOMEM
+            else "; and please report this with the traceback."
+        )
+    )
+    lost.__cause__ = bug
+    return lost
+
+
+def _has_sent(worker: Worker, job: Any) -> bool:
+    """Tell whether a worker has tasks of a job that it did not answer."""
+    return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)

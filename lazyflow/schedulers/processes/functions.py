@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import count
 from types import FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from lazyflow.departures import WeakTable
 from lazyflow.store.pickler import is_importable
 from lazyflow.store.serialize import Functions
 
@@ -19,11 +19,6 @@ _IDLE_COUNT = 1000
 def passed_on(value: Any) -> Any:
     """Hand a held value on, as a task of another run."""
     return value
-
-
-def not_sent() -> None:
-    """Fail in the place of a task whose arguments could not be sent."""
-    raise RuntimeError("the arguments of this task could not be sent")
 
 
 class Function:
@@ -46,15 +41,14 @@ class FunctionTable:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._by_name: WeakKeyDictionary[Any, tuple[Any, Function]] = WeakKeyDictionary()
+        self._by_name: WeakTable[Any, tuple[Any, Function]] = WeakTable()
         self._by_digest: dict[bytes, Function] = {}
         self._known: dict[int, Function] = {}
         self._users: Counter[int] = Counter()
         self._idle: OrderedDict[int, Function] = OrderedDict()
         self._idle_bytes = 0
         self.identity = self.function_of(passed_on).number
-        self.not_sent = self.function_of(not_sent).number
-        self.retain([self.function_of(passed_on), self.function_of(not_sent)])
+        self.retain([self.function_of(passed_on)])
 
     def function_of(self, function: Any) -> Function:
         """Return a function as it travels; raises Unpicklable."""

@@ -24,13 +24,23 @@ class InsideScheduler(SyncScheduler):
 
     def start(self, run: Any) -> None:
         """Begin, and be known meanwhile to who gives the task up that computes."""
-        if run.parent is None:
-            self.active = {r for r in self.active if not r.over} | {run}
-        super().start(run)
+        self.active.add(run)
+        try:
+            super().start(run)
+        except BaseException:
+            self.active.discard(run)
+            raise
+
+    def wait(self, run: Any, timeout: float | None) -> bool:
+        """Do the work. What it held is not kept until the next compute."""
+        try:
+            return super().wait(run, timeout)
+        finally:
+            self.active.discard(run)
 
     def give_up(self) -> None:
         """Stop what the task computes that runs here. Called by the service thread."""
-        for run in self.active:
+        for run in tuple(self.active):
             run.cancel(Cancelled("the task that asked for it was given up"))
 
 

@@ -88,6 +88,15 @@ def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
     return mine, other
 
 
+def _python() -> str:
+    if not sys.executable:
+        raise FileNotFoundError(
+            "sys.executable is empty, as where Python is part of another program: set it to the "
+            "path of a Python with the same packages"
+        )
+    return sys.executable
+
+
 def _directory() -> str | None:
     """Return where a worker starts: here, which may have been removed."""
     try:
@@ -95,6 +104,17 @@ def _directory() -> str | None:
         return None
     except OSError:
         return os.sep
+
+
+def fill_standard_streams() -> None:
+    """Open /dev/null where the program has closed its standard input, output or error.
+
+    Else what we open would get these numbers: prints would go into it, and a worker, whose own
+    streams are put there, could not inherit it.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
 
 
 class Process:
@@ -111,6 +131,7 @@ class Process:
     """
 
     def __init__(self, settings: dict[str, Any], workers: int) -> None:
+        fill_standard_streams()
         with ExitStack() as ours, ExitStack() as theirs:
             self.flights, flights = _pair(ours, theirs)
             self.requests, requests = _pair(ours, theirs)
@@ -123,9 +144,9 @@ class Process:
             err, their_err = _pipe(ours, theirs)
             self.output = (out, err)
             inherited = [flights, requests, words, lifeline]
-            self._popen = subprocess.Popen(
+            popen = subprocess.Popen(
                 [
-                    sys.executable,
+                    _python(),
                     *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
                     "-c", _BOOT, *map(str, inherited),
                 ],
@@ -137,8 +158,11 @@ class Process:
                 cwd=_directory(),
                 env=_environment(workers),
             )
-            self.pid = self._popen.pid
-            self.peak = 0  # bytes, once it ended
+            self.pid = popen.pid
+            popen.returncode = 0  # it is reaped here; its `__del__` would look after it, too
+            del popen
+            self.peak = 0  # bytes, once it ended; 0 also when that is not known
+            self._inherited = _peak_here()  # the kernel hands it down, as if it were its own
             ours.callback(self.reap)
             self.sentinel = os.pidfd_open(self.pid)
             self._send_settings(settings)
@@ -175,10 +199,10 @@ class Process:
         try:
             _, status, usage = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            self.peak = usage.ru_maxrss * 1024
+            if usage.ru_maxrss > self._inherited:
+                self.peak = usage.ru_maxrss * 1024
         except ChildProcessError:  # the program waited for it
             code = None
-        self._popen.returncode = 0 if code is None else code
         if code is None:
             return "an exit status that is not known: the program waited for all its children"
         if code >= 0:
@@ -204,3 +228,9 @@ class Process:
             self.flights.fileno(), self.requests.fileno(), self.lifeline.fileno(),
             *self.output, self.sentinel,
         ]
+
+
+def _peak_here() -> int:
+    """Return the most memory that this process has had, in KiB, without what it inherited."""
+    with open("/proc/self/status", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"VmHWM:")), 0)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from lazyflow import config
 from lazyflow.graph.task import HELD, VALUE, Task, place_text, task_name
 from lazyflow.schedulers.failures import dressed
-from lazyflow.schedulers.processes.calls import is_short
-from lazyflow.schedulers.processes.nodes import DONE, Job, Literal, Node
+from lazyflow.schedulers.processes.calls import is_quick, is_quickly_packed, is_short
+from lazyflow.schedulers.processes.nodes import DONE, WAITING, Job, Literal, Node
 from lazyflow.schedulers.processes.remote import Remote, RemoteRun
 from lazyflow.schedulers.processes.stripped import name_only, without_inputs
 from lazyflow.schedulers.threads import default_workers
@@ -44,12 +44,14 @@ class Link:
         if run.parent is None:
             self.job.crash_retries = config.get("crash_retries")
         else:  # this is the driver's thread, where the caller's settings are not seen
-            self.job.crash_retries = run.parent[0].job.crash_retries
+            maker, i = run.parent
+            self.job.crash_retries = maker.job.crash_retries_of(maker.task(i))
         self.given: dict[int, Any] = {}
         self.broken: list[tuple[Node, BaseException]] = []
         self.pending: list[tuple[Any, Node]] = []
         self._functions: dict[int, int] = {}
         self._nodes: list[Node] = []
+        self._literals: list[Node] = []
         self._link_all()
         self._want_outputs(is_background and run.parent is None)
 
@@ -57,7 +59,7 @@ class Link:
         run, plan, job = self.run, self.run.plan, self.job
         nodes, own = self._nodes, job.nodes
         has_held = any(plan.tasks[i]._func is HELD for i in plan.leaves)
-        known = self._functions
+        known, least = self._functions, self.driver.memory.least
         for i, (task, numbers) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
             func = task._func
             if numbers is None and (func is VALUE or func is HELD):
@@ -69,6 +71,8 @@ class Link:
             if has_held and any(t._func is HELD for t in task._inputs):
                 task = without_inputs(task)
             node = Node(job, i, task, function)
+            if not is_quickly_packed(task, least):
+                node.packed = ()
             if numbers is not None:
                 if len(numbers) == 1:
                     source = nodes[numbers[0]]
@@ -89,7 +93,15 @@ class Link:
         for node in own:
             node.left = node.unsent = len(node.users)
             node.keep = 1 if node.users else 0
+        for node in self._literals:
+            self._pack_first(node)
         run.nodes = nodes
+
+    def _pack_first(self, node: Node) -> None:
+        """Have a value that tasks need wait until another thread has pickled it, if need be."""
+        value = node.value.value
+        if node.users and not is_quick((value,), self.driver.memory.least):
+            node.phase, node.packed = WAITING, ()
 
     _errors: dict[int, BaseException]
 
@@ -164,11 +176,17 @@ class Link:
                 node.value = value if is_short(value) else Literal(value)
                 if node.want:
                     self.given[node.i] = value
+                if type(node.value) is Literal:
+                    self._pack_first(node)
 
     def _literal(self, i: int, task: Task, value: Any) -> Node:
         node = Node(self.job, i, name_only(task), 0)
         node.phase = DONE
-        node.value = value if is_short(value) else Literal(value)
+        if is_short(value):
+            node.value = value
+        else:
+            node.value = Literal(value)
+            self._literals.append(node)
         self.job.nodes.append(node)
         return node
 
@@ -177,7 +195,7 @@ class Link:
         job, nodes = self.job, self._nodes
         for i in dict.fromkeys(self.run.plan.outputs):
             node = nodes[i]
-            if node.job is job and node.phase == DONE:
+            if node.job is job and (node.phase == DONE or type(node.value) is Literal):
                 value = node.value
                 self.run.wanted.add(i)
                 self.given[i] = value.value if type(value) is Literal else value

@@ -45,7 +45,7 @@ class Memory:
 
     def encoded(self, value: Any) -> Encoded:
         """Encode a value of the caller's; counted in once."""
-        encoded = encode(value, self.arenas.write, self.least, self.arenas.free)
+        encoded = encode(value, self.arenas.write, self.least, self.arenas.free, by_path=True)
         self.take_own(encoded)
         return encoded
 
@@ -54,27 +54,39 @@ class Memory:
         self._note_own_arenas()
         self.add(encoded)
 
-    def argument(self, run: RemoteRun, value: Any) -> Encoded:
-        """Encode arguments; memory that several tasks of a run are given is copied once."""
-        return encode(value, partial(self._constant, run), self.least)
+    def argument(self, known: dict[Any, Any], new: dict[Any, Any], value: Any) -> Encoded:
+        """Encode arguments, in any thread; memory that is `known` of other tasks of the run is
+        not copied again, what is `new` is for `keep_constants`."""
+        write = partial(self._constant, known, new)
+        return encode(value, write, self.least, by_path=True)
 
-    def _constant(self, run: RemoteRun, buffer: Any) -> Segment:
-        key: tuple[Any, ...] = ("", len(run.literals))
+    def _constant(self, known: dict[Any, Any], new: dict[Any, Any], buffer: Any) -> Segment:
+        key = id(buffer), -1
         if not isinstance(buffer, bytes | bytearray | memoryview):
             import numpy as np
 
             flat = np.frombuffer(buffer, np.uint8)
             key = (flat.__array_interface__["data"][0], flat.nbytes)
-            held = run.literals.get(key)
+            held = known.get(key) or new.get(key)
             if held is not None:
-                known: Segment = held[1]
-                return known
+                found: Segment = held[1]
+                return found
         segment = self.arenas.write(buffer)
-        self._note_own_arenas()
-        self.segments.add([segment])
         # The buffer is held: its memory must not become another's while it is known by address.
-        run.literals[key] = (buffer, segment)
+        new[key] = (buffer, segment)
         return segment
+
+    def keep_constants(self, run: RemoteRun | None, new: dict[Any, Any]) -> None:
+        """Count memory in that was written for the tasks of a run, which is over if None."""
+        self._note_own_arenas()
+        for key, (buffer, segment) in new.items():
+            if run is None:
+                self.arenas.free(segment)
+            else:
+                self.segments.add([segment])
+                while key in run.literals:  # two threads wrote it, for a task that ran again
+                    key = (*key, 0)
+                run.literals[key] = (buffer, segment)
 
     def drop_constants(self, run: RemoteRun) -> None:
         """Let go of the memory of arguments that was copied for the workers of a run."""
@@ -117,8 +129,11 @@ class Memory:
     def note_arenas(self, arenas: list[int], descriptors: list[int]) -> None:
         """Take descriptors of arenas over."""
         for arena, fd in zip(arenas, descriptors, strict=True):
-            self.readers[arena] = fd
-            self.mappings.add(arena, os.dup(fd))
+            if arena in self.readers:  # a worker tells it by each of its sockets
+                os.close(fd)
+            else:
+                self.readers[arena] = fd
+                self.mappings.add(arena, os.dup(fd))
 
     def _note_own_arenas(self) -> None:
         new = self.arenas.take_new()

@@ -177,12 +177,15 @@ class Node:
         0: nobody but the end of the run needs the value; 1: others do.
     want
         0: the value may stay where it is; 1: it goes to the parent if it is small; 2: always.
+    packed
+        The arguments as they are sent; (): another thread has to pickle them, or the `Literal`
+        that is its value, which counts as an open input; None: they are pickled when it is sent.
     """
 
     __slots__ = (
         "copies", "distinct", "dropped", "flying", "function", "holder", "home", "i", "id",
-        "inputs", "job", "keep", "left", "open", "phase", "pinned", "sharing", "site", "size",
-        "stays", "task", "unsent", "users", "value", "want",
+        "inputs", "job", "keep", "left", "open", "packed", "phase", "pinned", "sharing", "site",
+        "size", "stays", "task", "unsent", "users", "value", "want",
     )
 
     def __init__(self, job: Job, i: int, task: Task, function: int) -> None:
@@ -211,6 +214,7 @@ class Node:
         self.sharing = False
         self.keep = 1
         self.want = 0
+        self.packed: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         names = ("waiting", "ready", "fetching", "sent", "done", "gone", "failed")
@@ -238,8 +242,8 @@ class Job:
     active
         Workers that have tasks of it, and how many.
     ready, listed
-        Ready tasks that may go anywhere, a stack; the job is in the state's `rota`. Entries may
-        be out of date.
+        Ready tasks that may go anywhere, a stack; the job is in the state's `rota`, or `graded` if
+        it is ranked. Entries may be out of date.
     active
         Workers that have tasks of it, and how many.
     crashes
@@ -309,3 +313,8 @@ class Job:
         self.dependents = 0
         self.recipe = 0
         self.seconds = 0.0
+
+    def crash_retries_of(self, task: Task) -> int:
+        """Return how often a task is run again after deaths."""
+        said: int | None = task._options.crash_retries
+        return self.crash_retries if said is None else said

@@ -64,7 +64,7 @@ class Placing(Choosing):
 
     def _ask_for_workers(self) -> None:
         wanted = self.queued
-        for jobs in self.rota:
+        for jobs in (*self.rota, *self.graded):
             for job in jobs:
                 wanted += min(len(job.ready), max(0, job.cap - len(job.active)))
         coming = self._starting

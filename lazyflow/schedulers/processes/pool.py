@@ -26,8 +26,6 @@ class Member:
         What it has already.
     lent
         Arenas whose descriptors go with the next message.
-    failures
-        Errors of tasks that failed there, for what was sent with them.
     since
         When it began with its oldest flight, as far as known.
     forced
@@ -48,10 +46,10 @@ class Member:
         self.asked: dict[int, Node] = {}
         self.functions: set[int] = set()
         self.arenas: set[int] = set()
+        self.versions = self.reloads = self.settings = 0  # of the caller's, as it was told last
         self.contexts: OrderedDict[int, None] = OrderedDict()  # numbers, not runs: those hold much
         self.lent: list[int] = []
         self.old_functions: list[int] = []  # it is told of with the next message
-        self.failures: dict[int, BaseException] = {}
         self.since = 0.0
         self.told: Node | None = None
         self.stats = (0, 0, 0)
@@ -64,6 +62,11 @@ class Member:
         here = self.functions.intersection(numbers)
         self.functions -= here
         self.old_functions.extend(here)
+
+    def forget_reloaded(self) -> None:
+        """Have all functions sent again: modules that they are from, or read, are others now."""
+        self.old_functions.extend(self.functions)
+        self.functions.clear()
 
     def context_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
         """Return the run's surroundings, when the worker has them not, and those it can drop."""
@@ -137,4 +140,3 @@ class Member:
         self.requests_out.close()
         self.process.close()
         self.nodes.clear()  # it is part of a cycle, with what the program holds behind it
-        self.failures.clear()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from lazyflow.schedulers.graded import Graded
 from lazyflow.schedulers.processes.nodes import (
     FETCHING,
     MISSING,
@@ -21,6 +22,11 @@ from lazyflow.schedulers.processes.nodes import (
     Node,
     Worker,
 )
+
+
+def _rank(job: Job) -> int | None:
+    """Return the negated priority of the next task of a job that has priorities."""
+    return job.ready[0][0] if job.ready else None
 
 
 class Queues:
@@ -33,6 +39,8 @@ class Queues:
     rota
         Jobs with ready tasks that may go anywhere, the next one first: those that somebody waits
         for, and background ones.
+    graded
+        Likewise, jobs whose tasks have priorities.
     queued
         Number of ready tasks in queues of workers.
     waiters
@@ -45,6 +53,7 @@ class Queues:
         self.out: list[tuple[Any, ...]] = []
         self.workers: list[Worker] = []
         self.rota: tuple[deque[Job], deque[Job]] = (deque(), deque())
+        self.graded: tuple[Graded[Job], Graded[Job]] = (Graded(_rank), Graded(_rank))
         self.queued = 0
         self.waiters: dict[Node, dict[Node, None]] = {}
         self.stuck: dict[Node, Any] = {}
@@ -95,8 +104,9 @@ class Queues:
             self._pushes += 1
             rank = -node.task._options.priority
             heappush(job.ready, (rank, node.id, self._pushes, node))
-        else:
-            job.ready.append(node)
+            self.graded[job.background].put(job)
+            return
+        job.ready.append(node)
         if not job.listed:
             job.listed = True
             self.rota[job.background].append(job)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.schedulers.failures import dressed
-from lazyflow.schedulers.processes.nodes import MISSING, Node
+from lazyflow.schedulers.processes.nodes import MISSING, WAITING, Node
 from lazyflow.schedulers.processes.pool import Member
-from lazyflow.schedulers.processes.remote import hear_result
+from lazyflow.schedulers.processes.remote import Again, Rest, hear_result
 from lazyflow.store.serialize import Encoded, decode
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class Receiver:
                 if run is not None and (run.on_start or run.on_done) and not node.job.over:
                     hear_result(run, node.i, member.told is node)
                 done.append((node, value, size, is_there))
-        broken = [self._failure(member, entry) for entry in failed]
+        errors: dict[int, BaseException] = {}
+        broken = [self._failure(member, entry, errors) for entry in failed]
         later = [nodes.pop(i) for i in deferred]
         self._state.answered(
             member.worker, number, done, [b for b in broken if b is not None], times, later
@@ -68,29 +69,28 @@ class Receiver:
         self.bytes += len(value.payload) if type(value.payload) is bytes else 0
         return value, value.size, kind == 3, kind == 5
 
-    def _failure(self, member: Member, entry: Any) -> tuple[Node, BaseException] | None:
+    def _failure(
+        self, member: Member, entry: Any, errors: dict[int, BaseException]
+    ) -> tuple[Node, BaseException] | None:
+        """Return a node that failed, and why; `errors` are those of the same answer, by id."""
         node = member.nodes.pop(entry[0], None)
         if node is None:
             return None
-        broken = self._driver.sender.broken
-        known = broken.pop(node.id, None)
         error: BaseException
-        if known is not None:
-            error = known
-        elif len(entry) == 2:  # something that it needs had failed
-            error = broken.get(entry[1]) or member.failures[entry[1]]
+        if len(entry) == 2:  # an input of it had failed, and is known until this is, too
+            known = errors.get(entry[1])
+            error = member.worker.holding[entry[1]].value if known is None else known
         else:
             error = member.error_of(node, entry[1], entry[2])
-        if node.keep:
-            member.failures[node.id] = error
+        errors[node.id] = error
         return node, error
 
     def _became_lazy(self, member: Member, number: int, node: Node, value: Encoded) -> None:
         """Have what a task returned computed in its place."""
         run = node.job.run
         self._state.postponed(member.worker, number, node)
-        if node.job.over or run is None:
-            self._memory.remove(value)
+        if node.phase != WAITING or run is None or (run.over and not node.job.over):
+            self._memory.remove(value)  # not needed any more, or made again when the job is over
             return
         if run.on_start or run.on_done:
             hear_result(run, node.i, member.told is node)
@@ -101,6 +101,9 @@ class Receiver:
             return
         finally:
             self._memory.remove(value)
+        if type(run) is Rest:
+            Again(self._driver, node, run).compute(lazy)
+            return
         run._compute_instead(node.i, lazy)
         if run.over:
             self._driver.end(run)

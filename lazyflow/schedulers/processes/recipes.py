@@ -98,6 +98,7 @@ class Recipes(Books):
         if job.listed:
             self.rota[job.background].remove(job)
             job.listed = False
+        self.graded[job.background].remove(job)
         job.nodes = []
         job.ready = []
         job.recipe = 0
@@ -125,6 +126,10 @@ class Recipes(Books):
             if node.value is not MISSING:  # no task makes it
                 node.phase = DONE
                 node.dropped = False
+                if node.packed == () and node.value.encoded is None:
+                    node.phase, node.open = WAITING, 0
+                    self.pack(node)
+                    self._demote_users(node)
                 continue
             self.unsafe.pop(node, None)  # its job is kept: it has the recipe
             self.stuck.pop(node, None)
@@ -134,7 +139,7 @@ class Recipes(Books):
             node.distinct = tuple(dict.fromkeys(node.inputs))  # empty, when it became lazy
             again.append(node)
             self._demote_users(node)
-            todo += self._count_in(node)
+            todo += self.count_in(node)
         return again
 
     def _demote_users(self, node: Node) -> None:
@@ -146,7 +151,7 @@ class Recipes(Books):
             if user.phase <= SENT:
                 user.open += 1
 
-    def _count_in(self, node: Node) -> list[Node]:
+    def count_in(self, node: Node) -> list[Node]:
         """Count a task in at its inputs; returns those that have to be made again."""
         node.open = node.flying = 0
         node.site = None
@@ -168,7 +173,14 @@ class Recipes(Books):
                 self.strike(source)
                 if source.value is MISSING:
                     lost.append(source)
+        if node.packed == ():
+            self.pack(node)
         return lost
+
+    def pack(self, node: Node) -> None:
+        """Have another thread pickle what is sent of a node, which waits for that."""
+        node.open += 1
+        self.out.append(("pack", node))
 
     def remake_dropped(self, node: Node) -> None:
         """Look after a value that was just made and will be dropped before all have used it."""

@@ -43,8 +43,7 @@ def lost(
     if guilty is not None:
         crashes = guilty.job.crashes
         attempts = crashes[guilty] = crashes.get(guilty, 0) + 1
-        said = _maker(guilty).task._options.crash_retries
-        if attempts > (guilty.job.crash_retries if said is None else said):
+        if attempts > guilty.job.crash_retries_of(_maker(guilty).task):
             state.fail_all(guilty, died(guilty, attempts))
     for node in (*back, *again):
         state.requeue(node)

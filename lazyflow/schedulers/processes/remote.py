@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers import careful
-from lazyflow.schedulers.base import Worker
-from lazyflow.schedulers.failures import is_users_interrupt, told
+from lazyflow.schedulers.base import Request, Worker
+from lazyflow.schedulers.failures import dressed, is_users_interrupt, told
 from lazyflow.schedulers.gate import Gate
-from lazyflow.schedulers.lifecycle import Lifecycle
+from lazyflow.schedulers.lifecycle import Lifecycle, plan_of
 from lazyflow.schedulers.processes.nodes import Literal
 from lazyflow.schedulers.processes.stripped import name_only
 from lazyflow.schedulers.seats import asleep
+from lazyflow.store.owned import copied
+from lazyflow.store.pickler import loads_owned
 from lazyflow.store.serialize import Encoded, decode
 
 if TYPE_CHECKING:
-    from lazyflow.graph.task import Task
     from lazyflow.schedulers.processes.driver import Driver
     from lazyflow.schedulers.processes.functions import Function
     from lazyflow.schedulers.processes.nodes import Job, Node
@@ -31,7 +35,7 @@ class _Nudge:
     """In the place of `Run.odd`: whoever appends to it wakes the driver. Never locks."""
 
     def __init__(self, run: RemoteRun) -> None:
-        self._run = weakref.ref(run)  # finalizers of futures hold this
+        self._run = weakref.ref(run)
 
     def append(self, _: Any) -> None:
         run = self._run()
@@ -57,6 +61,10 @@ class RemoteRun(Lifecycle):
         self.functions: dict[int, Function] = {}  # of its tasks
         self.literals: dict[Any, Any] = {}  # memory of arguments that was copied for workers
 
+    def task(self, i: int) -> Task:
+        """Return the task of a number."""
+        return self.plan.tasks[i]
+
     def begin(self) -> None:
         """Hand a run that a task turned into to the workers."""
         self.scheduler.begin(self)
@@ -71,6 +79,11 @@ class RemoteRun(Lifecycle):
 
     def _clear_queue(self) -> None:
         self._post("end")
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        if self.driver is None:  # it was cancelled before it was started
+            return [], None
+        return [self.driver.watch.ring, self.driver.inbox.append], ("look", weakref.ref(self))
 
     def _post(self, what: str, *details: Any) -> None:
         if self.driver is not None:  # else it was cancelled before it was started
@@ -120,6 +133,7 @@ class Rest:
     over = True
 
     def __init__(self, run: RemoteRun) -> None:
+        self.scheduler = run.scheduler
         self.request = run.request
         self.number = run.number
         self.surroundings = run.surroundings
@@ -127,6 +141,50 @@ class Rest:
         self.literals = run.literals
         self.on_start: list[Any] = []
         self.on_done: list[Any] = []
+
+
+class Again:
+    """The parent of a run that makes a lost value once more, whose task returned a lazy value.
+
+    The run of that task is over, so this takes its place: observers hear of nothing, and an error
+    is that of the value alone.
+    """
+
+    attached = deadline = None
+    stop = ()
+
+    def __init__(self, driver: Driver, node: Node, rest: Rest) -> None:
+        self.driver = driver
+        self.node = node
+        self.job = node.job
+        self.surroundings = rest.surroundings
+        said = rest.request
+        self.request = Request(said.num_workers, True, said.background, said.check_mutation)
+        self.children: set[Any] = set()
+        self._scheduler = rest.scheduler
+
+    def compute(self, lazy: Any) -> None:
+        """Begin the run."""
+        try:
+            plan = plan_of(lazy)
+        except BaseException as error:
+            self.refuse(0, dressed(error, self.node.task, None))
+            return
+        run = RemoteRun(plan, self.request, self._scheduler, (self, 0))
+        self.children.add(run)
+        run.begin()
+
+    def task(self, _: int) -> Task:
+        """Return the task that the run is for."""
+        return self.node.task
+
+    def deliver(self, _: int, value: Any) -> None:
+        """Take the result, from any thread."""
+        self.driver.post("made_elsewhere", self.node, value)
+
+    def refuse(self, _: int, error: BaseException) -> None:
+        """Take the failure, from any thread."""
+        self.driver.post("refused_elsewhere", self.node, error)
 
 
 class Remote:
@@ -145,6 +203,7 @@ class Remote:
         self.node = node  # whom to ask when `value` is None
         self.task = name_only(task)
         self.value = value  # an Encoded, counted in
+        driver.hold(self)
 
     def get(self) -> Any:
         """Return the value, fetched if need be.
@@ -154,16 +213,20 @@ class Remote:
         SerializationError
             It can't leave its worker, or can't be opened here.
         """
+        if self.driver.is_left:
+            raise not_here(task_name(self.task))
         value = self.value
         if value is None:
             value = self.driver.fetch(self)
         if type(value) is not Encoded:
-            return value.value if type(value) is Literal else value
+            return copied(value.value) if type(value) is Literal else value
         try:
             return opened(value, self.driver)
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
+            if type(error) is MemoryError:  # which says what to do
+                raise told(error, self.task, None) from None
             raise told(
                 SerializationError(
                     f"the result of a task was pickled in its worker but can't be unpickled here: "
@@ -173,15 +236,18 @@ class Remote:
                 self.task, None,
             ) from error
 
-    def __del__(self) -> None:
-        driver = getattr(self, "driver", None)
-        if driver is not None:
-            driver.let_go(self.node, self.value)
+
+def not_here(what: str) -> Cancelled:
+    """Return why something can't be had in the child of a fork."""
+    return Cancelled(
+        f"{what} can't be had in this process, the child of a fork: the workers, and the memory "
+        "that they share, are the parent's. Ask for it before the fork, or compute it again here."
+    )
 
 
 def opened(value: Encoded, driver: Driver) -> Any:
     """Open an encoded value for the caller: its large parts are mapped, not copied."""
-    return decode(value, driver.view)
+    return loads_owned(partial(decode, value, driver.view))
 
 
 class Fetch:

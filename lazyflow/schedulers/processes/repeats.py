@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
@@ -37,12 +38,12 @@ class Repeats:
 
     def note(self, run: int, value: Any, what: str) -> None:
         """Note that the run of a number sends a value, and what that is."""
-        size = getattr(value, "nbytes", 0)
-        if kinds[type(value)] != ARRAY or size < LARGE or not value.flags.c_contiguous:
+        memory = _memory_of(value)
+        if memory is None:
             return
-        key = value.__array_interface__["data"][0], size
-        flat = value.reshape(-1).view("u1")
-        sample = flat[:: max(1, size // _SAMPLE)].tobytes()
+        array, flat = memory
+        key = flat.__array_interface__["data"][0], flat.nbytes
+        sample = flat[:: flat.nbytes // _SAMPLE].tobytes()
         known, last, times = self._seen.pop(key, (sample, run, 0))
         if known != sample or last != run or not times:
             times = times + 1 if known == sample else 1
@@ -52,10 +53,24 @@ class Repeats:
         if times == _TIMES and what not in self._said:
             self._said.add(what)
             self.advice.append(
-                f"{what}, {summary(value)}, was copied for the workers by {times} "
-                f"computes, {size_text(size)} each time. Put it there once, x = lazyflow.put(x), "
-                "and pass that: workers then read it where it is"
+                f"{what}, {summary(array)}, was copied for the workers by {times} computes, "
+                f"{size_text(flat.nbytes)} each time. Put it there once, x = lazyflow.put(x), and "
+                "pass that: workers then read it where it is"
             )
+
+
+def _memory_of(value: Any) -> tuple[Any, Any] | None:
+    """Return a large array and its bytes, by methods of NumPy alone; None for all else.
+
+    Subclasses, as masked arrays and quantities, may do anything when they are looked at.
+    """
+    if kinds[type(value)] != ARRAY:
+        return None
+    ndarray: Any = sys.modules["numpy"].ndarray
+    array = ndarray.view(value, ndarray)
+    if array.nbytes < LARGE or array.dtype.hasobject or not array.flags.c_contiguous:
+        return None
+    return array, array.reshape(-1).view("u1")
 
 
 def _arguments(task: Task) -> Iterator[tuple[str, Any]]:
@@ -66,7 +81,7 @@ def _arguments(task: Task) -> Iterator[tuple[str, Any]]:
         args, kwargs = task._bind.fill([None] * len(task._inputs))
     try:
         names = list(inspect.signature(task._func).parameters)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except Exception:  # a builtin that does not tell, or what the user's class says
         names = []
     for i, value in enumerate(args):
         yield (f"argument {names[i]!r}" if i < len(names) else f"argument {i + 1}"), value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import warnings
 from typing import Any
@@ -12,15 +11,16 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers import careful
+from lazyflow.schedulers import careful, uses
 from lazyflow.schedulers.base import Request
 from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.processes.driver import Driver
 from lazyflow.schedulers.processes.linking import Link, width
+from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.putting import put
 from lazyflow.schedulers.processes.remote import RemoteRun
-
-EXIT_GRACE = 2.0  # seconds that running tasks get when the pool ends
+from lazyflow.schedulers.processes.versions import versions
+from lazyflow.schedulers.threads import EXIT_GRACE, end_with_python
 
 
 class ProcessesScheduler:
@@ -48,6 +48,9 @@ class ProcessesScheduler:
                 "it before."
             )
         run.driver = self._running_driver()
+        if versions.look() != run.driver.reloads:
+            _say_reloads(run.driver)
+        notices.look()
         if run.driver.sender.repeats.advice:
             _advise(run.driver)
         run.surroundings = run.context.copy().run(surroundings.packed)
@@ -111,6 +114,12 @@ class ProcessesScheduler:
             driver, self._driver = self._driver, None
         return driver.close(grace) if driver is not None else []
 
+    def drop(self, name: str) -> None:
+        """Have workers let go of what they keep by a name."""
+        driver = self._driver
+        if driver is not None:
+            driver.post("drop", name)
+
     def _running_driver(self) -> Driver:
         driver = self._driver
         if driver is None or driver.broken or not driver.has_begun:
@@ -131,6 +140,20 @@ class ProcessesScheduler:
             driver.leave()
 
 
+def _say_reloads(driver: Driver) -> None:
+    """Say once that workers follow when modules are reloaded."""
+    reloaded = versions.reloaded[driver.reloads :]
+    driver.reloads += len(reloaded)
+    if driver.says_reloads:
+        driver.says_reloads = False
+        warnings.warn(
+            f"{', '.join(reloaded)} was reloaded: the workers of scheduler=\"processes\" reload it "
+            "too. Values and actors that are there already keep the classes they were made with, "
+            "but for %autoreload. This is said once.",
+            LazyflowWarning, stacklevel=users_depth(),
+        )
+
+
 def _advise(driver: Driver) -> None:
     """Warn at the user's line of what was noticed."""
     advice = driver.sender.repeats.advice
@@ -140,16 +163,9 @@ def _advise(driver: Driver) -> None:
 
 #: The pool of this process.
 processes = ProcessesScheduler()
+uses.tellers.append(processes.drop)
 
 
-def _at_exit() -> None:
-    try:
-        for name in processes.shutdown():
-            print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
-    except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
-        pass
-
-
-atexit.register(_at_exit)
+atexit.register(lambda: end_with_python(processes.shutdown))
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=processes._in_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -11,6 +10,9 @@ from lazyflow.graph.task import HELD, Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.failures import dressed
 from lazyflow.schedulers.processes.calls import (
+    CONFIGURE,
+    DROP,
+    FOLLOW,
     SMALL,
     SPECIAL,
     WANT,
@@ -21,9 +23,11 @@ from lazyflow.schedulers.processes.calls import (
 from lazyflow.schedulers.processes.functions import FunctionTable
 from lazyflow.schedulers.processes.memory import Memory
 from lazyflow.schedulers.processes.nodes import MIXED, Flight, Literal, Node
+from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.pool import Member
 from lazyflow.schedulers.processes.remote import RemoteRun
-from lazyflow.schedulers.processes.repeats import LARGE, Repeats
+from lazyflow.schedulers.processes.repeats import Repeats
+from lazyflow.schedulers.processes.versions import versions
 from lazyflow.store.serialize import Encoded, Unpicklable, encode, serialization_error
 
 _MOST_ARENAS = 60  # whose descriptors go with one message
@@ -34,8 +38,6 @@ class Sender:
 
     Attributes
     ----------
-    broken
-        Why nodes fail whose arguments could not be sent, by id.
     messages, bytes
         Sent so far.
     """
@@ -44,20 +46,24 @@ class Sender:
         self._memory = memory
         self._functions = functions
         self.repeats = Repeats()
-        self.broken: dict[int, BaseException] = {}
         self.messages = 0
         self.bytes = 0
 
     def send(self, member: Member, flight: Flight) -> None:
         """Send tasks, with the functions, values and surroundings that they need."""
         run: RemoteRun = flight.nodes[0].job.run
+        if member.versions != versions.said.number:
+            self._put(member, (FOLLOW, self.versions_for(member)), [])
+        if member.settings != notices.said.number:
+            member.settings = notices.said.number
+            self._put(member, (CONFIGURE, tuple(notices.said)), [])
         check = run.request.check_mutation
         functions: list[tuple[int, bytes]] = []
         blobs: list[int] = []
         records: list[Record] = []
         known, nodes = member.functions, member.nodes
         for node, drops in zip(flight.nodes, flight.drops, strict=True):
-            function, arguments, flags, extra = self._call(run, node, check)
+            function, arguments, flags, extra = self._call(node, check)
             if arguments.__class__ is Encoded:
                 segments = arguments.segments()
                 if segments:
@@ -81,8 +87,17 @@ class Sender:
             member, flight.number, run.number, context, functions, loads, records, blobs, old
         )
 
+    def versions_for(self, member: Member) -> tuple[Any, ...]:
+        """Return which versions of the caller's modules a worker is to have."""
+        said = versions.said
+        member.versions = said.number
+        if member.reloads != said.reloads:
+            member.reloads = said.reloads
+            member.forget_reloaded()
+        return tuple(said._replace(path=list(map(str, said.path))))
+
     def _call(
-        self, run: RemoteRun, node: Node, check: bool
+        self, node: Node, check: bool
     ) -> tuple[int, Any, int, tuple[Any, ...] | None]:
         """Return function, arguments, flags and the rest of a task's record."""
         task = node.task
@@ -96,13 +111,7 @@ class Sender:
                     break
         if task._func is HELD:
             return node.function, None, flags, None
-        try:
-            arguments, more, binding = packed_call(task, partial(self._memory.argument, run))
-        except Exception as error:
-            self.broken[node.id] = self.unsendable(task, "args", error)
-            return self._functions.not_sent, (), flags, None
-        if arguments.__class__ is Encoded and arguments.size >= LARGE:
-            self.repeats.look(run.number, task)
+        arguments, more, binding = node.packed or packed_call(task, _quickly)
         flags |= more
         extra: Any = None if binding is None else (binding, None)
         options = task._options
@@ -116,21 +125,12 @@ class Sender:
         return node.function, arguments, flags, extra
 
     def _load(self, member: Member, source: Node) -> tuple[int, Any]:
-        """Return what is sent of a value that is not at the worker; None in the place of one
-        that can't be sent."""
+        """Return what is sent of a value that is not at the worker."""
         value = source.value
         if type(value) is Literal:
-            try:
-                if value.encoded is None:
-                    value.encoded = self._memory.encoded(value.value)
-                    if value.encoded.size >= LARGE:
-                        what = f"the lazy value made at {place_text(source.task)}"
-                        number = getattr(source.job.run, "number", 0)
-                        self.repeats.note(number, value.value, what)
-                value = value.encoded
-            except Exception as error:
-                self.broken[source.id] = self.unsendable(source.task, "value", error)
-                return (source.id, None)
+            if value.encoded is None:
+                value.encoded = self._memory.encoded(value.value)
+            value = value.encoded
         if type(value) is Encoded:
             self._memory.lend(member, value.segments())
             return (source.id, (value.payload, value.buffers, value.size))
@@ -148,6 +148,13 @@ class Sender:
         """Tell a worker what it can drop."""
         self._message(member, 0, 0, None, (), (), (), (), ())
 
+    def drop(self, member: Member, name: str) -> None:
+        """Tell a worker to let go of something that it keeps for tasks: see `uses.drop`."""
+        if member.host is None:
+            self._put(member, (DROP, name), [])
+        else:
+            self.say(member, "drop", name)
+
     def _message(self, member: Member, number: int, *rest: Any) -> None:
         *parts, old = rest
         while len(member.lent) > _MOST_ARENAS:
@@ -163,7 +170,7 @@ class Sender:
         self.messages += 1
         self.bytes += member.outgoing.send(message, descriptors)
 
-    def unsendable(self, task: Task, role: str, error: Exception) -> BaseException:
+    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         """Return what a task fails with whose arguments can't be sent: StoreFull, for example."""
         if not isinstance(error, Unpicklable):
             return dressed(error, task, None)
@@ -186,6 +193,10 @@ class Sender:
             except Exception:
                 continue
         return role, error
+
+
+def _quickly(value: Any) -> Encoded:
+    return encode(value, _nowhere)  # it is too small for shared memory
 
 
 def _nowhere(buffer: Any) -> tuple[int, int, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
-from typing import TYPE_CHECKING, Any
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.inside import inside
@@ -17,12 +19,17 @@ if TYPE_CHECKING:
 RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 
 
-def end_if_closed(error: OSError) -> None:
-    """End this process without a word if a task has closed the sockets: nothing can be told.
+def end_worker(error: BaseException) -> NoReturn:
+    """End this process after an error in a thread that serves the parent, which would wait for it.
 
-    The number of the task is still in the page, so it is charged.
+    Without a word if a task has closed the sockets: nothing can be told. The number of the task
+    is still in the page, so it is charged.
     """
-    if error.errno in (errno.EBADF, errno.ENOTSOCK):
+    try:
+        if not isinstance(error, OSError) or error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            traceback.print_exception(error)
+            sys.stderr.flush()
+    finally:
         os._exit(1)
 
 
@@ -41,9 +48,8 @@ class _Service:
                     getattr(self, what)(*details)
         except ConnectionError:  # the parent does not listen any more
             pass
-        except OSError as error:
-            end_if_closed(error)
-            raise
+        except BaseException as error:
+            end_worker(error)
 
     def share(self, i: int) -> None:
         """Send a value to the parent, its large parts by way of shared memory."""
@@ -65,7 +71,7 @@ class _Service:
                 record = error_records.record(error)
             answer = (record,)
         value = None
-        arenas = worker.arenas.take_new()
+        arenas = worker.arenas.take_new(worker.told[1])
         told = ("shared", i, answer, [arena for arena, _ in arenas])
         send(worker.requests, told, [fd for _, fd in arenas])
         worker.words[PICKLING] = 0

@@ -9,7 +9,7 @@ histories. Events are methods; what has to be done is appended to `out`, in orde
     ("fail", job, node, error)     a task of the job failed, or something that it needs did
     ("here", node, value)          a value that was told of is here, or here again
     ("lost", node, error)          a value that was told of can't be had any more
-    ("stranded", node)             its task returned a lazy value, but its job is over: fail it
+    ("pack", node)                 have its arguments pickled, or its `Literal`: `packed` follows
     ("cleared", job)               nothing of it can be needed again
     ("free", value)                this `Encoded`, or that of this `Literal`, is not needed
     ("start", count)               so many more workers are wanted
@@ -160,6 +160,8 @@ class State(Placing):
         node.home = None
         node.value = value
         node.size = size
+        if node.packed:
+            node.packed = ()
         if is_there:
             node.holder = worker
             worker.holding[node.id] = node
@@ -204,13 +206,20 @@ class State(Placing):
         node.job.later.add(node)
         if node.job.over:
             self.abandon([node])
-            self._strand(node.job)
 
-    def _strand(self, job: Job) -> None:
-        """Have the tasks fail that another run should have made, which is over like this job."""
+    def _run_later_again(self, job: Job) -> None:
+        """Run what returned a lazy value again: the run that made it is over with this job, and
+        others need it."""
         later, job.later = job.later, set()
+        lost = []
         for node in later:
-            self.out.append(("stranded", node))
+            node.distinct = tuple(dict.fromkeys(node.inputs))
+            node.value = MISSING  # it may be at hand, and not be pickled yet
+            lost += self.count_in(node)
+        for node in (*later, *self.remake(lost)):
+            self.requeue(node)
+        if later:
+            self.assign()
 
     def provide(self, node: Node, value: Any) -> None:
         """Take the value of a node that no task of its own makes."""
@@ -229,6 +238,14 @@ class State(Placing):
             self.offer(node)
         if not node.left:
             self.release(node)
+        self.assign()
+
+    def packed(self, node: Node, packed: tuple[Any, ...]) -> None:
+        """Take a task's arguments as they are sent."""
+        node.packed = packed
+        node.open -= 1
+        if not node.open and not node.flying:
+            self.make_ready(node)
         self.assign()
 
     def fail(self, node: Node, error: Any) -> None:
@@ -313,10 +330,12 @@ class State(Placing):
         for node in job.nodes:
             if node.pinned:
                 node.stays = True
-            if node.phase == DONE or node.open:
+            if node.phase == DONE or node.open or node.value is not MISSING:
                 job.given.add(node)
             if node.phase == DONE:
                 continue
+            if node.packed == ():
+                self.pack(node)
             for source in node.distinct:
                 phase = source.phase
                 if phase == SENT:
@@ -371,7 +390,7 @@ class State(Placing):
                 self.unused(node)
         if was_needed:
             self.purge()
-        self._strand(job)
+        self._run_later_again(job)
         self.ended.append(job)
         self.sweep()
 

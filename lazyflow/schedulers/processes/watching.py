@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import os
 import select
 from collections.abc import Callable
+from functools import partial
+from itertools import count, repeat
 from time import monotonic
+
+from lazyflow.departures import owned
 
 Call = Callable[[], None]
 
@@ -20,25 +23,26 @@ class Watch:
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        #: Wakes whatever its argument is: in C, as a callback of weak references. It holds the
+        #: descriptor open, which must not become another's while somebody may write to it.
+        self.ring = partial(next, map(os.eventfd_write, repeat(self._wake), repeat(1)))
+        self.ring.owner = owned(self._wake)  # type: ignore[attr-defined]
         self._poll = select.epoll()
         self._poll.register(self._wake, select.EPOLLIN)
         self._calls: dict[int, Call] = {}
         self._first: dict[int, Call] = {}
         self._timers: list[tuple[float, int, Call]] = []
-        self._numbers = itertools.count()
+        self._numbers = count()
         self._is_awake = False
 
     def wake(self) -> None:
-        """End a wait. Any thread may call it, and finalizers: it never locks.
+        """End a wait. Any thread may call it: it never locks.
 
         Only the thread that waits says that it is awake: said here, before the write, a Ctrl-C
         between the two would leave it asleep for ever.
         """
         if not self._is_awake:
-            try:
-                os.eventfd_write(self._wake, 1)
-            except OSError:  # closed
-                pass
+            self.ring(None)
 
     def add(self, fd: int, call: Call, is_output: bool = False) -> None:
         """Watch a descriptor for reading."""
@@ -83,13 +87,6 @@ class Watch:
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_poll"):  # Ctrl-C may have come while it was made
-            self.close()
-
     def close(self) -> None:
-        """Close its own descriptors."""
+        """Watch nothing any more; what can wake it is closed with the last who may."""
         self._poll.close()
-        wake, self._wake = self._wake, -1
-        if wake >= 0:
-            os.close(wake)

@@ -20,20 +20,33 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from lazyflow.errors import SerializationError
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
-from lazyflow.schedulers.failures import text_of
+from lazyflow.graph.task import HELD, Task
+from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.lifecycle import task_of
 from lazyflow.schedulers.processes import calls, service
-from lazyflow.schedulers.processes.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
+from lazyflow.schedulers.processes.calls import (
+    BLOB,
+    BOUND,
+    DROP,
+    FOLLOW,
+    KEEP,
+    NOTICES,
+    SMALL,
+    SPECIAL,
+    WANT,
+)
 from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.following import Follower, unreadable
+from lazyflow.schedulers.processes.reporting import Reporter
 from lazyflow.schedulers.processes.service import RUNNING
 from lazyflow.schedulers.seats import here
-from lazyflow.schedulers.uses import task_over
+from lazyflow.schedulers.uses import drop, task_over
 from lazyflow.sizes import size_of
-from lazyflow.store.serialize import Encoded, Unpicklable, decode, encode, load_function
+from lazyflow.store.serialize import Encoded, Unpicklable, decode, encode
 from lazyflow.store.shared import Arenas, Mappings
-from lazyflow.store.values import Taken
+from lazyflow.store.values import Taken, private
 
 _REMEMBERED = 64  # flights; who had them is asked while they are on their way only
 _SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
@@ -43,8 +56,8 @@ _ANSWER_AFTER = 0.005  # seconds into a flight, what is done is sent
 class _Failed:
     """Stands for the result of a task that failed, for those that were sent with it."""
 
-    def __init__(self, culprit: int) -> None:
-        self.culprit = culprit
+
+_FAILED = _Failed()
 
 
 class _Later:
@@ -52,6 +65,17 @@ class _Later:
 
 
 _LATER = _Later()
+
+
+def _value_if_held(task: Task) -> Any:
+    """Return the value of a future that a task has returned, waiting for it; else the task."""
+    if task._func is not HELD:
+        return task
+    future: Future = task._args[0]
+    value, error = future.outcome_now()
+    if error is not None:
+        raise error
+    return private(value) if kinds[type(value)] in COPIED else value
 
 
 class Flight:
@@ -105,9 +129,13 @@ class Worker:
         self.arenas = Arenas(
             settings["arena"], settings["step"], settings["limit"], keep=settings["keep"]
         )
+        #: What either socket has told: what comes by one may be read before what came by the other.
+        self.told: tuple[set[int], set[int]] = (set(), set())
         self.mappings = Mappings(private=False)
+        self.follower = Follower()
         self._sending = threading.Lock()
         self.forked = False
+        self.reporter = Reporter(self)
         os.register_at_fork(after_in_child=self._in_fork)
 
     # -- the life of the process ------------------------------------------------------------
@@ -129,6 +157,15 @@ class Worker:
             self.flight.todo.clear()
 
     def _take(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
+        if message[0] < 0:
+            what, said = message
+            if what == FOLLOW:
+                self.follower.follow(said)
+            elif what == DROP:
+                drop(said)
+            else:
+                self.reporter.configure(said)
+            return
         number, job, context, functions, loads_, records, blobs, forget, *rest = message
         arenas, old, gone = rest
         for arena, fd in zip(arenas, descriptors, strict=True):
@@ -145,7 +182,7 @@ class Worker:
             if value.__class__ is list:
                 self.values[i] = value[0]
             else:
-                self.values[i] = _Failed(i) if value is None else _Load(self, value)
+                self.values[i] = _Load(self, value)
                 self.unusual.add(i)
         if not number:
             return
@@ -159,6 +196,8 @@ class Worker:
         ctx = self.contexts.get(job)
         if ctx is None:
             ctx = self.contexts[job] = contextvars.copy_context()
+            self.follower.look()
+            self.reporter.begin_run()
             if context is not None:
                 self.words[RUNNING] = records[0][0]  # whom to charge if this ends the process
                 self._run_first(ctx, context)
@@ -256,8 +295,8 @@ class Worker:
                 self.unusual.add(i)
                 self.kept.update(inputs or ())
                 return _LATER
-            elif value.__class__ is _Failed:
-                flight.failed.append((i, value.culprit))
+            elif value is _FAILED:
+                flight.failed.append((i, k))
                 if flags & KEEP:
                     self.values[i] = value
                     self.unusual.add(i)
@@ -268,7 +307,7 @@ class Worker:
         try:
             function = self.functions[f]
             if function.__class__ is bytes:
-                function = self.functions[f] = _function(function)
+                function = self.functions[f] = self.follower.opened(function)
             if flags & BLOB:
                 if arguments.__class__ is _Load:
                     arguments = arguments.opened()
@@ -290,10 +329,12 @@ class Worker:
     def _keep(self, record: calls.Record, flight: Flight, value: Any) -> None:
         """Store a result that is more than a number or a text."""
         i, flags = record[0], record[5]
-        kind = kinds[type(value)]
-        is_copied = kind in COPIED
         try:
-            if kind in (LAZY, COLLECTION):
+            if kinds[type(value)] in (LAZY, COLLECTION):
+                value = _value_if_held(task_of(value))
+            kind = kinds[type(value)]
+            is_copied = kind in COPIED
+            if kind == LAZY:
                 encoded = self.encoded(value)
                 flight.done.append((i, 5, encoded.payload, encoded.buffers, encoded.size))
                 if flags & KEEP:
@@ -357,7 +398,7 @@ class Worker:
         else:
             flight.failed.append((i, error_records.record(error), words))
         if flags & KEEP:
-            self.values[i] = _Failed(i)
+            self.values[i] = _FAILED
             self.unusual.add(i)
 
     def _words(self, record: calls.Record, call: calls.Call | None) -> tuple[str, ...] | None:
@@ -378,6 +419,7 @@ class Worker:
         if self.forked:  # the parent goes on with the flight; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
+            self._send_waiting()
             entries = []
             done, values = flight.done, self.values
             while done:
@@ -397,7 +439,7 @@ class Worker:
                 deferred.append(flight.deferred.popleft())
             times = {f: tuple(t) for f, t in flight.times.items()}
             flight.times = {}
-            arenas = self.arenas.take_new()
+            arenas = self.arenas.take_new(self.told[0])
             sys.stdout.flush()
             sys.stderr.flush()
             message = (
@@ -406,6 +448,21 @@ class Worker:
                 (self.arenas.in_use, self.arenas.recycled, self.mappings.in_use),
             )
             send(self.flights, message, [fd for _, fd in arenas])
+
+    def tell_waiting(self) -> None:
+        """Send what was noticed, now or by who is sending."""
+        if self._sending.acquire(blocking=False):
+            try:
+                self._send_waiting()
+            except OSError:  # the parent does not listen any more, and the task need not know
+                pass
+            finally:
+                self._sending.release()
+
+    def _send_waiting(self) -> None:
+        waiting = self.reporter.waiting
+        while waiting:
+            send(self.flights, (NOTICES, waiting.popleft()), [])
 
     def _told(self, i: int, value: Any) -> tuple[Any, ...]:
         """Describe a value that stays: itself, when it is small."""
@@ -442,10 +499,14 @@ class _Load:
         self.encoded = Encoded(*value)
         parts = (self.encoded.payload, *self.encoded.buffers)
         # One view for each time that memory is named: the parent counts them back.
-        self.views = [
-            (part, worker.mappings.view(part)) for part in parts if part.__class__ is tuple
-        ]
+        self.views: list[tuple[Any, Any]] = []
         self.error: BaseException | None = None
+        for part in parts:
+            if part.__class__ is tuple:
+                try:
+                    self.views.append((part, worker.mappings.view(part)))
+                except MemoryError as error:  # of the tasks that need it
+                    self.error = error
 
     def _view(self, segment: Any) -> Any:
         for at, (part, view) in enumerate(self.views):
@@ -457,6 +518,7 @@ class _Load:
     def opened(self) -> Any:
         """Return the value, once; if that fails, for all who ask."""
         if self.error is not None:
+            self.views.clear()
             raise self.error
         try:
             return _decoded(self.encoded, self._view)
@@ -473,24 +535,7 @@ def _decoded(encoded: Encoded, view: Callable[[Any], Any]) -> Any:
     except MemoryError:
         raise
     except BaseException as error:
-        raise _unreadable("an argument", error) from error
-
-
-def _function(payload: bytes) -> Any:
-    try:
-        return load_function(payload)
-    except (MemoryError, RuntimeError):  # it is another version here
-        raise
-    except BaseException as error:
-        raise _unreadable("the function", error) from error
-
-
-def _unreadable(what: str, error: BaseException) -> SerializationError:
-    return SerializationError(
-        f"{what} of a task was pickled but can't be unpickled in its worker: "
-        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
-        "arrays, numbers, or functions and classes of modules that can be imported."
-    )
+        raise unreadable("an argument", error) from error
 
 
 _FAILURE: Any = object()  # in the place of a result: the task failed, and that is noted
@@ -531,6 +576,5 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
         worker.serve()
     except ConnectionError:  # the parent does not listen any more
         pass
-    except OSError as error:
-        service.end_if_closed(error)
-        raise
+    except BaseException as error:  # threads of the user's must not keep this process
+        service.end_worker(error)

@@ -1,0 +1,241 @@
+"""What is done when an object has gone, without a line of Python in the thread that drops it.
+
+The main thread handles signals between two instructions of Python. In a `__del__`, or in a
+callback of a weak reference that is written in Python, the KeyboardInterrupt is raised where
+Python throws exceptions away: nobody hears of the Ctrl-C. Garbage is collected anywhere, so no
+class here has a `__del__`, and callbacks of weak references are functions of C, such as
+`deque.append` and `SimpleQueue.put`: a thread, or the next call, does what has to be done.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar, cast
+from weakref import ref
+
+__all__ = [
+    "Gone",
+    "LastCall",
+    "WeakTable",
+    "WeakValues",
+    "gone",
+    "owned",
+    "wait_for_last_calls",
+]
+
+_PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Gone(ref):
+    """A weak reference that says what is to be done by who gets it from its callback.
+
+    Somebody has to hold it: Python forgets the callback of a reference that has gone itself.
+    """
+
+    __slots__ = ("then",)
+    then: Any
+
+
+def gone(obj: Any, callback: Callable[[Any], Any], then: Any = None) -> Gone:
+    """Return a reference whose callback, a function of C, gets it when `obj` has gone."""
+    made = Gone(obj, callback)
+    made.then = then
+    return made
+
+
+# -- calls, made by a thread ------------------------------------------------------------------
+
+_queue: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+_unstarted = [None]  # whoever pops it starts the thread
+
+
+class LastCall:
+    """Has ``call(*args)`` made by a thread when this object goes, as with the one that holds it.
+
+    The call must be short, for one thread makes them all. It is not made at the end of Python.
+    What is called may lead to this object, as the traceback of an error does.
+
+    >>> from threading import Event
+    >>> event = Event()
+    >>> last = LastCall(event.set)
+    >>> del last
+    >>> event.wait(10)
+    True
+    """
+
+    __slots__ = ("__del__",)  # Python looks for it in the type, and finds a function of C here
+
+    def __init__(self, call: Callable[..., Any], *args: Any) -> None:
+        if _unstarted:
+            # A real Thread: what it calls asks for the current one, and Python never forgets the
+            # dummies that it makes for others.
+            thread = threading.Thread(target=_serve, name="lazyflow-last-calls", daemon=True)
+            try:
+                _unstarted.pop()
+                _thread.start_new_thread(_launch, (thread,))  # start is Python: see threads.py
+            except IndexError:  # another thread did
+                pass
+            except RuntimeError:  # no more threads to be had: the next one tries again
+                _unstarted.append(None)
+        self.__del__: Callable[[], Any] = partial(_queue.put, partial(call, *args))
+
+    def forget(self) -> None:
+        """Have no call made."""
+        self.__del__ = bool
+
+
+def wait_for_last_calls() -> None:
+    """Sleep until the calls that are due have been made; not for ever."""
+    if not _unstarted:
+        done = _thread.allocate_lock()
+        done.acquire()
+        _queue.put(done.release)
+        done.acquire(timeout=_PATIENCE)
+
+
+def _launch(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError:
+        _unstarted.append(None)
+
+
+def _serve() -> None:
+    while True:
+        call = _queue.get()
+        try:
+            call()
+        except Exception:
+            import logging
+
+            logging.getLogger("lazyflow").exception("what follows the end of an object failed")
+        del call
+
+
+def _in_fork() -> None:
+    """In the child of a fork, which has no such thread."""
+    _unstarted[:] = [None]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)
+
+
+# -- descriptors ------------------------------------------------------------------------------
+
+
+def owned(fd: int) -> Any:
+    """Return an object with ``fileno()`` and ``close()`` that closes a descriptor with itself.
+
+    An epoll object does that for any descriptor, in C and without a warning.
+    """
+    kind: Any = getattr(select, "epoll", None) or select.kqueue  # type: ignore[attr-defined]
+    return kind.fromfd(fd)
+
+
+# -- tables -----------------------------------------------------------------------------------
+
+
+class _Table:
+    """Entries by name, each while an object lives; they go when another one is put in."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Any, Gone] = {}
+        self._dead: deque[Gone] = deque()
+
+    def _put(self, name: Any, obj: Any, value: Any = None) -> Gone:
+        while self._dead:
+            try:
+                dead = self._dead.popleft()
+            except IndexError:  # another thread had it
+                break
+            if self._entries.get(dead.then[0]) is dead:
+                self._entries.pop(dead.then[0], None)
+        return self._entries.setdefault(name, gone(obj, self._dead.append, (name, value)))
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._entries.clear()
+
+
+class WeakTable(_Table, Generic[K, V]):
+    """Values for objects, by identity, each until its object has gone.
+
+    >>> class Thing: pass
+    >>> thing, table = Thing(), WeakTable()
+    >>> table[thing] = 1
+    >>> table.get(thing), list(table.living()) == [thing]
+    (1, True)
+    >>> del thing
+    >>> list(table.living())
+    []
+    """
+
+    def get(self, key: K) -> V | None:
+        """Return the value for an object, None when it has none."""
+        entry = self._entries.get(id(key))
+        if entry is None or entry() is not key:
+            return None
+        value: V = entry.then[1]
+        return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._entries.pop(id(key), None)
+        self._put(id(key), key, value)
+
+    def setdefault(self, key: K, value: V) -> V:
+        """Return the value for an object, this one when it had none."""
+        if self.get(key) is None:
+            self._entries.pop(id(key), None)  # of another that has gone
+        return cast(V, self._put(id(key), key, value).then[1])
+
+    def pop(self, key: K) -> V | None:
+        """Take an object out; returns its value, None when it had none."""
+        found = self.get(key)
+        self._entries.pop(id(key), None)
+        return found
+
+    def living(self) -> Iterator[K]:
+        """Yield the objects that live."""
+        for entry in tuple(self._entries.values()):
+            key = entry()
+            if key is not None:
+                yield key
+
+
+class WeakValues(_Table, Generic[V]):
+    """Objects by name, each until it has gone.
+
+    >>> class Thing: pass
+    >>> thing, table = Thing(), WeakValues()
+    >>> table["a"] = thing
+    >>> table.get("a") is thing
+    True
+    >>> del thing
+    >>> table.get("a")
+    """
+
+    def get(self, name: Hashable) -> V | None:
+        """Return the object, None when there is none."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry()
+
+    def __getitem__(self, name: Hashable) -> V:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: Hashable, value: V) -> None:
+        self._entries.pop(name, None)
+        self._put(name, value)

@@ -1,0 +1,87 @@
+"""Functions that are coroutines, as tasks: each runs to its end on the event loop of its thread."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from types import MethodType, TracebackType
+from typing import Any
+
+from lazyflow.departures import LastCall
+
+__all__ = ["Awaited", "to_the_end"]
+
+
+class Awaited:
+    """A coroutine function as a plain one: a call of it runs to its end."""
+
+    def __init__(self, func: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self.__wrapped__ = func
+        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
+            if hasattr(func, name):
+                setattr(self, name, getattr(func, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return to_the_end(self.__wrapped__(*args, **kwargs))
+        except BaseException as error:
+            raise error.with_traceback(_of_the_users(error.__traceback__))  # noqa: B904 - itself
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else MethodType(self, obj)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Awaited, (self.__wrapped__,)
+
+
+def _of_the_users(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of ours and of asyncio above those of the coroutine."""
+    at = trace
+    while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "lazyflow", "asyncio",
+    ):
+        at = at.tb_next
+    return at or trace
+
+
+class _Loop:
+    """The event loop of a thread, made when it is needed first and closed with the thread."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.runner = asyncio.Runner()
+        self._end = LastCall(self.runner.get_loop().close)
+
+
+_mine = threading.local()
+
+
+def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end; where a loop runs in this thread already, beside it."""
+    import asyncio
+
+    context = contextvars.copy_context()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        known = getattr(_mine, "loop", None)
+        if known is None:
+            known = _mine.loop = _Loop()
+        return known.runner.run(coroutine, context=context)
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((context.run(asyncio.run, coroutine), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="lazyflow-coroutine")
+    thread.start()
+    thread.join()
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value

@@ -1,0 +1,149 @@
+"""Logging and warnings of tasks: workers get the caller's settings, what they notice comes here.
+
+Looked at once per compute: levels, handlers, and the filters of warnings. That none has changed
+takes a fraction of a microsecond to see: `logging` empties a cache when a level changes, and
+filters are in one list.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+import warnings
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from lazyflow.store.serialize import Unpicklable, encode
+
+__all__ = ["Said", "handle", "handler_key", "notices"]
+
+_LOOKED: Any = "lazyflow"  # a key of the root logger's cache of levels, while nothing has changed
+
+
+class Said(NamedTuple):
+    """What a worker is told.
+
+    number
+        Grows with each change.
+    disabled
+        As `logging.disable` was told; None: logging is not configured here.
+    loggers
+        Level, handlers and whether it is disabled, by name.
+    filters
+        Those of `warnings`, pickled.
+    """
+
+    number: int
+    disabled: int | None
+    loggers: dict[str, tuple[int, tuple[str, ...], bool]]
+    filters: list[bytes]
+
+
+class Notices:
+    """What this process has configured; `said` is as of the last `look`."""
+
+    def __init__(self) -> None:
+        self.said = Said(0, None, {}, [])
+        self._filters: list[Any] = []
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Learn of changes since the last look."""
+        cache = logging.root._cache  # type: ignore[attr-defined]
+        if cache.get(_LOOKED) != _counts() or warnings.filters != self._filters:
+            with self._lock:
+                cache[_LOOKED] = _counts()  # before: what changes meanwhile is looked at again
+                self._learn()
+
+    def _learn(self) -> None:
+        self._filters = list(warnings.filters)
+        filters = [data for each in self._filters if (data := _pickled(each)) is not None]
+        disabled: int | None = logging.root.manager.disable
+        known = [logging.root, *logging.root.manager.loggerDict.values()]
+        loggers = {}
+        for each in known:
+            if isinstance(each, logging.Logger):
+                handlers = tuple(
+                    handler_key(h) for h in each.handlers if type(h) is not logging.NullHandler
+                )
+                if each.level or handlers or each.disabled:
+                    loggers[each.name] = each.level, handlers, each.disabled
+        if not disabled and not any(
+            handlers or is_disabled or level > logging.WARNING
+            for level, handlers, is_disabled in loggers.values()
+        ):
+            disabled, loggers = None, {}
+        before = self.said
+        if (disabled, loggers, filters) != before[1:]:
+            self.said = Said(before.number + 1, disabled, loggers, filters)
+
+
+def _counts() -> tuple[int, int]:
+    return len(logging.root.manager.loggerDict), len(logging.root.handlers)
+
+
+def handler_key(handler: Any) -> str:
+    """Return what tells that a worker's handler is one that the caller has as well."""
+    return f"{type(handler).__qualname__} {getattr(handler, 'baseFilename', '')}"
+
+
+def _pickled(entry: Any) -> bytes | None:
+    """Pickle a filter, with a category that may be of ``__main__``; None if that fails."""
+    try:
+        found: Any = encode(tuple(entry), bytes, sys.maxsize)  # type: ignore[arg-type]
+    except Unpicklable:
+        return None
+    payload: bytes = found.payload
+    return payload
+
+
+#: Of this process.
+notices = Notices()
+
+_registry: dict[Any, Any] = {}  # of warnings in modules that are not loaded here
+
+
+def handle(what: str, details: Any) -> None:
+    """Handle what a worker has logged or warned of, as if it had been here.
+
+    In the driver's thread, so nothing that a handler raises may leave this.
+    """
+    try:
+        if what == "log":
+            _log(details)
+        else:
+            _warn(*details)
+    except BaseException:
+        traceback.print_exc()
+
+
+def _log(attributes: dict[str, Any]) -> None:
+    record = logging.makeLogRecord(attributes)
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+def _warn(text: str, kinds: list[Any], filename: str, line: int, module: str | None) -> None:
+    category = _category(kinds)
+    home = sys.modules.get(module or "")
+    registry = _registry
+    if type(home) is ModuleType:
+        registry = vars(home).setdefault("__warningregistry__", {})
+    try:
+        warnings.warn_explicit(text, category, filename, line, module, registry)
+    except Warning as error:  # by a filter that is newer than the task
+        warnings.showwarning(error, category, filename, line)
+
+
+def _category(kinds: list[tuple[str, str]]) -> Any:
+    """Return the first of these classes that is known here."""
+    for module, name in kinds:
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, type) and issubclass(found, Warning):
+            return found
+    return Warning

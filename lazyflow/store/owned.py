@@ -1,0 +1,333 @@
+"""What a caller gets is his own: he may edit it, and nobody else sees that.
+
+One rule for every scheduler and for every way of getting a value. What is held elsewhere (a
+literal, the value of a future, another output, the state of an actor) is copied; what nobody else
+holds is handed over as it is, and a read-only mark that tasks' views have is taken off. Both go
+for arrays, sparse matrices, bytearrays and pandas objects, alone or at any depth in lists, tuples,
+dicts, sets, dataclasses and their kin. Objects of other classes are not looked into: where tasks
+share the caller's memory, those are the ones that are held.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+from lazyflow.graph.kinds import (
+    ARRAY,
+    DATACLASS,
+    DICT,
+    DICTLIKE,
+    FRAME,
+    LIST,
+    LISTLIKE,
+    NAMEDTUPLE,
+    SET,
+    TUPLE,
+    kinds,
+)
+from lazyflow.store.values import Taken, memory_of, private
+
+__all__ = ["Releaser", "copied", "settled"]
+
+_NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
+
+#: How the kinds are copied: as a whole, or by what is in them.
+_OF_KINDS = {
+    ARRAY: _ARRAY, FRAME: _WHOLE, SET: _WHOLE, LIST: _ITEMS, DICT: _PAIRS, DICTLIKE: _PAIRS,
+    DATACLASS: _FIELDS, TUPLE: _ROW, NAMEDTUPLE: _ROW,
+}
+
+
+class _Forms(dict[type, int]):
+    def __missing__(self, t: type) -> int:
+        if len(self) > 20_000:  # programs that make types in a loop
+            self.clear()
+        found = self[t] = _form(t)
+        return found
+
+
+def _form(t: type) -> int:
+    if t is bytearray or (kinds[t] == LISTLIKE and issubclass(t, set)):
+        return _WHOLE
+    if kinds[t] == LISTLIKE and t is not Taken:
+        return _ITEMS
+    sparse: Any = sys.modules.get("scipy.sparse")
+    if any(issubclass(t, getattr(sparse, name, ())) for name in ("spmatrix", "sparray")):
+        return _SPARSE
+    return _OF_KINDS.get(kinds[t], _NOTHING)
+
+
+#: ``forms[type(x)]`` is true when ``x`` can be edited, or something that can be may be in it.
+forms: dict[type, int] = _Forms()
+
+
+class _Done:
+    """On the stack of a walk: everything in this tuple was seen."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: Any) -> None:
+        self.row = row
+
+
+class _Parts:
+    """What can be edited in a value.
+
+    whole
+        What is copied as it is: arrays and the like, and containers of plain things only.
+    nested
+        Containers in whose copies other things have to be put.
+    rows
+        Tuples to be made again, each after those that are in it.
+    memory
+        Numbers for what an edit of it would change: those of other values may be the same.
+    is_marked
+        Whether an array among it is read-only.
+    """
+
+    __slots__ = ("is_marked", "memory", "nested", "rows", "value", "whole")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.whole: list[Any] = []
+        self.nested: list[Any] = []
+        self.rows: list[Any] = []
+        self.memory: list[int] = []
+        self.is_marked = False
+        known: set[int] = set()
+        stack = [value]
+        while stack:
+            part = stack.pop()
+            if type(part) is _Done:
+                self.rows.append(part.row)
+            elif id(part) not in known:
+                known.add(id(part))
+                stack += self._step(part)
+
+    def _step(self, part: Any) -> list[Any]:
+        """Take one part in; return what has to be looked at next."""
+        form = forms[type(part)]
+        if form < _ITEMS:
+            self.whole.append(part)
+            self.memory += _memories(part, form)
+            self.is_marked = self.is_marked or _is_marked(part, form)
+            return []
+        inside = _inside(part, form)
+        types = set(map(type, inside))
+        if form != _ROW:
+            self.memory.append(id(part))
+        is_plain = not any(map(forms.__getitem__, types))
+        if is_plain or _is_table(inside, types):
+            if is_plain or types == _TUPLES:
+                self.whole += [part] if form != _ROW else []
+                return []
+            self.whole += inside
+            self.memory += map(id, inside)
+            inside = ()
+        (self.nested if form != _ROW else self.rows).append(part)
+        if form != _ROW:
+            return [each for each in inside if forms[type(each)]]
+        if inside:
+            self.rows.pop()
+            return [_Done(part), *(each for each in inside if forms[type(each)])]
+        return []
+
+    def remade(self, held: set[int] | None) -> Any:
+        """Return the value without parts that are read-only, or of which the memory is in `held`
+        (None: of any of its parts)."""
+        now: dict[int, Any] = {}
+        for part in self.whole:
+            form = forms[type(part)]
+            if held is None or not held.isdisjoint(_memories(part, form)):
+                now[id(part)] = _copy(part, form)
+            elif _is_marked(part, form):
+                now[id(part)] = _made_writable(part) if form == _ARRAY else part.copy()
+        for part in self.nested:
+            now[id(part)] = private(part)
+        for row in self.rows:
+            inside = [now.get(id(each), each) for each in row]
+            now[id(row)] = tuple(inside) if type(row) is tuple else type(row)._make(inside)
+        for part in self.nested:
+            _fill(now[id(part)], part, now)
+        return now.get(id(self.value), self.value)
+
+
+_TUPLES, _LISTS, _DICTS = {tuple}, {list}, {dict}
+
+
+def _is_table(inside: Any, types: set[type]) -> bool:
+    """Tell whether a container has rows of plain things only, which are not looked at singly."""
+    if types == _DICTS:
+        things = chain.from_iterable(map(dict.values, inside))
+    elif types in (_TUPLES, _LISTS):
+        things = chain.from_iterable(inside)
+    else:
+        return False
+    return not any(map(forms.__getitem__, set(map(type, things))))
+
+
+def _inside(part: Any, form: int) -> Any:
+    """Return what is in a container, past methods of the user's."""
+    if form == _ROW or type(part) is list:
+        return part
+    if form == _PAIRS:
+        return dict.values(part)
+    if form == _ITEMS:
+        return list(part) if isinstance(part, deque) else list.__getitem__(part, slice(None))
+    return [getattr(part, each.name, None) for each in _fields(part)]
+
+
+def _fields(part: Any) -> Any:
+    return type(part).__dataclass_fields__.values()
+
+
+def _memories(part: Any, form: int) -> list[int]:
+    if form == _ARRAY:
+        return [memory_of(part)]
+    if form == _SPARSE:
+        return [id(part), *(memory_of(each) for each in _arrays_of(part))]
+    return [id(part)]
+
+
+def _arrays_of(matrix: Any) -> list[Any]:
+    return [each for each in vars(matrix).values() if kinds[type(each)] == ARRAY]
+
+
+def _is_marked(part: Any, form: int) -> bool:
+    if form == _ARRAY:
+        return not part.flags.writeable
+    return form == _SPARSE and not all(each.flags.writeable for each in _arrays_of(part))
+
+
+def _copy(part: Any, form: int) -> Any:
+    """Return a copy of one part; of a container, with the same things in it."""
+    if form == _ARRAY and part.dtype.hasobject:
+        return _deep(part)
+    if form in (_ARRAY, _SPARSE):
+        return part.copy()
+    return private(part)
+
+
+def _deep(array: Any) -> Any:
+    try:
+        return copy.deepcopy(array)
+    except Exception:  # a lock among the objects: what can't be copied is not edited by accident
+        return array.copy()
+
+
+def _fill(mine: Any, part: Any, now: dict[int, Any]) -> None:
+    """Put the new forms of what is in a container in their places in its copy."""
+    if mine is part:  # it can't be copied
+        return
+    form = forms[type(part)]
+    places: Iterable[Any]
+    put: Callable[[Any, Any, Any], None]
+    inside = _inside(part, form)
+    if form == _PAIRS:
+        places, put = dict.keys(part), dict.__setitem__
+    elif form == _FIELDS:
+        places, put = [each.name for each in _fields(part)], object.__setattr__
+    else:
+        places, put = range(len(inside)), list.__setitem__
+        if isinstance(part, deque):
+            put = operator.setitem
+    for place, old in zip(places, inside, strict=True):
+        if id(old) in now:
+            put(mine, place, now[id(old)])
+
+
+def _made_writable(view: Any) -> Any:
+    try:
+        mine = view.view()
+        mine.flags.writeable = True
+        return mine
+    except ValueError:  # numpy refuses: the memory is not an array's own
+        return view.copy()
+
+
+def copied(value: Any) -> Any:
+    """Return a value that shares nothing that can be edited with the one given.
+
+    >>> import numpy as np
+    >>> state = np.zeros(2)
+    >>> taken = copied({"w": [state]})
+    >>> state += 1
+    >>> taken
+    {'w': [array([0., 0.])]}
+    """
+    if type(value) is Taken:
+        return iter(copied(value.items))
+    return _Parts(value).remade(None) if forms[type(value)] else value
+
+
+class Releaser:
+    """Gives the results of one run to the caller, each his own and writable.
+
+    Parameters
+    ----------
+    held
+        Values that somebody keeps: the literals of the graph and the values of held tasks.
+    """
+
+    def __init__(self, held: Iterable[Any]) -> None:
+        self.kept: dict[int, Any] = {}  # by id; the ids below are good while these live
+        self.seen: set[int] = set()
+        for value in held:
+            if forms[type(value)]:
+                self._remember(_Parts(value))
+
+    def _remember(self, parts: _Parts) -> None:
+        self.kept[id(parts.value)] = parts
+        self.seen.update(parts.memory)
+
+    def __call__(self, value: Any) -> Any:
+        """Return the caller's own form of one output."""
+        form = forms[type(value)]
+        if not form:
+            return copied(value) if type(value) is Taken else value
+        number = id(value)
+        if form == _ITEMS and not any(map(forms.__getitem__, set(map(type, value)))):  # is frequent
+            if number in self.seen:
+                return private(value)
+            self.seen.add(number)
+            self.kept[number] = value
+            return value
+        parts = self.kept.get(number) or _Parts(value)
+        if not self.seen.isdisjoint(parts.memory):
+            return parts.remade(self.seen)
+        self._remember(parts)
+        return parts.remade(_NOBODYS) if parts.is_marked else value
+
+
+_NOBODYS: set[int] = set()
+
+
+# -- from an actor to others in its process -------------------------------------------------
+
+
+def settled(box: list[Any]) -> Any:
+    """Return the result of a call as others may keep it; taken out of the list `box`.
+
+    An array that nobody else holds is not copied.
+    """
+    if kinds[type(box[0])] == ARRAY and box[0].base is None and _is_alone(box):
+        return box.pop()
+    return copied(box.pop())
+
+
+def _is_alone(box: list[Any]) -> bool:
+    return sys.getrefcount(box[0]) <= _IN_A_BOX
+
+
+def _refs_in_a_box() -> int:
+    box = [object()]
+    return sys.getrefcount(box[0])
+
+
+_IN_A_BOX = _refs_in_a_box()

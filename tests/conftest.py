@@ -1,0 +1,45 @@
+"""How the suite runs: side by side where it runs whole, never against the clock."""
+
+import gc
+import os
+import signal
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+_PER_CORE = 2  # tests side by side: many wait for other processes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Let the whole default suite run in several processes; what is picked by hand in this one."""
+    option = config.option
+    is_open = getattr(option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
+    is_whole = config.args_source == config.ArgsSource.TESTPATHS and not (
+        option.keyword or option.usepdb or option.collectonly or option.markexpr != "not slow"
+    )
+    if is_open and is_whole:
+        option.numprocesses = _PER_CORE * len(os.sched_getaffinity(0))
+        option.dist = "worksteal"
+
+
+def pytest_collection_finish():
+    """Take what is there before the first test out of every collection: that is 0.3 s of each."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals():
+    """What a shell has ignored (nohup, `&`) is not, here and in the programs that tests start."""
+    ignored = [n for n in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_IGN]
+    for number in ignored:
+        is_ctrl_c = number == signal.SIGINT
+        signal.signal(number, signal.default_int_handler if is_ctrl_c else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)

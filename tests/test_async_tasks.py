@@ -1,0 +1,105 @@
+"""`async def` functions as tasks: they run to their end on every scheduler."""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_schedulers import SCHEDULERS
+
+import lazyflow
+from lazyflow import compute, config, delayed, submit
+
+variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+
+
+@pytest.fixture(params=SCHEDULERS)
+def scheduler(request: pytest.FixtureRequest) -> Iterator[str]:
+    with config.set(scheduler=request.param, num_workers=2):
+        yield request.param
+
+
+async def add(x: int, y: int) -> int:
+    await asyncio.sleep(0)
+    return x + y
+
+
+async def broken() -> None:
+    await asyncio.sleep(0)
+    raise KeyError("in the coroutine")
+
+
+async def nested(x: int) -> int:
+    one, other = await asyncio.gather(submit(abs, x), submit(add, x, 1))
+    (third,) = compute(delayed(add)(one, other))
+    return int(third) + await delayed(add)(1, 1)
+
+
+async def at_last(path: str) -> int:
+    try:
+        open(path, "x").close()
+    except FileExistsError:
+        return 1
+    raise OSError("at first")
+
+
+def test_they_are_called_as_others(scheduler: str) -> None:
+    assert delayed(add)(delayed(add)(1, 2), 3).compute() == 6
+    assert submit(add, 1, 2).result() == 3
+    assert [f.result() for f in lazyflow.map(add, [1, 2], [3, 4])] == [4, 6]
+    assert [f.result() for f in lazyflow.map(add, [1, 2], [3, 4], batch=2)] == [4, 6]
+    assert submit(partial(add, 1), 2).result() == 3
+    assert delayed(add).__name__ == "add"
+
+
+def test_they_may_compute_and_await(scheduler: str) -> None:
+    assert submit(nested, -3).result() == 3
+
+
+def test_with_one_worker_what_they_await_has_its_place() -> None:
+    with config.set(scheduler="threads", num_workers=1):
+        assert submit(nested, -3).result() == 3
+
+
+def test_an_error_keeps_its_type_and_its_frames(scheduler: str) -> None:
+    with pytest.raises(KeyError, match="in the coroutine") as caught:
+        delayed(broken)().compute()
+    assert "in lazyflow task broken" in caught.value.__notes__[0]
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-1] == "broken"
+    assert not {"run_until_complete", "run", "to_the_end"} & set(names)
+
+
+def test_retries(scheduler: str, tmp_path: Path) -> None:
+    assert delayed(at_last, retries=1)(str(tmp_path / "x")).compute() == 1
+
+
+def test_inside_a_running_loop_as_in_a_notebook(scheduler: str) -> None:
+    async def cell() -> Any:
+        return delayed(add)(1, 2).compute(), await delayed(add)(3, 4)
+
+    assert asyncio.run(cell()) == (3, 7)
+
+
+@pytest.mark.parametrize("on", ["sync", "threads"])
+def test_they_see_the_callers_context(on: str) -> None:
+    async def look() -> int:
+        return variable.get()
+
+    def in_a_context() -> Any:
+        variable.set(5)
+        return delayed(look)().compute(scheduler=on)
+
+    assert contextvars.copy_context().run(in_a_context) == 5
+
+
+def test_one_loop_for_all_tasks_of_a_thread() -> None:
+    async def loop() -> int:
+        return id(asyncio.get_running_loop())
+
+    loops = compute([delayed(loop)() for _ in range(5)], scheduler="threads", num_workers=1)[0]
+    assert len(set(loops)) == 1
