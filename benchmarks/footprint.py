@@ -98,7 +98,8 @@ def footprint() -> Footprint:
     maps = Path("/proc/self/maps").read_text().splitlines()
     return Footprint(
         processes=marked() | children(),
-        shared_files=frozenset(os.listdir("/dev/shm")),
+        # by the name that lazyflow gives them: those of other programs come and go
+        shared_files=frozenset(name for name in os.listdir("/dev/shm") if "lazyflow" in name),
         descriptors=descriptors(),
         threads=len(os.listdir("/proc/self/task")),
         mappings=sum("/memfd:" in line or "/dev/shm/" in line for line in maps),

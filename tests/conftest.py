@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest.register_assert_rewrite("lazyflow.testing")  # its checks say their values, too
+
 # A busy machine is no fault.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")

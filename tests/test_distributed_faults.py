@@ -1,6 +1,7 @@
 """What dies in a cluster of distributed, and what the caller sees: faults with real kills."""
 
 import asyncio
+import itertools
 import os
 import re
 import signal
@@ -166,6 +167,7 @@ def test_d3_a_kept_result_that_can_not_be_made_again_is_named(only_worker, given
                 compute(lost, timeout=60)
 
 
+@pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
 def test_d4_a_poison_task_fails_alone():
     with local_client(1, threads=4, set_as_default=False) as client:
         def sleeper(i):
@@ -262,6 +264,27 @@ def test_a_cluster_without_workers_is_named_and_waited_for(monkeypatch):
         (waiting,) = persist(delayed(inc)(1), scheduler=client)
         cluster.scale(1)
         assert compute(waiting, scheduler=client, timeout=60) == (2,)
+
+
+def test_a_cluster_whose_worker_begins_again_and_again_is_not_called_empty(monkeypatch):
+    """It has none whenever it is looked at, and had one between the looks."""
+    monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
+    asked = itertools.count()
+
+    def nthreads(client):
+        client.log_event("all", {"action": "add-worker", "worker": f"tcp://{next(asked)}"})
+        return {}
+
+    with (
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        monkeypatch.setattr(distributed.Client, "nthreads", nthreads)
+        with pytest.raises(TaskTimeout):
+            compute(delayed(inc)(1), scheduler=client, timeout=0.5)
+        assert next(asked) > 3
 
 
 @pytest.mark.parametrize("kind", [

@@ -53,6 +53,7 @@ def folder(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* was reloaded", LazyflowWarning)
         yield found
+        compute(delayed(abs)(1), scheduler="processes")  # said here, not to another test
     for name in found.names & sys.modules.keys():
         del sys.modules[name]
     engine = sys.modules.get("lazyflow.schedulers.dask_cluster")

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count, repeat
+from itertools import count
 from math import inf
 from time import monotonic
 from typing import Any
@@ -172,12 +172,17 @@ class DaskEngine(Engine):
     def _event(self, event: tuple[float, bytes]) -> None:
         self.heard(event[1])
 
-    def is_without_workers(self) -> bool:
-        """Tell whether the scheduler answers that it has no workers."""
+    def came_and_went(self) -> int | None:
+        """Return how many workers there have been; None if one is there, or nobody answers."""
         try:
-            return not self.client.nthreads()
+            if self.client.nthreads():
+                return None
+            events = self.client.get_events("all")
         except (OSError, SchedulerLost):  # the run hears of it
-            return False
+            return None
+        return sum(
+            isinstance(event, dict) and event.get("action") == "add-worker" for _, event in events
+        )
 
     @property
     def address(self) -> str:
@@ -551,13 +556,15 @@ class DistributedScheduler(EngineScheduler):
         rest = inf if timeout is None else timeout
         engine = run.engine if type(run) is EngineRun else None
         if isinstance(engine, DaskEngine) and engine is not _engines.get(self._own):
-            for seconds in chain((_ALONE,), repeat(10 * _ALONE)):
-                if rest <= seconds:
-                    break
+            seconds = _ALONE
+            gone: int | None = None
+            while rest > seconds:
                 if run.wait(seconds):
                     return True
                 rest -= seconds
-                if engine.is_without_workers():
+                before, gone = gone, engine.came_and_went()
+                seconds = 10 * _ALONE if gone is None else _ALONE
+                if gone is not None and gone == before:  # none has come between
                     warnings.warn(
                         f"the cluster at {engine.address} has had no worker for some time, so "
                         "nothing runs; the tasks wait until one comes. Start some by: dask worker "
