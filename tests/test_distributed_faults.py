@@ -425,3 +425,30 @@ def test_a_script_that_leaves_a_client_open_ends_quietly(when, tmp_path):
     said = "20000.0\n" if when == "done" else ""
     assert (found.stdout, without_heartbeats(found.stderr)) == (said, "")
     assert found.returncode == 0
+
+
+NAMED = """
+import sys
+import distributed
+import lazyflow
+from lazyflow import delayed
+if __name__ == "__main__":
+    client = distributed.Client(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+    print(lazyflow.compute(delayed(abs, workers=0)(-1), scheduler="distributed"))
+    kept = lazyflow.persist(delayed(abs, workers=0)(-1), scheduler="distributed")
+    if sys.argv[1] == "closed":
+        client.close()
+"""
+
+
+@pytest.mark.parametrize("end", ["closed", "left open"])
+def test_a_client_whose_tasks_named_workers_ends_quietly(end, tmp_path):
+    """Its scheduler has nobody to tell that it has gone."""
+    script = tmp_path / "script.py"
+    script.write_text(NAMED)
+    found = subprocess.run(
+        [sys.executable, str(script), end], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert (found.stdout, without_heartbeats(found.stderr)) == ("(1,)\n", "")
+    assert found.returncode == 0

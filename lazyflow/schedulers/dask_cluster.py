@@ -24,6 +24,7 @@ from functools import partial
 from itertools import count
 from math import inf
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
@@ -376,8 +377,17 @@ class DaskEngine(Engine):
         """Return the addresses of workers; their names, as long as none is there."""
         if not self._hears_of_workers:
             self._hears_of_workers = True
-            self.client.subscribe_topic("all", self._all_hear)
+            client = self.client
+            client.subscribe_topic("all", self._all_hear)
+            # A client that closes stops its timers first. The scheduler tells "all" of its end, and
+            # logs a critical error where one that has gone would be told, too.
+            client._periodic_callbacks["lazyflow"] = SimpleNamespace(start=bool, stop=self._hush)
         return chosen(workers, self._workers()) or list(workers)
+
+    def _hush(self) -> None:
+        client = self._client()
+        if client is not None:
+            client.unsubscribe_topic("all")
 
     def _all_hear(self, event: tuple[float, Any]) -> None:
         what = event[1]
