@@ -137,7 +137,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         ValueError
             It was cancelled, or is a call of an actor.
         """
-        retry(self._inner)
+        retry(self._inner, Future._reopen)
 
     def _reopen(self) -> None:
         self._state = "PENDING"
@@ -244,7 +244,7 @@ def started(tasks: Sequence[Task], options: Options) -> list[Future]:
             _unfinished.add(inner)
             inner.add_callback(_unfinished.discard)
         future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
-        remember(inner, task, future._reopen)
+        remember(inner, task, future)
         futures.append(future)
     return futures
 

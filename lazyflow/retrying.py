@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -16,21 +15,18 @@ from lazyflow.schedulers.future import CANCELLED, FAILED, PENDING, Future
 __all__ = ["remember", "retry"]
 
 
-def remember(future: Future, task: Task, reopen: Any) -> None:
-    """Keep what a future is made of until it has a value; `reopen` is told when it is pending."""
-    # No WeakMethod: its callback is Python, see departures.py.
-    future.recipe.append((task, partial(_bound, ref(reopen.__self__), reopen.__func__)))
+def remember(future: Future, task: Task, owner: object) -> None:
+    """Keep what a future is made of until it has a value; `owner` is what the user holds."""
+    future.recipe.append((task, ref(owner)))
     if future.state not in (FAILED, PENDING):
         future.recipe.clear()
 
 
-def _bound(owner: Callable[[], Any], function: Callable[[Any], None]) -> Callable[[], None] | None:
-    found = owner()
-    return None if found is None else partial(function, found)
+def retry(future: Future, reopen: Callable[[Any], None]) -> None:
+    """Run a failed future's task again, and those of failed futures that it takes values of.
 
-
-def retry(future: Future) -> None:
-    """Run a failed future's task again, and those of failed futures that it takes values of."""
+    `reopen` is called with each owner that is still there, once its future is pending.
+    """
     if future.state is CANCELLED or (future.state is FAILED and not future.recipe):
         why = "was cancelled" if future.state is CANCELLED else "is not run again by itself"
         raise ValueError(
@@ -38,12 +34,12 @@ def retry(future: Future) -> None:
             "retried. Make the call again."
         )
     again = _with_failed_inputs(future)
-    for each, task, reopen in again:
-        each.recipe.append((task, reopen))
+    for each, task, holder in again:
+        each.recipe.append((task, holder))
         each.reopen()
-        tell = reopen()
-        if tell is not None:
-            tell()
+        owner = holder()
+        if owner is not None:
+            reopen(owner)
     while again:
         each, task, _ = again.pop()
         try:
@@ -63,10 +59,10 @@ def _with_failed_inputs(future: Future) -> list[tuple[Future, Task, Any]]:
         if each.state is not FAILED:
             continue
         try:
-            task, reopen = each.recipe.pop()  # one caller gets it
+            task, holder = each.recipe.pop()  # one caller gets it
         except IndexError:
             continue
-        found.append((each, task, reopen))
+        found.append((each, task, holder))
         plan = make_plan([task])
         stack += [t._args[0] for t in map(plan.tasks.__getitem__, plan.leaves) if t._func is HELD]
     return found

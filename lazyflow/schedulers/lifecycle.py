@@ -21,7 +21,7 @@ from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
-from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.future import PENDING, Future
 from lazyflow.schedulers.gate import Gate
 from lazyflow.schedulers.seats import asleep, here
 
@@ -262,9 +262,11 @@ class Lifecycle(ABC):
         anybody is told to look.
         """
         callbacks, then = self._on_drop()
-        pending = [(i, f) for i, f in futures.items() if not f.done()]
-        self._watched = [gone(f, callback, then) for _, f in pending for callback in callbacks]
-        self._watched += [gone(f, self.dropped.append, i) for i, f in pending]
+        watched = self._watched
+        for i, future in futures.items():
+            if future.state is PENDING:
+                watched += [gone(future, callback, then) for callback in callbacks]
+                watched.append(gone(future, self.dropped.append, i))
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
         """Return functions of C to call, the first one last, and what their argument says."""
