@@ -93,34 +93,37 @@ class Future(concurrent.futures.Future[Any], Collection):
             It was cancelled.
         """
         try:
-            value, error = self._outcome(timeout)
+            found = self._inner.outcome() if self._is_there(timeout) else None
         except KeyboardInterrupt as interrupt:
             raise interrupted(interrupt) from None
+        if found is None:
+            raise self._late(timeout)
+        value, error = found
         if error is not None:
             try:
                 raise error
             finally:
-                del error, self
+                del error, found, self
         return Releaser([] if self._inner.is_elsewhere() else [value])(value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the task raised, waiting for its end; None when it has a value."""
         try:
-            self._wait(timeout)
+            is_there = self._is_there(timeout)
         except KeyboardInterrupt as interrupt:
             raise interrupted(interrupt) from None
+        if not is_there:
+            raise self._late(timeout)
         return self._inner.local_outcome()[1]
 
-    def _outcome(self, timeout: float | None) -> tuple[Any, BaseException | None]:
-        self._wait(timeout)
-        return self._inner.outcome()
+    def _is_there(self, timeout: float | None) -> bool:
+        return wait_for([self._inner], timeout=timeout)
 
-    def _wait(self, timeout: float | None) -> None:
-        if not wait_for([self._inner], timeout=timeout):
-            raise TaskTimeout(
-                f"{self._inner.name} has no result after {timeout:g} s; it goes on. Ask again, or "
-                "give it up by future.cancel()"
-            )
+    def _late(self, timeout: float | None) -> TaskTimeout:
+        return TaskTimeout(
+            f"{self._inner.name} has no result after {timeout:g} s; it goes on. Ask again, or "
+            "give it up by future.cancel()"
+        )
 
     @property
     def status(self) -> str:

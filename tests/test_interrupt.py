@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from importlib.util import find_spec
 
 import pytest
 
@@ -34,6 +35,11 @@ def sleeper(*_):
     started.append(1)
     ready()
     time.sleep(60)
+def choose(scheduler):
+    if scheduler == "client":
+        import distributed
+        scheduler = distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    config.set(scheduler=scheduler, num_workers=2)
 def ran(*_): started.append(1)
 def leave():
     assert compute(delayed(abs)(-3), num_workers=2) == (3,)
@@ -386,10 +392,19 @@ WAITS_FOR = {
     "as_completed": "list(lazyflow.as_completed([p]))",
     "result": "f.result()",
     "timeout": "delayed(str)(p).compute(timeout=0)",
+    "timeout of result": "f.result(timeout=0)",
 }
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+#: Schedulers to choose; "client" is a cluster of the user's.
+NEEDS = pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed")
+HOLDERS = [
+    "threads", "processes", pytest.param("distributed", marks=NEEDS),
+    pytest.param("client", marks=NEEDS),
+]
+
+
+@pytest.mark.parametrize("scheduler", HOLDERS)
 def test_what_others_hold_survives_who_waits_for_it(scheduler: str) -> None:
     """And the traceback names one frame of ours, as that of an error does."""
     with Child(f"""
@@ -400,7 +415,7 @@ def test_what_others_hold_survives_who_waits_for_it(scheduler: str) -> None:
         def held():
             there.open()
             return end.wait(30)
-        config.set(scheduler={scheduler!r}, num_workers=2)
+        choose({scheduler!r})
         p, = persist(delayed(held)())
         f = lazyflow.submit(held)
         there.wait(30)
@@ -425,11 +440,38 @@ def test_what_others_hold_survives_who_waits_for_it(scheduler: str) -> None:
         print("good", p.compute(), f.result(), flush=True)
     """) as child:
         for way in WAITS_FOR:
-            if way != "timeout":
+            if not way.startswith("timeout"):
                 child.expect("ready")
                 child.interrupt()
             assert child.expect("frames") == "frames 1", way
         assert child.expect("good") == "good True True"
+        assert child.end() == (0, "", "")
+
+
+@pytest.mark.parametrize("scheduler", HOLDERS)
+def test_a_kept_value_survives_an_interrupted_task_that_uses_it(scheduler: str) -> None:
+    with Child(f"""
+        from lazyflow.testing.signals import Gate
+        choose({scheduler!r})
+        kept, = persist(delayed(bytes)(1_000_000))
+        f = lazyflow.submit(bytes, 1_000_000)
+        wait([kept, f])
+        there, end = Gate(), Gate()
+        def uses(*given):
+            there.open()
+            end.wait(30)
+        threading.Thread(target=lambda: there.wait(30) and ready()).start()
+        try:
+            delayed(uses)(kept, f).compute()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        end.open()
+        print("good", len(kept.compute()), len(f.result()), flush=True)
+    """) as child:
+        child.expect("ready")
+        child.interrupt()
+        child.expect("interrupted")
+        assert child.expect("good") == "good 1000000 1000000"
         assert child.end() == (0, "", "")
 
 
