@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,11 @@ pytest.register_assert_rewrite("lazyflow.testing")  # its checks say their value
 # A busy machine is no fault.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# Hundreds of programs and workers are started from here: where what is compiled may not be kept,
+# each compiles lazyflow again, longer than many of the tests take.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _PER_CORE = 2  # tests side by side: many wait for other processes
 
