@@ -14,7 +14,7 @@ from typing import Any
 from lazyflow.departures import WeakValues
 from lazyflow.graph.keys import key_of
 from lazyflow.graph.plan import in_order
-from lazyflow.graph.task import HELD, VALUE, Task, place
+from lazyflow.graph.task import HELD, VALUE, Place, Task, place
 
 _known: WeakValues[Task] = WeakValues()
 
@@ -54,6 +54,7 @@ def _records(tasks: Sequence[Task]) -> tuple[list[tuple[Any, ...]], Any]:
 
     order, number = in_order(tasks)
     records = []
+    places: dict[tuple[int, int], Place] = {}  # tasks made by one line
     for t in order:
         func, args = t._func, t._args
         if func is HELD:
@@ -66,10 +67,14 @@ def _records(tasks: Sequence[Task]) -> tuple[list[tuple[Any, ...]], Any]:
         key = key_of(t)
         if not t._options.named:
             _known[key] = t
+        at = id(t._code), t._lasti
+        where = places.get(at)
+        if where is None:
+            where = places[at] = place(t)
         # A delayed function among the inputs is just the function.
         cls = Delayed if func is VALUE and isinstance(t, Delayed) else type(t)
         records.append(
-            (cls, func, None if all_inputs else args, inputs, t._bind, t._options, place(t),
+            (cls, func, None if all_inputs else args, inputs, t._bind, t._options, where,
              t._height, key)
         )
     return records, number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from os import urandom
 from typing import Any
 
 from lazyflow.departures import WeakTable
@@ -47,11 +48,9 @@ def key_of(task: Task) -> str:
             else:
                 set_key(top, f"{_prefix(top)}-{content_token(top)}")
         else:
-            from uuid import uuid4
-
             with _naming:
                 if top._key is None:
-                    set_key(top, f"{_prefix(top)}-{uuid4().hex}")
+                    set_key(top, f"{_prefix(top)}-{urandom(16).hex()}")
     assert task._key is not None
     return task._key
 
