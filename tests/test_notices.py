@@ -3,6 +3,7 @@
 import logging
 import logging.handlers
 import queue
+import sys
 import warnings
 
 import numpy as np
@@ -154,6 +155,33 @@ def test_warnings_of_arrays():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning, match="divide by zero"):
             y.compute(**ON)
+
+
+def test_each_compute_warns_once_of_what_numbers_do_in_arrays_and_names_the_line():
+    x = la.from_array(np.array([1.0, 0.0, 2.0, 0.0]), chunks=1)
+    told = []
+    for _ in range(2):  # the worker has the function of the second from the first
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            line = sys._getframe().f_lineno + 1
+            (1 / x).compute(**ON)
+        told += [(w.category, str(w.message), w.filename, w.lineno) for w in found]
+    assert told == [(RuntimeWarning, "divide by zero encountered in divide", __file__, line)] * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="divide by zero encountered in divide"):
+            (1 / x).compute(**ON)
+
+
+def test_lines_of_two_files_warn_each():
+    def f(file):
+        warnings.warn_explicit("here", UserWarning, file, 3)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            compute([delayed(f)(file) for file in ("one.py", "other.py")], **ON)
+    assert [(w.filename, w.lineno) for w in found] == [("one.py", 3), ("other.py", 3)]
 
 
 def test_a_flood_of_one_warning_is_sent_once():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextvars import ContextVar
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -32,6 +33,9 @@ def _collecting(*modes: str) -> dict[str, Any]:
 #: What was shown, by file: with Python's own filters a line warns once.
 _shown: dict[str, dict[Any, Any]] = {}
 
+#: What was told in this run, where a run has a context of its own.
+_run: ContextVar[dict[Arrived, dict[str, object]]] = ContextVar("run")
+
 
 class Told:
     """What the blocks of one array have warned of: each warning is made once, at the user's line.
@@ -53,13 +57,29 @@ class Told:
     def warn(self, words: str) -> None:
         """Warn, unless it was done."""
         mine = object()
-        if self._words.setdefault(words, mine) is mine:
+        if self._told().setdefault(words, mine) is mine:
             file, line = self.place
             seen = _shown.setdefault(file, {})
             warnings.warn_explicit(words, RuntimeWarning, file, line, registry=seen)
 
+    def _told(self) -> dict[str, object]:
+        return self._words
+
     def __reduce__(self) -> Any:
-        return Told, (self.place,)
+        return Arrived, (self.place,)
+
+
+class Arrived(Told):
+    """One that came to a worker, which keeps it with the function for later runs of the same.
+
+    Each run warns again: the caller knows what it has shown.
+    """
+
+    def _told(self) -> dict[str, object]:
+        run = _run.get(None)
+        if run is None:
+            _run.set(run := {})
+        return run.setdefault(self, {})
 
 
 class Collected:

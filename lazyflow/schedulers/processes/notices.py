@@ -102,7 +102,8 @@ def _pickled(entry: Any) -> bytes | None:
 #: Of this process.
 notices = Notices()
 
-_registry: dict[Any, Any] = {}  # of warnings in modules that are not loaded here
+#: What was shown of files that are no module here, by file.
+_registries: dict[str, dict[Any, Any]] = {}
 
 
 def handle(what: str, details: Any) -> None:
@@ -129,11 +130,13 @@ def _log(attributes: dict[str, Any]) -> None:
 def _warn(text: str, kinds: list[Any], filename: str, line: int, module: str | None) -> None:
     category = _category(kinds)
     home = sys.modules.get(module or "")
-    registry = _registry
     if type(home) is ModuleType:
         registry = vars(home).setdefault("__warningregistry__", {})
+    else:
+        registry = _registries.setdefault(filename, {})
+    known: Any = {} if module is None else {"module": module}  # given None, it says nothing
     try:
-        warnings.warn_explicit(text, category, filename, line, module, registry)
+        warnings.warn_explicit(text, category, filename, line, registry=registry, **known)
     except Warning as error:  # by a filter that is newer than the task
         warnings.showwarning(error, category, filename, line)
 
