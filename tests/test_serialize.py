@@ -662,6 +662,16 @@ def test_callables(function):
         assert found == function
 
 
+def test_a_function_of_vectorize_is_the_same_when_it_was_called(store):
+    function = np.vectorize(max, otypes=["f8"])
+    before = Functions().code_of(function)
+    assert function([1, 2], 1.5).tolist() == [1.5, 2]
+    assert Functions().code_of(function) == before
+    found = store.there_and_back(function)
+    assert type(found) is np.vectorize
+    assert found([1, 2], 1).dtype == float and found([1, 2], 5, 6).tolist() == [6, 6]
+
+
 def test_a_payload_in_shared_memory():
     data = np.frombuffer(Functions().code_of(lambda: 5)[1], np.uint8)
     assert load_function(data)() == 5

@@ -153,6 +153,11 @@ def _with_cache(function: Any, parameters: dict[str, Any]) -> Any:
     return lru_cache(**parameters)(function)
 
 
+def _vectorized(pickler: Pickler, function: Any) -> Any:
+    """Reduce an `np.vectorize` without the ufuncs that its calls have made: they can't travel."""
+    return copyreg.__newobj__, (type(function),), {**vars(function), "_ufunc": {}}  # type: ignore[attr-defined]
+
+
 def _property(pickler: Pickler, found: cached_property[Any]) -> Any:
     """Reduce a `functools.cached_property` without the lock that some versions have."""
     return cached_property, (found.func,), {"attrname": found.attrname}
@@ -310,6 +315,8 @@ def _reducer_for_numpy(cls: type) -> Reduce | None:
         return _array
     if cls is numpy.memmap:
         return _memmap
+    if cls is numpy.vectorize:
+        return _vectorized
     is_number = cls.__name__ in _NUMBERS and getattr(numpy, cls.__name__, None) is cls
     return _number if is_number else None
 
