@@ -356,6 +356,20 @@ def test_only_the_chunks_that_are_needed_are_read():
     assert store.reads == [(slice(5, 7), slice(33, 34))]
 
 
+@pytest.mark.parametrize("call", [
+    lambda xp, x: xp.median(x, axis=1), lambda xp, x: xp.sort(x, axis=1),
+    lambda xp, x: xp.argmax(x, axis=1), lambda xp, x: np.subtract.reduce(x, axis=1),
+    lambda xp, x: np.maximum.reduce(x, axis=1), lambda xp, x: xp.cumsum(x, axis=1),
+], ids=["median", "sort", "argmax", "subtract.reduce", "maximum.reduce", "cumsum"])  # fmt: skip
+def test_a_part_of_what_needs_whole_axes_is_made_of_whole_axes(call):
+    """Where an array in memory is turned, so that its chunks are those that the operation asked."""
+    for shape, chunks in (((2, 4, 3), (1, 4, 2)), ((1, 4, 3), ((0, 1), 4, 2))):
+        a = np.arange(np.prod(shape)).reshape(shape)
+        x = la.from_array(a, chunks=chunks)
+        found = call(la, x.transpose(1, 0, 2))[0].compute()
+        np.testing.assert_array_equal(found, call(np, a.transpose(1, 0, 2))[0], strict=True)
+
+
 def test_a_chain_of_thousands_of_operations_works():
     x = la.ones(10, chunks=5)
     for _ in range(5000):

@@ -97,10 +97,8 @@ class _ViewsDown:
         """Return what has to be found first, and what makes the node of it."""
         if isinstance(node, View):
             whole = node.spec if spec is None else node.spec.then(spec)
-            chunks = node.chunks if spec is None else None
-            return [(node.inputs[0], whole)], lambda found: (
-                found[0] if chunks is None else in_chunks(found[0], chunks)
-            )
+            chunks = (node if spec is None else View(node, spec)).chunks  # its user relies on them
+            return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
         if spec is None:
             return [(x, None) for x in node.inputs], lambda found: same(node, tuple(found))
         if spec.is_identity(node.shape):
