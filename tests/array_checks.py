@@ -5,16 +5,12 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow import config
 from lazyflow.array.core import Array
 from lazyflow.graph.plan import make_plan
 
-#: Where the tests compute: .ci/slow has them run on every scheduler.
-SYNC = {"scheduler": config.get("scheduler") or "sync"}
-
 
 def value(x):
-    return x.compute(**SYNC)
+    return x.compute()
 
 
 def check(x, wanted):
@@ -26,7 +22,7 @@ def check(x, wanted):
     assert found.shape == wanted.shape
     np.testing.assert_array_equal(found, wanted)
     assert all(n is None or n == m for n, m in zip(x.shape, wanted.shape, strict=True))
-    blocks = lazyflow.compute(list(la.to_delayed(x).flat), **SYNC)[0]
+    blocks = lazyflow.compute(list(la.to_delayed(x).flat))[0]
     for index, block in zip(np.ndindex(*x.numblocks), blocks, strict=True):
         assert isinstance(block, np.ndarray) and block.dtype == x.dtype
         sizes = [c[i] for c, i in zip(x.chunks, index, strict=True)]
@@ -76,7 +72,7 @@ class Store:
 def kinds(a, chunks):
     """The same array in memory, of tasks, and computed of others."""
     x = la.from_array(a, chunks=chunks)
-    return {"memory": x, "computed": x + np.zeros((), a.dtype), "tasks": x.persist(**SYNC)}
+    return {"memory": x, "computed": x + np.zeros((), a.dtype), "tasks": x.persist()}
 
 
 A = np.arange(24.0).reshape(4, 6)

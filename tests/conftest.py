@@ -51,3 +51,15 @@ def signals():
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture
+def here():
+    """Compute in this thread, first block first: for tests of what functions do to this process.
+
+    Tests of arrays name no scheduler else, so that .ci/slow has them run on every one.
+    """
+    from lazyflow import config
+
+    with config.set(scheduler="sync"):
+        yield

@@ -16,20 +16,20 @@ import lazyflow.array as la
 SCHEDULERS = ["sync", "threads", "processes"]
 
 
-def check(x, expected, scheduler="sync"):
+def check(x, expected, scheduler=None):
     """Compare an array with NumPy's, and each block with what the array says of it."""
     found = x.compute(scheduler=scheduler)
     expected = np.asarray(expected)
     assert x.shape == expected.shape
     assert np.asarray(found).dtype == x.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
-    for at, block in zip(np.ndindex(*x.numblocks), blocks_of(x), strict=True):
+    for at, block in zip(np.ndindex(*x.numblocks), blocks_of(x, scheduler), strict=True):
         assert block.shape == tuple(sizes[i] for sizes, i in zip(x.chunks, at, strict=True))
         assert block.dtype == x.dtype
 
 
-def blocks_of(x):
-    return lazyflow.compute(list(x.to_delayed().ravel()), scheduler="sync")[0]
+def blocks_of(x, scheduler=None):
+    return lazyflow.compute(list(x.to_delayed().ravel()), scheduler=scheduler)[0]
 
 
 def tasks_of(x):
@@ -138,8 +138,8 @@ def test_chunks_as_a_length_as_lengths_or_unknown():
     for unknown in (None, np.nan):
         found = x.map_blocks(head, chunks=(unknown,), dtype=int)
         assert found.shape == (None,)
-        np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
-        np.testing.assert_array_equal(found[-2:].compute(scheduler="sync"), [13, 14])
+        np.testing.assert_array_equal(found.compute(), wanted)
+        np.testing.assert_array_equal(found[-2:].compute(), [13, 14])
         assert found.chunks == ((1, 2, 3),)
     check(x.map_blocks(lambda b: b[:3], chunks=3, dtype=int), [0, 1, 2, 6, 7, 8, 12, 13, 14])
 
@@ -161,7 +161,7 @@ def test_chunks_and_axes_that_do_not_fit_are_refused(arguments, words):
         x.map_blocks(np.sort, **arguments)
 
 
-def test_block_id_and_block_info_say_where_a_block_is():
+def test_block_id_and_block_info_say_where_a_block_is(here):
     x, y = la.ones((4, 6), chunks=(2, 3)), la.ones(6, chunks=3)
     told = {}
 
@@ -169,7 +169,7 @@ def test_block_id_and_block_info_say_where_a_block_is():
         told[block_id] = block_info
         return a[:1]
 
-    la.map_blocks(note, x, 5, y, chunks=(1, 3), dtype="f8").compute(scheduler="sync")
+    la.map_blocks(note, x, 5, y, chunks=(1, 3), dtype="f8").compute()
     assert sorted(told) == list(product(range(2), range(2)))
     assert told[1, 0] == {
         0: {"shape": (4, 6), "num-chunks": (2, 2), "array-location": [(2, 4), (0, 3)],
@@ -181,7 +181,7 @@ def test_block_id_and_block_info_say_where_a_block_is():
     }
 
 
-def test_block_info_of_dropped_axes_is_the_whole_axis():
+def test_block_info_of_dropped_axes_is_the_whole_axis(here):
     x = la.ones((4, 6), chunks=(2, 3))
     told = []
 
@@ -189,7 +189,7 @@ def test_block_info_of_dropped_axes_is_the_whole_axis():
         told.append(block_info[0]["array-location"])
         return a.sum(1)
 
-    x.map_blocks(note, drop_axis=1, dtype=float).compute(scheduler="sync")
+    x.map_blocks(note, drop_axis=1, dtype=float).compute()
     assert sorted(told) == [[(0, 2), (0, 6)], [(2, 4), (0, 6)]]
 
 
@@ -207,25 +207,25 @@ def test_a_keyword_of_the_users_own_is_his():
     check(x.map_blocks(lambda b, block_id: b + block_id, block_id=7.0), [7.0] * 3)
 
 
-def test_the_function_sees_the_blocks_of_the_array_whatever_is_fused():
+def test_the_function_sees_the_blocks_of_the_array_whatever_is_fused(here):
     shapes = Calls()
     x = (la.ones((6, 8), chunks=(2, 3)) + 1) * 2
     shapes_wanted = sorted([((a, b),) for a in (2, 2, 2) for b in (3, 3, 2)])
     total = x.map_blocks(shapes, dtype=float).sum()
-    assert total.compute(scheduler="sync") == 192
+    assert total.compute() == 192
     assert sorted(shapes.shapes) == shapes_wanted
     shapes.shapes.clear()
-    (x.persist(scheduler="sync") - 1).map_blocks(shapes, dtype=float).compute(scheduler="sync")
+    (x.persist() - 1).map_blocks(shapes, dtype=float).compute()
     assert sorted(shapes.shapes) == shapes_wanted
     assert [block.shape for block in blocks_of(x)] == [each for (each,) in
                                                        product(product((2, 2, 2), (3, 3, 2)))]
 
 
-def test_only_blocks_that_are_needed_are_made():
+def test_only_blocks_that_are_needed_are_made(here):
     shapes = Calls()
     x = la.arange(10, chunks=(1, 2, 3, 4)).map_blocks(shapes, dtype=int)
     check_only = x[4:7]
-    np.testing.assert_array_equal(check_only.compute(scheduler="sync"), [4, 5, 6])
+    np.testing.assert_array_equal(check_only.compute(), [4, 5, 6])
     assert sorted(shapes.shapes) == [((3,),), ((4,),)]
 
 
@@ -263,21 +263,21 @@ def test_a_chain_of_functions_needs_no_recursion():
     for _ in range(2001):
         x = x.map_blocks(np.negative)
     assert x.dtype == int
-    np.testing.assert_array_equal(x.compute(scheduler="sync"), [0, -1, -2, -3])
+    np.testing.assert_array_equal(x.compute(), [0, -1, -2, -3])
 
 
 def test_tasks_are_made_only_for_blocks_that_are_needed():
     x = la.ones(10**8, chunks=1000)
     y = x.map_blocks(np.negative, dtype=float).map_overlap(np.negative, 1, dtype=float)
     found = y[:3].map_blocks(np.sort)
-    assert found.compute(scheduler="sync").tolist() == [1, 1, 1]
+    assert found.compute().tolist() == [1, 1, 1]
     assert len(tasks_of(found)) < 12
 
 
 # -- the dtype ------------------------------------------------------------------------------------
 
 
-def test_a_function_is_never_tried_when_the_dtype_is_given():
+def test_a_function_is_never_tried_when_the_dtype_is_given(here):
     shapes = Calls()
     x = la.arange(4, chunks=2)
     for said in ({"dtype": int}, {"meta": np.empty(0, int)}, {"meta": x}):
@@ -287,18 +287,18 @@ def test_a_function_is_never_tried_when_the_dtype_is_given():
             x.map_overlap(shapes, 1, **said),
         ):
             assert made.dtype == int
-            made.compute(scheduler="sync")
+            made.compute()
     assert {length for ((length,),) in shapes.shapes} == {2, 3}
     assert len(shapes.shapes) == 18
 
 
-def test_a_dtype_is_found_out_only_when_it_is_asked_for():
+def test_a_dtype_is_found_out_only_when_it_is_asked_for(here):
     shapes = Calls()
     x = la.arange(4, chunks=2).map_blocks(shapes)
     y = x.map_blocks(np.sort)[1:].rechunk(3)
     assert "dtype=?" in repr(y)
-    assert y.compute(scheduler="sync").dtype == int
-    assert y.persist(scheduler="sync").compute().dtype == int
+    assert y.compute().dtype == int
+    assert y.persist().compute().dtype == int
     assert set(shapes.shapes) == {((2,),)}
     assert y.dtype == x.dtype == int
     assert shapes.shapes[-1] == ((1,),)
@@ -325,7 +325,7 @@ def test_a_function_that_cannot_be_tried_says_so():
     lazy = x.map_blocks(operator.add, lazyflow.delayed(int)(1))
     with pytest.raises(TypeError, match=r"add gets lazy values, so that it can't be tried"):
         lazy.dtype
-    assert lazy.compute(scheduler="sync").dtype == float
+    assert lazy.compute().dtype == float
     gufunc = la.apply_gufunc(lambda a: a.nothing, "(i)->()", x, allow_rechunk=True)
     with pytest.raises(TypeError, match=r"Pass output_dtypes= to apply_gufunc\(\)"):
         gufunc.dtype
@@ -382,7 +382,7 @@ def test_a_block_of_another_dtype_is_named(scheduler):
 def test_what_is_no_array_is_named(found, words):
     x = la.ones(2, chunks=2)
     with pytest.raises(TypeError, match=words):
-        x.map_blocks(lambda b: found, dtype=float).compute(scheduler="sync")
+        x.map_blocks(lambda b: found, dtype=float).compute()
 
 
 def test_numbers_are_blocks_without_axes():
@@ -392,13 +392,13 @@ def test_numbers_are_blocks_without_axes():
         check(found, 4.0)
 
 
-def test_what_changes_no_value_is_no_lie():
+def test_what_changes_no_value_is_no_lie(here):
     x = la.arange(3, chunks=2)
     check(x.map_blocks(lambda b: b.astype(">i8"), dtype=int), np.arange(3))
     names = np.array(["0", "1", "2"], "U5")
     check(x.map_blocks(lambda b: b.astype("U1"), dtype="U5"), names)
     with pytest.raises(TypeError, match=r"returned <U5 for block \(0,\), but <U2 was expected"):
-        x.map_blocks(lambda b: b.astype("U5"), dtype="U2").compute(scheduler="sync")
+        x.map_blocks(lambda b: b.astype("U5"), dtype="U2").compute()
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -438,7 +438,7 @@ def test_blockwise_puts_blocks_together_by_labels():
     check(la.blockwise(operator.add, "ij", x, "ij", a[:1], "ij"), a + a[:1])
 
 
-def test_blockwise_contracts_labels_that_the_result_does_not_have():
+def test_blockwise_contracts_labels_that_the_result_does_not_have(here):
     a, b = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)
     x, y = la.from_array(a, chunks=(2, 3)), la.from_array(b, chunks=(3, 2))
 
@@ -495,7 +495,7 @@ def test_blockwise_of_unknown_lengths():
     x = la.arange(10, chunks=4)
     odd = x.map_blocks(lambda b: b[b % 2 == 1], chunks=(None,), dtype=int)
     check_values = la.blockwise(operator.add, "i", odd, "i", odd, "i", dtype=int)
-    np.testing.assert_array_equal(check_values.compute(scheduler="sync"), [2, 6, 10, 14, 18])
+    np.testing.assert_array_equal(check_values.compute(), [2, 6, 10, 14, 18])
     other = la.arange(5, chunks=5)
     found = la.blockwise(operator.add, "i", odd, "i", other, "i", dtype=int)  # computes lengths
     check(found, [1, 4, 7, 10, 13])
@@ -543,7 +543,7 @@ def test_a_reduction_of_what_is_no_array():
         check(found, values.mean(keepdims=keepdims))
 
 
-def test_a_reduction_puts_together_no_more_than_it_should():
+def test_a_reduction_puts_together_no_more_than_it_should(here):
     sizes = []
 
     def note(parts, axis, keepdims):
@@ -552,13 +552,13 @@ def test_a_reduction_puts_together_no_more_than_it_should():
 
     x = la.ones(100, chunks=1)
     found = la.reduction(x, np.sum, note, dtype=float)
-    assert found.compute(scheduler="sync") == 100
+    assert found.compute() == 100
     assert sorted(sizes) == [4, 7, 16, 16, 16, 16, 16, 16]
     sizes.clear()
     assert la.reduction(x, np.sum, note, dtype=float, split_every=100).compute() == 100
     assert sizes == [100]
     sizes.clear()
-    assert la.reduction(x[:17], np.sum, note, dtype=float).compute(scheduler="sync") == 17
+    assert la.reduction(x[:17], np.sum, note, dtype=float).compute() == 17
     assert sorted(sizes) == [1, 2, 16]
 
 
@@ -648,7 +648,7 @@ def test_overlap_and_trim_are_inverse(pair, data):
     depth = data.draw(st.integers(0, 3) | st.tuples(*[st.integers(0, 3)] * x.ndim))
     boundary = data.draw(st.sampled_from(["none", "reflect", "nearest", "periodic", 7, None]))
     wide = la.overlap.overlap(x, depth, boundary)
-    wide.compute(scheduler="sync")
+    wide.compute()
     check(la.overlap.trim_internal(wide, depth, boundary), values)
     check(la.overlap.trim_overlap(wide, depth, boundary), values)
 
@@ -677,7 +677,7 @@ def test_map_overlap_of_several_arrays():
     )
 
 
-def test_map_overlap_without_trim_and_with_other_axes():
+def test_map_overlap_without_trim_and_with_other_axes(here):
     values = np.arange(12).reshape(3, 4)
     x = la.from_array(values, chunks=(3, 2))
     kept = x.map_overlap(lambda b: b, {1: 1}, trim=False, dtype=int)
@@ -685,7 +685,7 @@ def test_map_overlap_without_trim_and_with_other_axes():
     check(x.map_overlap(lambda b: b.sum(0), (0, 1), drop_axis=0), values.sum(0))
     check(x.map_overlap(lambda b: b[None], 1, new_axis=0), values[None])
     shapes = Calls()
-    la.map_overlap(shapes, x, dtype=int).compute(scheduler="sync")
+    la.map_overlap(shapes, x, dtype=int).compute()
     assert shapes.shapes == [((3, 2),)] * 2
 
 
@@ -745,7 +745,7 @@ def test_an_overlap_is_one_task_for_each_block():
     assert len(tasks) <= 4 * 1000  # sources, their neighbourhoods, the function, the trimming
 
 
-def test_overlaps_read_only_what_they_need():
+def test_overlaps_read_only_what_they_need(here):
     read = []
 
     class Store:
@@ -756,7 +756,7 @@ def test_overlaps_read_only_what_they_need():
             return np.arange(*key[0].indices(100))
 
     x = la.from_array(Store(), chunks=10).map_overlap(lambda b: b, 1, dtype=int)
-    np.testing.assert_array_equal(x[35:38].compute(scheduler="sync"), [35, 36, 37])
+    np.testing.assert_array_equal(x[35:38].compute(), [35, 36, 37])
     assert sorted(read) == [20, 30, 40]
 
 
@@ -841,7 +841,7 @@ def test_apply_gufunc_of_several_results(scheduler):
         check(head, values[:, :2], scheduler)
 
 
-def test_several_results_are_made_by_one_call():
+def test_several_results_are_made_by_one_call(here):
     calls = Calls()
 
     def both(block):
@@ -850,7 +850,7 @@ def test_several_results_are_made_by_one_call():
 
     x = la.arange(4, chunks=2)
     one, two = la.apply_gufunc(both, "()->(),()", x, output_dtypes=[int, int])
-    check_both = (one + two).compute(scheduler="sync")
+    check_both = (one + two).compute()
     np.testing.assert_array_equal(check_both, 2 * np.arange(4) + 3)
     assert len(calls.shapes) == 2
 
@@ -873,20 +873,20 @@ def test_gufuncs_that_can_not_be_are_refused(arguments, options, words):
         la.apply_gufunc(np.sum, *arguments, **options)
 
 
-def test_results_that_are_not_as_the_signature_says():
+def test_results_that_are_not_as_the_signature_says(here):
     x = la.ones((2, 3), chunks=(1, 3))
     same = lambda u: u  # noqa: E731
     found = la.apply_gufunc(same, "(i)->()", x, output_dtypes=float)
     with pytest.raises(ValueError, match=r"shape \(1, 3\) for block \(0,\), but \(1,\) was exp.*by "
                                          r"the signature and output_sizes= of apply_gufunc"):
-        found.compute(scheduler="sync")
+        found.compute()
     found, _ = la.apply_gufunc(same, "(i)->(),()", x, output_dtypes=[float, float])
     with pytest.raises(ValueError, match=r"returned a ndarray for block \(0,\), but the signature "
                                          r"says a tuple of 2"):
-        found.compute(scheduler="sync")
+        found.compute()
     found = la.apply_gufunc(lambda u: u.sum(-1), "(i)->()", x, output_dtypes=int)
     with pytest.raises(TypeError, match=r"Pass output_dtypes='float64' to apply_gufunc\(\)"):
-        found.compute(scheduler="sync")
+        found.compute()
 
 
 def test_gufuncs_as_objects():
@@ -993,7 +993,7 @@ def test_from_delayed(scheduler):
 def test_lazy_values_that_are_not_what_was_said(said, error, words):
     found = la.from_delayed(lazyflow.delayed(np.arange)(4), **said)
     with pytest.raises(error, match=words):
-        found.compute(scheduler="sync")
+        found.compute()
 
 
 def test_from_delayed_needs_a_lazy_value_and_a_dtype():
@@ -1008,7 +1008,7 @@ def test_blocks_go_out_as_lazy_values_and_come_back():
     blocks = x.to_delayed()
     assert blocks.shape == (2, 2)
     total = lazyflow.delayed(sum)([block.sum() for block in blocks.ravel()])
-    assert total.compute(scheduler="sync") == 132
+    assert total.compute() == 132
 
 
 # -- odd values: as NumPy does --------------------------------------------------------------------
@@ -1048,7 +1048,7 @@ def outcome(function, x):
     with np.errstate(all="ignore"):
         try:
             found = function(x)
-            return found.compute(scheduler="sync") if isinstance(found, la.Array) else found
+            return found.compute() if isinstance(found, la.Array) else found
         except Exception as error:
             return type(error)
 
@@ -1134,8 +1134,8 @@ def test_arrays_without_a_known_dtype_travel_and_are_arguments(scheduler):
     check(back, np.arange(6) / 2, scheduler)
 
 
-def test_a_function_that_two_arrays_need_runs_once_for_each_block():
+def test_a_function_that_two_arrays_need_runs_once_for_each_block(here):
     calls = Calls()
     x = la.arange(6, chunks=2).map_blocks(calls, dtype=int)
-    lazyflow.compute(x + 1, x.sum(), x.map_blocks(np.sort, dtype=int), scheduler="sync")
+    lazyflow.compute(x + 1, x.sum(), x.map_blocks(np.sort, dtype=int))
     assert len(calls.shapes) == 3

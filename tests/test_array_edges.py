@@ -89,7 +89,7 @@ def test_as_numpy(case, name):
     array, x = chunked(name)
     wanted = np.asarray(CASES[case][0](np, array))
     made = CASES[case][0](la, x)
-    found = np.asarray(made.compute(scheduler="sync"))
+    found = np.asarray(made.compute())
     assert found.dtype.newbyteorder("=") == wanted.dtype.newbyteorder("=")
     assert made.dtype == found.dtype or (made.dtype.kind in "SUO" and not found.ndim)
     assert found.shape == wanted.shape == made.shape
@@ -105,7 +105,7 @@ def test_blocks_have_the_byte_order_that_is_said(dtype):
     x = la.from_array(array, chunks=(2, 3))
     for made in (x[::-1], la.roll(x, 1, 0), la.pad(x, 1), x.rechunk(5), la.full_like(x, 1),
                  la.concatenate([x, x]), la.repeat(x, 2, 0), x.reshape(-1)):
-        for block in lazyflow.compute(list(made.to_delayed().flat), scheduler="sync")[0]:
+        for block in lazyflow.compute(list(made.to_delayed().flat))[0]:
             assert block.dtype == made.dtype
 
 
@@ -129,7 +129,7 @@ def test_warnings_as_numpys(name):
             warnings.simplefilter("always")
             found = WARNING[name](m, x)
             if m is la:
-                found = found.compute(scheduler="sync")
+                found = found.compute()
         told.append({(w.category, str(w.message)) for w in caught})
     assert told[0] == told[1]
 
@@ -142,7 +142,7 @@ def test_weighted_means_do_not_overflow():
 
 def test_weights_that_sum_to_zero():
     with pytest.raises(ZeroDivisionError, match="^Weights sum to zero, can't be normalized"):
-        la.average(la.ones(3, chunks=2), weights=[1, -1, 0]).compute(scheduler="sync")
+        la.average(la.ones(3, chunks=2), weights=[1, -1, 0]).compute()
 
 
 MASKED = np.ma.array([1.0, 2.0], mask=[True, False])
@@ -291,7 +291,7 @@ class Failing:
 def test_tasks_name_the_users_line(use):
     x = la.from_array(Failing(), chunks=(2, 3))
     with pytest.raises(OSError, match="bad sector") as raised:
-        use(x).compute(scheduler="sync")
+        use(x).compute()
     assert "test_array_edges.py" in raised.value.__notes__[-1]
 
 
@@ -334,13 +334,13 @@ def test_each_line_warns_once_of_each_thing_and_is_named(scheduler, kernels):
 
 def test_lines_that_warned_are_quiet_by_pythons_own_filter():
     def at(x):
-        return (1 / x).compute(scheduler="sync")
+        return (1 / x).compute()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         for _ in range(3):
             at(la.zeros(3))
-        (1 / la.zeros(3)).compute(scheduler="sync")
+        (1 / la.zeros(3)).compute()
     assert len(caught) == 2
 
 
@@ -399,7 +399,7 @@ SPANS = np.array([5, -3, "NaT", 7, 100], "m8[s]")
 def outcome(call, *arrays):
     """Return what NumPy or lazyflow gives, or the error's type; NumPy's own are of one kind."""
     try:
-        return lazyflow.compute(call(*arrays), scheduler="sync")[0]
+        return lazyflow.compute(call(*arrays))[0]
     except TypeError:
         return TypeError
     except Exception as error:
@@ -501,7 +501,7 @@ def test_vectorize_makes_what_otypes_say():
             wanted = np.vectorize(abs, otypes=otypes)(part)
             found = la.vectorize(abs, otypes=otypes)(la.from_array(part, chunks=2))
             assert found.dtype == wanted.dtype
-            np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
+            np.testing.assert_array_equal(found.compute(), wanted)
 
 
 @pytest.mark.parametrize("kind", [">f8", ">f4", "f4", "?", "i2", ">c16"])
@@ -549,7 +549,7 @@ def test_axes_of_arrays_without_axes(name, call, dtype):
             continue
         found = call(getattr(la, name), la.from_array(a), axis)
         assert found.shape == np.shape(expected)
-        np.testing.assert_array_equal(found.compute(scheduler="sync"), expected)
+        np.testing.assert_array_equal(found.compute(), expected)
 
 
 @pytest.mark.parametrize("name", ["min", "max", "nanmin", "argmax", "nanargmin", "ptp"])
@@ -563,7 +563,7 @@ def test_records_have_no_extremes(name, shape):
 
 def test_ranges_end_where_a_block_without_elements_does():
     x = la.linspace(0, 5, 3, chunks=((3, 0),))
-    np.testing.assert_array_equal(x.compute(scheduler="sync"), [0, 2.5, 5])
+    np.testing.assert_array_equal(x.compute(), [0, 2.5, 5])
 
 
 def test_single_objects_are_items_and_lists():
@@ -576,5 +576,5 @@ def test_masks_of_one_object_that_is_left(mask):
     a = np.array([5.5], object)
     for x in [la.from_array(a)[0:1].squeeze(axis=0), la.from_array(a).squeeze(axis=0)]:
         np.testing.assert_array_equal(
-            x[np.array(mask)].compute(scheduler="sync"), a.squeeze(axis=0)[np.array(mask)]
+            x[np.array(mask)].compute(), a.squeeze(axis=0)[np.array(mask)]
         )

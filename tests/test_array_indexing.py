@@ -5,7 +5,6 @@ import pytest
 from array_checks import (
     CHUNKS,
     KEYS,
-    SYNC,
     A,
     Store,
     check,
@@ -100,7 +99,7 @@ def test_permutations_of_many_chunks(data):
     at = rng.integers(0, n * size, data.draw(st.sampled_from([n * size, 2 * n * size + 1])))
     a = rng.random((n * size, 3))
     x = la.from_array(a, chunks=(size, 2))
-    for y in (x * 1.0, (x * 1.0).persist(**SYNC)):
+    for y in (x * 1.0, (x * 1.0).persist()):
         np.testing.assert_array_equal(value(y[at]), a[at], strict=True)
         np.testing.assert_array_equal(value(y.T[:, at]), a.T[:, at], strict=True)
         some = at[: len(at) // 6 * 6].reshape(-1, 6)
@@ -113,7 +112,7 @@ def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
     at = np.random.default_rng(0).permutation(n * 25)
     a = np.arange(n * 25.0)
     x = la.from_array(a, chunks=25)
-    tasks = (x + 0).persist(**SYNC)
+    tasks = (x + 0).persist()
     np.testing.assert_array_equal(value(tasks[at]), a[at])
     plan = make_plan(tasks[at].__lazyflow_tasks__())
     assert plan.end <= 2 * n + 2 * 21  # blocks, groups, groups of blocks, blocks
@@ -122,8 +121,7 @@ def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
     assert tasks[at].chunks == x.chunks
 
 
-def test_only_blocks_that_are_needed_are_read(monkeypatch):
-    monkeypatch.setitem(SYNC, "scheduler", "sync")  # what is done is seen from here
+def test_only_blocks_that_are_needed_are_read(here):
     store = Store(np.arange(100).reshape(10, 10))
     x = la.from_array(store, chunks=(2, 5))
     check_value = value(x[[0, 1, 8], 6:8])
@@ -230,13 +228,12 @@ def test_lengths_of_what_a_mask_chooses():
     assert value((y + y)[y[:, 0] > 4]).tolist() == [[16, 18], [24, 26], [32, 34]]
 
 
-def test_lengths_are_found_by_the_mask_alone_and_once(monkeypatch):
-    monkeypatch.setitem(SYNC, "scheduler", "sync")  # what is read is seen from here
+def test_lengths_are_found_by_the_mask_alone_and_once(here):
     data, keep = Store(np.arange(20)), Store(np.arange(20) % 3 == 0)
     x, mask = la.from_array(data, chunks=6), la.from_array(keep, chunks=6)
     y = x[mask]
     z = y * 2
-    with config.set(scheduler="sync"):
+    with config.set():
         assert len(z) == 7
         assert not data.read
         assert len(keep.read) == 4

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import SYNC, check, value
+from array_checks import check, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,7 +108,7 @@ def test_grids():
         la.tril_indices_from(la.ones(3))
 
 
-def test_functions_of_indices():
+def test_functions_of_indices(here):
     shapes = []
 
     def f(i, j, scale=1):
@@ -154,8 +154,8 @@ def test_union():
 
 def test_compute_and_persist_are_there():
     x = la.arange(4, chunks=2)
-    assert la.compute(x.sum(), x.max(), **SYNC) == (6, 3)
-    (kept,) = la.persist(x + 1, **SYNC)
+    assert la.compute(x.sum(), x.max()) == (6, 3)
+    (kept,) = la.persist(x + 1)
     check(kept, np.arange(1, 5))
     assert la.compute is lazyflow.compute
 

@@ -87,12 +87,12 @@ def test_transpose_takes_axes_as_numpy_does(axes):
         with pytest.raises(type(error)):
             x.transpose(*axes)
     else:
-        np.testing.assert_array_equal(x.transpose(*axes).compute(scheduler="sync"), expected)
+        np.testing.assert_array_equal(x.transpose(*axes).compute(), expected)
 
 
 def test_partitions_are_blocks():
     x = la.arange(6, chunks=2)
-    assert x.partitions[1].compute(scheduler="sync").tolist() == [2, 3]
+    assert x.partitions[1].compute().tolist() == [2, 3]
 
 
 def test_functions_of_other_modules_with_known_names_are_not_taken_for_them():

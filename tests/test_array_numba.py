@@ -52,7 +52,7 @@ def plain():
     return twice
 
 
-def check(x, expected, scheduler):
+def check(x, expected, scheduler=None):
     found = x.compute(scheduler=scheduler)
     assert x.shape == found.shape == expected.shape
     assert x.dtype == found.dtype == expected.dtype
@@ -107,8 +107,8 @@ def test_ufuncs_refuse_what_they_refuse_of_numpys_arrays(made, use):
 
 def test_reduce_with_an_identity(made):
     x = la.from_array(A, chunks=2)
-    check(made.added.reduce(x[:0]), made.added.reduce(A[:0]), "sync")
-    check(made.added.reduce(x, axis=None, keepdims=True), A.sum(keepdims=True), "sync")
+    check(made.added.reduce(x[:0]), made.added.reduce(A[:0]))
+    check(made.added.reduce(x, axis=None, keepdims=True), A.sum(keepdims=True))
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -124,10 +124,10 @@ def test_generalised_ufuncs(made, use, scheduler):
 def test_generalised_ufuncs_write_into_arrays(made):
     x, out = la.from_array(A, chunks=2), la.zeros((3, 4), chunks=3)
     made.doubled(x, out=out)
-    check(out, A * 2, "sync")
+    check(out, A * 2)
     total = la.zeros(3, dtype="f4")
     assert made.total(x.astype("f4"), out=total) is total
-    check(total, A.astype("f4").sum(axis=1), "sync")
+    check(total, A.astype("f4").sum(axis=1))
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

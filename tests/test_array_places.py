@@ -8,8 +8,6 @@ import pytest
 
 import lazyflow.array as la
 
-SYNC = {"scheduler": "sync"}
-
 
 class Broken:
     """A source that can't be read."""
@@ -75,14 +73,14 @@ NAMES = [f"{i}-{task.partition('(')[0]}" for i, (_, task) in enumerate(CASES)]
 
 def note_of(x):
     with np.errstate(all="raise"), pytest.raises(Exception) as caught:
-        x.compute(**SYNC)
+        x.compute()
     assert type(caught.value) in (OSError, ValueError, TypeError, FloatingPointError)
     (note,) = [n for n in caught.value.__notes__ if n.startswith("in lazyflow task ")]
     return note
 
 
 @pytest.mark.parametrize(("made", "task"), CASES, ids=NAMES)
-def test_the_note_of_an_error_has_the_line_that_made_what_failed(made, task):
+def test_the_note_of_an_error_has_the_line_that_made_what_failed(made, task, here):
     note = note_of(made())
     assert note.startswith(f"in lazyflow task {task}"), note
     assert f"made at {__file__}:{inspect.getsourcelines(made)[1]} in <lambda>" in note

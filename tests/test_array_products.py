@@ -22,7 +22,7 @@ def needs(*names):
 def check(found, expected):
     """Compare what is lazy with NumPy's: type, shape, and values, exactly for whole numbers."""
     assert found.shape == np.shape(expected)
-    value = found.compute(scheduler="sync")
+    value = found.compute()
     assert np.shape(value) == np.shape(expected)
     if found.dtype != object:
         assert np.asarray(value).dtype == found.dtype == np.asarray(expected).dtype
@@ -112,7 +112,7 @@ def test_many_blocks_are_added_up_by_a_tree():
     check(tall.T @ tall, x @ x.T)
 
 
-def test_a_slice_of_a_product_multiplies_what_it_needs():
+def test_a_slice_of_a_product_multiplies_what_it_needs(here):
     x, y = RNG.random((6, 5)), RNG.random((5, 8))
     tasks = []
 
@@ -134,7 +134,7 @@ def test_products_have_the_same_bits_on_all_schedulers():
     a = la.from_array(RNG.random((40, 900)), chunks=(13, 17))
     b = la.from_array(RNG.random((900, 30)), chunks=(20, 11))
     product = a @ b
-    expected = product.compute(scheduler="sync")
+    expected = product.compute()
     np.testing.assert_allclose(expected, a.compute() @ b.compute())
     for scheduler in ("threads", "processes"):
         np.testing.assert_array_equal(product.compute(scheduler=scheduler), expected)
@@ -328,7 +328,7 @@ def test_one_compute_shares_what_is_multiplied():
             return np.ones(self.shape)[key]
 
     a = la.from_array(Store(), chunks=2) + 1
-    lazyflow.compute(a @ a, a.sum(), scheduler="sync")
+    lazyflow.compute(a @ a, a.sum())
     assert len(calls) <= 8  # 4 blocks, and perhaps again for the sum
 
 
@@ -366,7 +366,7 @@ def test_products_of_spans_and_booleans(call, a, b):
         with pytest.raises(TypeError):
             call(la, *chunked)
         return
-    found = np.asarray(call(la, *chunked).compute(scheduler="sync"))
+    found = np.asarray(call(la, *chunked).compute())
     if expected is not found.dtype != object:
         assert found.dtype == np.asarray(expected).dtype
     assert found.tolist() == np.asarray(expected).tolist()

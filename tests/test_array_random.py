@@ -56,7 +56,7 @@ ROWS = {
 
 
 def values(x):
-    return x.compute(scheduler="sync")
+    return x.compute()
 
 
 @pytest.mark.parametrize("name", [*SCALAR, "standard_cauchy"])

@@ -20,7 +20,7 @@ V = np.arange(7)
 
 
 def values(x):
-    return x.compute(scheduler="sync")
+    return x.compute()
 
 
 def same(found, expected, exact=True):
@@ -30,7 +30,7 @@ def same(found, expected, exact=True):
     assert found.shape == expected.shape
     check = np.testing.assert_array_equal if exact else np.testing.assert_allclose
     check(values(found), expected)
-    blocks = lf.compute(*found.__lazyflow_tasks__(), scheduler="sync")
+    blocks = lf.compute(*found.__lazyflow_tasks__())
     for block, at in zip(blocks, np.ndindex(*found.numblocks), strict=True):
         wanted = tuple(sizes[i] for sizes, i in zip(found.chunks, at, strict=True))
         assert np.shape(block) == wanted and block.dtype == found.dtype
@@ -385,7 +385,7 @@ def test_any_sequence_of_steps(data):
     chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
     x = la.from_array(a, chunks=chunks)
     if data.draw(st.booleans()):
-        x = x.persist(scheduler="sync")
+        x = x.persist()
     for name in data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=7)):
         step = STEPS[name]
         if a.size < 3_000 and a.ndim < 6:

@@ -5,7 +5,6 @@ import pytest
 from array_checks import (
     CHUNKS,
     KEYS,
-    SYNC,
     A,
     Store,
     check,
@@ -109,9 +108,8 @@ def test_the_callers_arrays_stay_and_may_change():
     assert a.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_only_blocks_that_change_are_written(monkeypatch):
-    monkeypatch.setitem(SYNC, "scheduler", "sync")  # what is done is seen from here
-    x = (la.from_array(np.arange(1000), chunks=10) + 0).persist(**SYNC)
+def test_only_blocks_that_change_are_written(here):
+    x = (la.from_array(np.arange(1000), chunks=10) + 0).persist()
     before = tasks_of(x)
     x[15:25] = 0
     assert tasks_of(x) <= before + 4  # two blocks, and parts of the value

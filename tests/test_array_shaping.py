@@ -12,7 +12,7 @@ import lazyflow.array as la
 
 
 def values(x):
-    return x.compute(scheduler="sync")
+    return x.compute()
 
 
 def same(found, expected):
@@ -23,7 +23,7 @@ def same(found, expected):
     whole = values(found)
     np.testing.assert_array_equal(whole, expected)
     assert np.asarray(whole).dtype == expected.dtype
-    blocks = lf.compute(*found.__lazyflow_tasks__(), scheduler="sync")
+    blocks = lf.compute(*found.__lazyflow_tasks__())
     places = np.ndindex(*found.numblocks)
     for block, at in zip(blocks, places, strict=True):
         wanted = tuple(sizes[i] for sizes, i in zip(found.chunks, at, strict=True))
@@ -43,7 +43,7 @@ def chunked(draw, a, source=None):
     if kind == "step":
         x = x + 0 if a.dtype != bool else x | False
     elif kind == "tasks":
-        x = x.persist(scheduler="sync")
+        x = x.persist()
     return x
 
 
@@ -143,7 +143,7 @@ def test_reshape_in_its_forms():
     same(la.reshape([[1, 2], [3, 4]], 4), np.arange(1, 5))
 
 
-def test_slices_of_what_was_reshaped_reach_the_source():
+def test_slices_of_what_was_reshaped_reach_the_source(here):
     class Watched:
         shape, dtype, seen = (1200,), np.dtype(float), []
 
@@ -308,7 +308,7 @@ def test_joining_wants_sequences():
 
 
 def test_a_concatenation_has_no_tasks_of_its_own():
-    x = la.ones(6, chunks=2).persist(scheduler="sync")
+    x = la.ones(6, chunks=2).persist()
     y = la.concatenate([x, x])
     assert [t is u for t, u in zip(y.__lazyflow_tasks__(), [*x.__lazyflow_tasks__()] * 2,
                                    strict=True)] == [True] * 6

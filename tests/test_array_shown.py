@@ -11,8 +11,6 @@ import lazyflow.array as la
 from lazyflow import ProgressBar
 from lazyflow.diagnostics.array_html import array_html
 
-SYNC = {"scheduler": "sync"}
-
 
 def html_of(x):
     """Parse what a notebook shows; it must be well-formed."""
@@ -111,7 +109,7 @@ def test_a_drawing_names_operations_blocks_and_lines():
 def test_a_progress_bar_counts_tasks_of_arrays(capsys):
     pytest.importorskip("tqdm")
     with ProgressBar():
-        la.ones(8, chunks=2).map_blocks(np.sqrt).sum().compute(**SYNC)
+        la.ones(8, chunks=2).map_blocks(np.sqrt).sum().compute()
     shown = capsys.readouterr().err
     done, total = re.findall(r"(\d+)/(\d+)", shown)[-1]
     assert done == total != "0"

@@ -23,7 +23,7 @@ def needs(*names):
 def check(found, expected, exact=True, rtol=1e-12):
     """Compare what is lazy with NumPy's: type, shape, and values or nearly so."""
     assert found.dtype == np.asarray(expected).dtype
-    value = found.compute(scheduler="sync")
+    value = found.compute()
     assert found.shape == np.shape(expected) or None in found.shape
     assert np.shape(value) == np.shape(expected)
     assert np.asarray(value).dtype == np.asarray(expected).dtype
@@ -70,7 +70,7 @@ def test_places_of_extremes(pair, name, keepdims, data):
         expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
     except ValueError as error:
         with pytest.raises(ValueError) as caught:
-            getattr(la, name)(a, axis=axis, keepdims=keepdims).compute(scheduler="sync")
+            getattr(la, name)(a, axis=axis, keepdims=keepdims).compute()
         assert str(caught.value) == str(error)
         return
     check(getattr(la, name)(a, axis=axis, keepdims=keepdims), expected)
@@ -90,7 +90,7 @@ def test_argmax_into_out():
     check(out, x.argmax(0))
 
 
-def test_argmax_of_a_slice_reads_the_slice_only():
+def test_argmax_of_a_slice_reads_the_slice_only(here):
     reads = []
 
     class Store:
@@ -229,7 +229,7 @@ def test_a_scan_has_the_same_bits_on_all_schedulers():
     a = la.from_array(RNG.random(10_000), chunks=77)
     for method in ("sequential", "blelloch"):
         scan = la.cumsum(a, method=method)
-        expected = scan.compute(scheduler="sync")
+        expected = scan.compute()
         np.testing.assert_array_equal(scan.compute(scheduler="threads"), expected)
     np.testing.assert_allclose(expected, np.cumsum(a.compute()))
 
@@ -292,7 +292,7 @@ def test_quantiles_that_leave_nan_out():
     check(np.nanquantile(a, [0.2, 0.5], axis=(0, 1)), np.nanquantile(x, [0.2, 0.5], axis=(0, 1)))
     check(np.nanpercentile(a, 30, axis=1), np.nanpercentile(x, 30, axis=1))
     places = [[0.1], [0.5]]  # here NumPy mixes axes up
-    found = la.nanquantile(a, places, axis=1).compute(scheduler="sync")
+    found = la.nanquantile(a, places, axis=1).compute()
     np.testing.assert_array_equal(found[:, 0], np.nanquantile(x, [0.1, 0.5], axis=1))
 
 
@@ -369,7 +369,7 @@ def test_partition():
     a = la.from_array(x, chunks=3)
     check(np.partition(a, 3)[:, 3], np.sort(x)[:, 3])
     check(np.partition(a, [1, -2], axis=0)[[1][0]], np.sort(x, 0)[1])
-    places = la.argpartition(a, 2).compute(scheduler="sync")
+    places = la.argpartition(a, 2).compute()
     np.testing.assert_array_equal(np.take_along_axis(x, places, 1)[:, 2], np.sort(x)[:, 2])
     with pytest.raises(ValueError, match=r"kth\(=8\) out of bounds \(8\)"):
         la.partition(a, 8)
@@ -387,7 +387,7 @@ def test_largest_and_smallest(pair, k, data):
     check(la.topk(a, k, axis, split_every=every), largest)
     check(la.topk(a, -k, axis), smallest)
     for sign, expected in ((1, largest), (-1, smallest)):
-        places = la.argtopk(a, sign * k, axis, split_every=every).compute(scheduler="sync")
+        places = la.argtopk(a, sign * k, axis, split_every=every).compute()
         np.testing.assert_array_equal(np.take_along_axis(x, places, axis), expected)
 
 
@@ -445,7 +445,7 @@ def test_bins_that_are_none(bins, limits, error, words):
 
 def test_histogram_of_infinite_range():
     with pytest.raises(ValueError, match="is not finite"):
-        la.histogram(la.from_array(np.array([1.0, np.inf])))[0].compute(scheduler="sync")
+        la.histogram(la.from_array(np.array([1.0, np.inf])))[0].compute()
 
 
 def test_histograms_in_two_and_more_dimensions():
@@ -489,7 +489,7 @@ def test_counts_of_integers():
 ])
 def test_counts_of_what_cannot_be_counted(x, options, error, words):
     with pytest.raises(error, match=words):
-        la.bincount(la.from_array(x), **options).compute(scheduler="sync")
+        la.bincount(la.from_array(x), **options).compute()
 
 
 def test_tables():
@@ -591,7 +591,7 @@ def test_covariances(options, dtype):
             return
     a = la.from_array(x, chunks=2)
     expected = np.cov(x, **options)
-    np.testing.assert_allclose(np.cov(a, **options).compute(scheduler="sync"), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.cov(a, **options).compute(), expected, rtol=1e-5)
     assert np.cov(a, **options).dtype == expected.dtype
 
 
@@ -695,7 +695,7 @@ def test_lengths_that_are_not_known(name):
     x = np.bincount([1, 5, 5, 3, 9, 9, 9])
     a = la.bincount(la.from_array(np.array([1, 5, 5, 3, 9, 9, 9]), chunks=3))
     assert a.shape == (None,)
-    found = UNKNOWN[name](a).compute(scheduler="sync")
+    found = UNKNOWN[name](a).compute()
     np.testing.assert_allclose(found, UNKNOWN[name](x))
 
 

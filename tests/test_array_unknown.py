@@ -141,7 +141,7 @@ def _outcome(function, *args):
 
 def _computed(function, *args):
     found = function(*args)
-    return found.compute(scheduler="sync") if isinstance(found, la.Array) else found
+    return found.compute() if isinstance(found, la.Array) else found
 
 
 def _chunks(n, pieces):

@@ -52,7 +52,7 @@ def data(draw, shape=None):
     chunks = tuple([draw(sizes(n)) for n in shape])
     chunked = la.from_array(array, chunks=chunks) if shape else la.asarray(array)
     if draw(st.booleans()) and shape:
-        chunked = chunked.persist(scheduler="sync")  # blocks that can't be had in other chunks
+        chunked = chunked.persist()  # blocks that can't be had in other chunks
     return array, chunked
 
 
@@ -175,7 +175,7 @@ def test_each_pass_keeps_results_and_shapes(pool, one):
         assert made.dtype == node.dtype
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            equal_bits(la.Array(made).compute(scheduler="sync"), expected)
+            equal_bits(la.Array(made).compute(), expected)
 
 
 @given(programs())
@@ -183,7 +183,7 @@ def test_persisted_blocks_have_the_chunks_that_were_said(pool):
     _, x = pool[-1]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        y = x.persist(scheduler="sync")
+        y = x.persist()
         assert y.chunks == x.chunks
         blocks = lazyflow.compute(list(y.__lazyflow_tasks__()))[0]
     shapes = [
@@ -341,7 +341,7 @@ def test_what_is_wanted_in_chunks_keeps_them():
     assert len((x + 1).__lazyflow_tasks__()) == 10
 
 
-def test_only_the_chunks_that_are_needed_are_read():
+def test_only_the_chunks_that_are_needed_are_read(here):
     class Store:
         shape, dtype, ndim = (100, 100), np.dtype(float), 2
         reads = []
@@ -455,6 +455,11 @@ def test_large_results_are_put_together_in_place(scheduler):
     np.testing.assert_array_equal(two, a.T)
     one[:] = 0  # the caller's own
     np.testing.assert_array_equal((x + 1).compute(scheduler=scheduler), a + 1)
+
+
+def test_large_results_of_a_trace_are_put_together_in_place():
+    a = np.arange(300_000.0).reshape(500, 600)
+    x = la.from_array(a, chunks=(100, 300))
     run = lazyflow.trace(lambda k: x + k)
     first, second = run(1), run(2)
     np.testing.assert_array_equal(first, a + 1)
@@ -499,7 +504,7 @@ def test_rechunk_moves_everything_where_it_belongs(draw):
     a = np.arange(n * m).reshape(n, m)
     before = (draw.draw(sizes(n)), draw.draw(sizes(m)))
     after = (draw.draw(sizes(n)), draw.draw(sizes(m)))
-    x = la.from_array(a, chunks=before).persist(scheduler="sync")
+    x = la.from_array(a, chunks=before).persist()
     y = x.rechunk(after)
     assert y.chunks == after
     np.testing.assert_array_equal(y.compute(), a)
@@ -517,7 +522,7 @@ def test_many_pieces_go_by_chunks_in_between():
 # -- storing --------------------------------------------------------------------------------
 
 
-def test_store_writes_by_chunks_where_it_is_told(tmp_path):
+def test_store_writes_by_chunks_where_it_is_told(tmp_path, here):
     a = np.random.default_rng(4).random((10, 6))
     x = la.from_array(a, chunks=(4, 3))
     out, part = np.zeros((10, 6)), np.zeros((12, 6))
@@ -581,7 +586,7 @@ def test_a_source_that_fails_names_itself_and_the_chunk():
 
 
 def test_many_short_tasks_run_on_one_thread():
-    kept = la.from_array(np.ones((40, 40)), chunks=2).persist(scheduler="sync")
+    kept = la.from_array(np.ones((40, 40)), chunks=2).persist()
     threads = set()
 
     def seen(block):
