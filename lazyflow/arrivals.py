@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from time import monotonic
 from typing import Any
 
 from lazyflow.evaluate import compute
 from lazyflow.schedulers.failures import interrupted
 from lazyflow.schedulers.future import Future, timed_out, wait_for
-from lazyflow.waiting import items_of, whole_of, woken_by
+from lazyflow.waiting import items_of, parts_of, whole_of, woken_by
 
 __all__ = ["as_completed"]
 
@@ -128,7 +129,10 @@ class as_completed:
     def _wait(self) -> None:
         while not self._done:
             gate = self._gate()
-            if gate is not None and not wait_for([gate], timeout=self._time()):
+            if gate is None:
+                return
+            behind = parts_of([item for item, _ in islice(self._left.values(), 1)])  # of all: slow
+            if not wait_for([gate], timeout=self._time(), behind=behind):
                 self._check_time()
 
     # -- as an iterator ---------------------------------------------------------------------

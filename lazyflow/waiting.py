@@ -131,7 +131,7 @@ def wait(
         )
     futures = [whole_of(x) for x in items]
     try:
-        wait_for(futures, num_returns, timeout)
+        wait_for(futures, num_returns, timeout, parts_of(items))
     except KeyboardInterrupt as error:
         raise interrupted(error) from None
     done = [x for x, f in zip(items, futures, strict=True) if f.done()]
@@ -160,7 +160,7 @@ def gather(futures: Any, errors: str = "raise") -> Any:
     if errors == "skip":
         items = items_of(futures)
         wholes = [whole_of(x) for x in items]
-        wait_for(wholes)
+        wait_for(wholes, behind=parts_of(items))
         futures = [x for x, f in zip(items, wholes, strict=True) if f.local_outcome()[1] is None]
     (found,) = compute(futures)
     return found
@@ -173,9 +173,18 @@ def items_of(fs: Any) -> list[Any]:
 
 def whole_of(x: Any) -> Future:
     """Return a future that is done when all that `x` is made of is."""
-    if kinds[type(x)] == COLLECTION:
-        return _all_of([future_of(t) for t in x.__lazyflow_tasks__()])
-    return future_of(x)
+    return _all_of(parts_of([x]))
+
+
+def parts_of(items: list[Any]) -> list[Future]:
+    """Return the futures of all that these values are made of."""
+    found: list[Future] = []
+    for x in items:
+        if kinds[type(x)] == COLLECTION:
+            found.extend(map(future_of, x.__lazyflow_tasks__()))
+        else:
+            found.append(future_of(x))
+    return found
 
 
 def _all_of(futures: list[Future]) -> Future:

@@ -16,6 +16,7 @@ from engine_schedulers import local_client
 from fault_tools import without_heartbeats
 
 import lazyflow
+import lazyflow.array as la
 from lazyflow import (
     LazyflowWarning,
     RemoteTaskError,
@@ -248,8 +249,27 @@ def test_workers_of_a_cluster_of_ours_that_ended_for_good_are_started_again(tmp_
     assert (out.returncode, out.stdout) == (0, "LazyflowWarning 2 of 2 workers\n"), out.stderr
 
 
+def late(wait):
+    with pytest.raises(TaskTimeout):
+        wait()
+
+
+#: For a future; each ends after half a second.
+WAYS_TO_WAIT = {
+    "compute": lambda f, on: late(lambda: compute(delayed(inc)(1), scheduler=on, timeout=0.5)),
+    "compute of it": lambda f, on: late(lambda: compute(f, timeout=0.5)),
+    "result": lambda f, on: late(lambda: f.result(timeout=0.5)),
+    "exception": lambda f, on: late(lambda: f.exception(timeout=0.5)),
+    "wait": lambda f, on: lazyflow.wait([f], timeout=0.5),
+    "wait for a collection": lambda f, on: lazyflow.wait(
+        la.ones(4, chunks=2).persist(scheduler=on), timeout=0.5),
+    "as_completed": lambda f, on: late(lambda: next(lazyflow.as_completed([f], timeout=0.5))),
+}
+
+
 @pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
-def test_a_cluster_without_workers_is_named_and_waited_for(monkeypatch):
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
     monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
     with (
         distributed.LocalCluster(
@@ -259,11 +279,13 @@ def test_a_cluster_without_workers_is_named_and_waited_for(monkeypatch):
     ):
         address = re.escape(cluster.scheduler_address)
         words = rf"the cluster at {address} has had no worker .* dask worker {address} or"
-        with pytest.warns(LazyflowWarning, match=words), pytest.raises(TaskTimeout):
-            compute(delayed(inc)(1), scheduler=client, timeout=0.5)
-        (waiting,) = persist(delayed(inc)(1), scheduler=client)
+        with lazyflow.config.set(scheduler=client):
+            held = lazyflow.submit(inc, 1)
+        with pytest.warns(LazyflowWarning, match=words) as said:
+            WAYS_TO_WAIT[way](held, client)
+        assert [os.path.basename(each.filename) for each in said] == [os.path.basename(__file__)]
         cluster.scale(1)
-        assert compute(waiting, scheduler=client, timeout=60) == (2,)
+        assert held.result(timeout=60) == 2
 
 
 def test_a_cluster_whose_worker_begins_again_and_again_is_not_called_empty(monkeypatch):

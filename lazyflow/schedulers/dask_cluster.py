@@ -17,12 +17,11 @@ import threading
 import uuid
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from math import inf
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +38,7 @@ from lazyflow.graph.cluster import said
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name, users_depth
 from lazyflow.schedulers.dask_actors import DaskLine
-from lazyflow.schedulers.dask_local import started
+from lazyflow.schedulers.dask_local import Local, started
 from lazyflow.schedulers.engine.actor_host import ActorHost
 from lazyflow.schedulers.engine.actor_line import handle_of
 from lazyflow.schedulers.engine.choice import chosen, refusal
@@ -173,7 +172,26 @@ class DaskEngine(Engine):
     def _event(self, event: tuple[float, bytes]) -> None:
         self.heard(event[1])
 
-    def came_and_went(self) -> int | None:
+    def lookout(self) -> Iterator[float]:
+        """Say it, once to each who waits, when there is no worker; ours are started again."""
+        client = self._client()
+        if client is None or isinstance(client.cluster, Local):
+            return
+        yield _ALONE
+        gone: int | None = None
+        while True:
+            before, gone = gone, self._came_and_went()
+            if gone is not None and gone == before:  # none has come between
+                warnings.warn(
+                    f"the cluster at {self.address} has had no worker for some time, so nothing "
+                    "runs; the tasks wait until one comes. Start some by: dask worker "
+                    f"{self.address} or, if you made the cluster, cluster.scale(2)",
+                    LazyflowWarning, stacklevel=users_depth(),
+                )
+                return
+            yield 10 * _ALONE if gone is None else _ALONE
+
+    def _came_and_went(self) -> int | None:
         """Return how many workers there have been; None if one is there, or nobody answers."""
         try:
             if self.client.nthreads():
@@ -560,29 +578,6 @@ class DistributedScheduler(EngineScheduler):
                 "the script; else see the error above"
             ) from error
         return distributed.Client(self._cluster, set_as_default=False)
-
-    def wait(self, run: Any, timeout: float | None) -> bool:
-        """Sleep until the run is over; say it when there is no worker for it."""
-        rest = inf if timeout is None else timeout
-        engine = run.engine if type(run) is EngineRun else None
-        if isinstance(engine, DaskEngine) and engine is not _engines.get(self._own):
-            seconds = _ALONE
-            gone: int | None = None
-            while rest > seconds:
-                if run.wait(seconds):
-                    return True
-                rest -= seconds
-                before, gone = gone, engine.came_and_went()
-                seconds = 10 * _ALONE if gone is None else _ALONE
-                if gone is not None and gone == before:  # none has come between
-                    warnings.warn(
-                        f"the cluster at {engine.address} has had no worker for some time, so "
-                        "nothing runs; the tasks wait until one comes. Start some by: dask worker "
-                        f"{engine.address} or, if you made the cluster, cluster.scale(2)",
-                        LazyflowWarning, stacklevel=users_depth(),
-                    )
-                    break
-        return bool(run.wait(None if rest == inf else rest))
 
     def shutdown(self) -> None:
         """Close what was opened here: never a client or a cluster of the user's."""

@@ -6,7 +6,8 @@ callbacks from one list, and `list.pop` gives each to just one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from types import TracebackType
 from typing import Any
 
@@ -179,9 +180,15 @@ def log_unseen(error: BaseException) -> None:
 
 
 def wait_for(
-    futures: Sequence[Future], count: int | None = None, timeout: float | None = None
+    futures: Sequence[Future],
+    count: int | None = None,
+    timeout: float | None = None,
+    behind: Sequence[Future] | None = None,
 ) -> bool:
-    """Sleep until `count` of them (None: all) are done; False when the time ran out first."""
+    """Sleep until `count` of them (None: all) are done; False when the time ran out first.
+
+    `behind` are the futures that runs set, where these are not such.
+    """
     waiting = [f for f in futures if not f.done()]
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
@@ -198,10 +205,33 @@ def wait_for(
         for future in waiting:
             future.add_callback(one_more)
         with asleep():
-            return gate.wait(timeout)
+            engines = _engines_of(waiting if behind is None else behind)
+            return wait_watching(engines, gate.wait, timeout)
     finally:
         for future in waiting:
             future.remove_callback(one_more)
+
+
+def _engines_of(futures: Sequence[Future]) -> set[Any]:
+    runs = [run for future in futures if (run := future.run) is not None]
+    return {engine for run, _ in runs if (engine := getattr(run, "engine", None)) is not None}
+
+
+def wait_watching(
+    engines: Iterable[Any], wait: Callable[[float | None], bool], timeout: float | None
+) -> bool:
+    """Wait as `wait` does, while engines look now and then at whether they can go on."""
+    looks = [engine.lookout() for engine in engines]
+    rest = inf if timeout is None else timeout
+    while looks:
+        pauses = [pause for look in looks if (pause := next(look, None)) is not None]
+        pause = min(pauses, default=inf)
+        if pause >= rest:
+            break
+        if wait(pause):
+            return True
+        rest -= pause
+    return wait(None if rest == inf else rest)
 
 
 def timed_out(names: Sequence[str], timeout: float, running: Sequence[str]) -> TaskTimeout:

@@ -8,7 +8,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -27,6 +27,7 @@ from lazyflow.schedulers.engine.held import Put, Remote
 from lazyflow.schedulers.engine.packing import Digests
 from lazyflow.schedulers.engine.run import EngineRun
 from lazyflow.schedulers.engine.work import Inside
+from lazyflow.schedulers.future import wait_watching
 from lazyflow.schedulers.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.processes import surroundings
 from lazyflow.schedulers.processes.versions import versions
@@ -139,6 +140,9 @@ class Engine(ABC):
             return value.engine is self and value.handle is not None
         return type(value) is Put and value.engine is self
 
+    def lookout(self) -> Iterator[float]:
+        """Yield how long somebody may wait before the next look, which says what is amiss."""
+        return iter(())
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -236,7 +240,8 @@ class EngineScheduler(ABC):
 
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Sleep until the run is over."""
-        return bool(run.wait(timeout))
+        engines = [run.engine] if type(run) is EngineRun else []
+        return wait_watching(engines, run.wait, timeout)
 
     def abandon(self, run: Any) -> None:
         """Groups of a run that was given up are cancelled when its queue is cleared."""
