@@ -31,13 +31,18 @@ def local_client(workers=2, threads=1, **options):
     """A client of a cluster of this machine, whose workers come back however often they end.
 
     A LocalCluster looks 15 s after an end whether the worker is there, and gives it up for good if
-    it ended again just then: tests that kill several were left without workers.
+    it ended again just then: tests that kill several were left without workers. Workers are
+    forked from one process that has imported distributed: the imports were half of these tests;
+    programs that are started here have theirs as everybody has.
     """
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     import dask
 
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        dask.config.set({
+            "distributed.deploy.lost-worker-timeout": "1h",
+            "distributed.worker.multiprocessing-method": "forkserver",
+        }),
         distributed.LocalCluster(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
