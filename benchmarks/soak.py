@@ -26,7 +26,7 @@ from typing import Any
 
 import lazyflow
 from benchmarks import soak_graphs as graphs
-from benchmarks.footprint import Footprint, mark_children, settled
+from benchmarks.footprint import Footprint, footprint, mark_children, settled
 from benchmarks.memory import resident_bytes
 from benchmarks.pool_facts import pool_facts
 
@@ -206,10 +206,11 @@ class Soak:
 def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
     """Warm up, look, let it run, shut down, look again."""
     mark_children()
+    there = footprint().processes  # of who calls this
     run = Soak(given.seed, given.workers, given.patience)
     for _ in range(10):
         run.one_graph()
-    before = at_rest(None, given.patience)
+    before = at_rest(given.patience, lambda now: now.processes <= there, seconds=2.0)
     start = time.monotonic()
     if given.persist_steps:
         run.persisted_steps(given.persist_steps, Killer(None, given.seconds_between, given.seed))
@@ -220,7 +221,7 @@ def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
     found.seconds = time.monotonic() - start
     found.deaths = pool_facts().deaths
     found.left += kept_in_workers()
-    after = at_rest(before, given.patience)
+    after = at_rest(given.patience, lambda now: not now.left_since(before))
     found.left += after.left_since(before)
     found.drift = after.resident - before.resident
     if found.drift > DRIFT:
@@ -241,15 +242,15 @@ def kept_in_workers(seconds: float = 5.0) -> list[str]:
         time.sleep(0.05)
 
 
-def at_rest(before: Footprint | None, patience: float) -> Footprint:
-    """Shut down, and look when nothing goes away any more."""
+def at_rest(
+    patience: float, quiet: Callable[[Footprint], bool], seconds: float = 5.0
+) -> Footprint:
+    """Shut down, and look when what goes away has gone."""
     # Where it hangs, and status 1. By number: what stands for stderr may have none.
     faulthandler.dump_traceback_later(patience, exit=True, file=2)
     lazyflow.shutdown()
     faulthandler.cancel_dump_traceback_later()
-    if before is None:
-        return settled(lambda now: not now.processes, seconds=2.0)
-    return settled(lambda now: not now.left_since(before))
+    return settled(quiet, seconds)
 
 
 def options(argv: Sequence[str]) -> argparse.Namespace:

@@ -392,7 +392,6 @@ class TestArrays:
 
 
 @pytest.mark.parametrize(("module", "only"), [
-    (actors, ["pipelined"]),
     (overhead, ["chain", "persist"]),
     (processes, ["single"]),
     *(pytest.param(module, [], marks=pytest.mark.slow)
