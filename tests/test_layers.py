@@ -4,6 +4,7 @@ import ast
 import pathlib
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -62,6 +63,8 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+parse = cache(ast.parse)
+
 MODULES = {module_of(path): path for path in ROOT.rglob("*.py")}
 
 
@@ -74,7 +77,7 @@ def layer_of(module):
 
 def imports(source, module, is_package):
     """Yield (line, module) for each import of lazyflow's own modules, wherever it stands."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "lazyflow":
@@ -143,7 +146,7 @@ def modules_below(graph):
 def test_no_import_cycles_at_import_time():
     graph = {}
     for module, path in MODULES.items():
-        tree = ast.parse(path.read_text())
+        tree = parse(path.read_text())
         top = ast.Module([n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)], [])
         graph[module] = {
             other
@@ -181,7 +184,7 @@ def test_what_modules_mark_as_functions_is_in_the_tables():
         if module.startswith("lazyflow.array."):
             import_module(module)  # a mark raises ImportError for a name that no table has there
             marked = set()
-            for node in ast.parse(path.read_text()).body:
+            for node in parse(path.read_text()).body:
                 for mark in getattr(node, "decorator_list", ()):
                     if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "implements":
                         marked.add(node.name)
