@@ -317,6 +317,7 @@ def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):
     with pytest.warns(lazyflow.LazyflowWarning, match=words):
         assert compute(delayed(inc)(1), **ON) == (2,)
     del sys.modules["reloaded_here"]
+    lazyflow.shutdown()  # a pool of processes that was there would say it to another test
 
 
 def test_a_dataset_is_opened_again_in_the_cluster(tmp_path):
