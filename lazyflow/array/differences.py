@@ -112,7 +112,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ValueError("'edge_order' greater than 2 not supported")
     if x.dtype.kind == "M":
         x = x.view(x.dtype.str.replace("M8", "m8"))
-    elif x.dtype.kind not in "bfcm":  # booleans can't be subtracted
+    elif x.dtype.kind not in "bfcmSUV":  # booleans, texts and records can't be subtracted
         x = functions["astype"](x, float)
     kind = x.dtype if x.dtype.kind in "fcm" else float
     found = []

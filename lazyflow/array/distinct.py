@@ -155,13 +155,16 @@ class MergeTables:
 
 @dataclass(frozen=True)
 class Whole:
-    """Finds all that is wanted of an array that is one block."""
+    """Finds all that is wanted of an array that is one block; `alone` as of `Distinct`."""
 
     axis: int | None
     equal_nan: bool
+    alone: bool
     __name__ = "unique"
 
     def __call__(self, block: Any) -> Any:
+        if self.alone:
+            return (np.unique(block, axis=self.axis, equal_nan=self.equal_nan),)
         return np.unique(
             block, return_index=True, return_inverse=True, return_counts=True, axis=self.axis,
             equal_nan=self.equal_nan,
@@ -190,10 +193,10 @@ def unique(
     node = x.expr
     kind = node.dtype.kind
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
+    alone = not (return_index or return_inverse or return_counts)
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
-        found = _of_whole(node, axis, bool(equal_nan))
+        found = _of_whole(node, axis, bool(equal_nan), alone)
     else:
-        alone = not (return_index or return_inverse or return_counts)
         table = Distinct(node, bool(equal_nan), alone)
         values = Column(table, 0, node.dtype, ((None,),))
         places = [Column(table, k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
@@ -204,7 +207,7 @@ def unique(
     return made if len(made) > 1 else made[0]
 
 
-def _of_whole(node: Expr, axis: Any, equal_nan: bool) -> list[Expr]:
+def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]:
     chunks: Chunks = ((None,),)
     inner: Chunks = tuple([(n,) for n in node.shape])
     if axis is not None:
@@ -212,7 +215,7 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool) -> list[Expr]:
         chunks = (*inner[:axis], (None,), *inner[axis + 1:])
         inner = inner[axis:axis + 1]
     whole = rechunk(node, tuple([(n,) for n in node.shape]))
-    table = PerBlock(Whole(axis, equal_nan), (whole,), node.dtype, whole.chunks)
+    table = PerBlock(Whole(axis, equal_nan, alone), (whole,), node.dtype, whole.chunks)
     place = np.dtype(np.intp)
     return [
         Column(table, 0, node.dtype, chunks),

@@ -47,6 +47,8 @@ def einsum(
                          "operand, or at least one operand and its corresponding subscripts list")
     inputs, arrays, wanted = _parsed(operands)
     found = np.result_type(*[x.dtype for x in arrays]) if dtype is None else np.dtype(dtype)
+    if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*wanted}:
+        found = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
     for at, x in enumerate(arrays):
         if not np.can_cast(x.dtype, found, casting):
             raise TypeError(

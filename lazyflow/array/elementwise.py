@@ -162,10 +162,11 @@ def where(condition: Expr, a: Any, b: Any) -> Expr:
     if condition.dtype != bool:
         condition = cast(condition, bool)
     dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in (a, b)])
-    if dtype.kind != "V":
-        dtype = dtype.newbyteorder("=")
-    a, b = [x if isinstance(x, Expr) else wrapped(x, dtype) for x in (a, b)]
-    return Elementwise(WHERE, (condition, a, b), (condition.dtype, dtype, dtype, dtype))
+    native = dtype if dtype.kind == "V" else dtype.newbyteorder("=")
+    a, b = [x if isinstance(x, Expr) else wrapped(x, native) for x in (a, b)]
+    made = Elementwise(WHERE, (condition, a, b), (condition.dtype, native, native, native))
+    # beside a Python number NumPy keeps the order of bytes of spans of time
+    return cast(made, dtype) if dtype.kind == "m" else made
 
 
 def function(

@@ -35,8 +35,8 @@ def concatenate(
     ndim = _ndim_of(parts)
     axis = np.lib.array_utils.normalize_axis_index(axis, ndim)
     parts = [x if isinstance(x, Array) else from_array(x, {axis: "auto"}) for x in parts]
-    nodes = _in_one_dtype(parts, dtype, casting)
     _check_lengths(parts, axis)
+    nodes = _in_one_dtype(parts, dtype, casting)
     made = concatenated(nodes, axis)
     return Array(made) if out is None else into(out, made, casting)
 

@@ -144,6 +144,8 @@ def _quantile(
                 f"Only method 'inverted_cdf' supports weights. Got: {method}."
             )
         weights = _weights(as_node(weights), node, axes)
+    if node.dtype == bool and func not in _WITHOUT_NAN and 0 in [node.shape[k] for k in axes]:
+        raise IndexError("index 0 is out of bounds for axis 0 with size 0")  # NumPy's
     # NumPy's checks of q and method, and its type of the result
     if not node.size and func in _WITHOUT_NAN:
         func(np.empty((1, 0), node.dtype), *others, **{**keywords, "axis": 0})

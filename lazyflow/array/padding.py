@@ -10,6 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, known
 from lazyflow.array.creation import arange, full, zeros
 from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.elementwise import constant
 from lazyflow.array.joining import concatenate
 from lazyflow.array.rearranging import along
 from lazyflow.array.shaping import broadcast_to, of
@@ -25,6 +26,9 @@ _DEFAULTS = {
 }
 
 _REDUCTIONS = {"maximum": "max", "minimum": "min", "mean": "mean", "median": "median"}
+
+#: Of these NumPy refuses types and values that don't fit, where nothing is added, too.
+_CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
 
 #: Makes what comes before (False) or after (True) an array along an axis, of a width.
 Maker = Callable[[Array, int, bool, int], Array]
@@ -55,7 +59,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
         make = _maker(mode, option, value, x.ndim, axis)
         parts = [found]
         for after, n in enumerate((left, right)):
-            if n or mode in _REDUCTIONS:  # NumPy refuses types of which there are none, n or not
+            if n or mode in _CHECKED:
                 part = make(found, axis, bool(after), n).astype(x.dtype)
                 parts.insert(after * len(parts), part)
         found = concatenate(parts, axis)
@@ -98,9 +102,10 @@ def _pairs(given: Any, ndim: int) -> list[tuple[Any, Any]]:
     if given is None:
         return [(None, None)] * ndim
     values = np.asarray(given)
-    if values.size == 2 and values.shape != (2, 1):
+    if values.size == 1 or (values.size == 2 and values.shape != (2, 1)):
         values = values.ravel()
-    return [(pair[0], pair[1]) for pair in np.broadcast_to(values, (ndim, 2))]
+        return [(values[0], values[-1])] * ndim
+    return list(map(tuple, np.broadcast_to(values, (ndim, 2)).tolist()))  # of Python's, as NumPy
 
 
 def _of_nothing(x: Array, widths: list[tuple[int, int]]) -> Array:
@@ -163,9 +168,11 @@ def _edge(x: Array, axis: int, after: bool) -> Array:
 
 def _constant(x: Array, axis: int, n: int, value: Any) -> Array:
     shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
-    chunks = [sizes if k != axis else "auto" for k, sizes in enumerate(x.chunks)]
     element = np.empty(1, x.dtype)
     element[0] = value  # NumPy refuses here what the type does not have
+    if x.dtype.hasobject:  # which full() would convert
+        return broadcast_to(Array(constant(element.reshape(()))), shape)
+    chunks = [sizes if k != axis else "auto" for k, sizes in enumerate(x.chunks)]
     return full(shape, element[0], x.dtype, chunks=chunks)
 
 
@@ -186,7 +193,10 @@ def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any)
 def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
     """Return ``np.linspace(end, edge, n, endpoint=False)``, turned around after the array."""
     edge = _edge(x, axis, after)
-    kind = np.result_type(np.asarray(end).dtype, x.dtype, float)
+    np.linspace(end, np.zeros(1, x.dtype), 0, endpoint=False, dtype=x.dtype)  # says what is wrong
+    if not n:
+        return along(x, axis, slice(0, 0))
+    kind = np.result_type(np.asarray(end).dtype, x.dtype, 1.0)
     start = np.asarray(end).astype(kind)[()]
     at = arange(n).astype(kind)[(slice(None), *[None] * (x.ndim - axis - 1))]
     width = edge.astype(kind) - start

@@ -87,6 +87,10 @@ def _total(
     keepdims: Any, initial: Any, where: Any,
 ) -> Array:
     node, mask = counted(a, where)
+    if is_objects(a, dtype):  # whose sums depend on the order
+        options = {} if initial is _MISSING else {"initial": initial}
+        needs_elements(ufunc, initial not in (_MISSING, None), mask, None)
+        return of_objects(getattr(np, kind), a, axis, out, keepdims, where, **options)
     dtype = _of_time(ufunc.reduce, node, dtype) or (
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
@@ -137,6 +141,8 @@ def _extreme(
         by = helpers["ufunc_reduce"]
         return by(ufunc, Array(node), axis, None, out, keepdims, initial, where)
     has_initial = initial is not _MISSING and initial is not None
+    if has_initial:
+        initial = element_of(initial, node.dtype)
     axes = axes_of(axis, node.ndim)
     count = count_over(node, axes)
     needs_elements(ufunc, has_initial, mask, count if axes else None)
@@ -154,6 +160,13 @@ def _extreme(
     if has_initial:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, node.dtype)))
     return finished(made, out)
+
+
+def element_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value as an element of a type, or refuse it as NumPy does if the type has none."""
+    made = np.empty(1, dtype)
+    made[0] = value
+    return made[0]
 
 
 def needs_elements(
@@ -206,6 +219,8 @@ def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], 
         return of_time, of_time
     if dtype is not None:
         return np.dtype(dtype), np.dtype(dtype)
+    if node.dtype.kind in "SUV":
+        function(np.zeros(1, node.dtype))  # refuses, in its words
     if node.dtype.kind in "biu":
         return np.dtype(float), np.dtype(float)
     if node.dtype == np.float16:
@@ -276,6 +291,11 @@ def mean_of(
         count = reduced(mask, "sum", axis, keepdims, int)
         return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     many = count_over(node, axes_of(axis, node.ndim))
+    if many is None and inner.kind in "mM":  # which are no moments
+        there = stretched(constant(1, int), node.shape)
+        total = reduced(node, "sum", axis, keepdims, inner)
+        count = reduced(there, "sum", axis, keepdims, int)
+        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     if many is None:
         return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
     return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result))
@@ -306,6 +326,8 @@ def variance_of(
     inner, result = _mean_dtypes(node, dtype, np.var)
     if result.kind == "c" and dtype is None:
         result = np.dtype(f"f{result.itemsize // 2}")
+    if inner.kind == "f" and node.dtype.kind in "iuf":  # elements that a smaller type does not have
+        inner = np.result_type(inner, node.dtype)
     finish = VarOf(ddof, root, quiet, result)
     return finished(reduced(node, "moments", axis, keepdims, inner, result, finish, mask), out)
 
@@ -336,7 +358,10 @@ def std(
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Return how many elements over axes are not zero."""
-    return sum(Array(elementwise.not_zero(as_node(a))), axis, keepdims=keepdims)
+    node = as_node(a)
+    if axis is not None:
+        np.count_nonzero(np.zeros(1, node.dtype), axis=0)  # refuses records, unless of all axes
+    return sum(Array(elementwise.not_zero(node)), axis, keepdims=keepdims)
 
 
 @implements(np.ptp)

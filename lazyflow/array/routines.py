@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array import elementwise
+from lazyflow.array.align import SizesNeeded
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import functions, helper, implements
 from lazyflow.array.ufuncs import apply_ufunc, into, stretched
@@ -194,8 +195,32 @@ def isin(
     """Return whether each element is among others; parameters as np.isin."""
     node = as_node(element)
     values = np.asarray(test_elements).ravel()
-    op = Among(values, bool(assume_unique), bool(invert), kind)
+    op: Any = Among(values, bool(assume_unique), bool(invert), kind)
+    try:
+        np.result_type(node.dtype, values.dtype)
+    except TypeError:  # NumPy compares with a few of them one by one, and sorts many, which raises
+        if None in node.shape:
+            raise SizesNeeded from None
+        if len(values) >= 10 * Array(node).size ** 0.145:
+            raise
+        op = OneByOne(values, bool(invert))
     return Array(elementwise.function(op, (node,), bool))
+
+
+class OneByOne:
+    """Tells for each element of a tile whether it equals one of some values of another kind."""
+
+    __name__ = "isin"
+
+    def __init__(self, values: Any, invert: bool) -> None:
+        self.values = values
+        self.invert = invert
+
+    def __call__(self, x: Any) -> Any:
+        found = np.zeros(x.shape, bool)
+        for value in self.values:
+            found |= x == value
+        return ~found if self.invert else found
 
 
 class Among:

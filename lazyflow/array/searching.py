@@ -93,6 +93,11 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
         choices = list(choices)
     given = [x if type(x) in (int, float, complex) else as_node(x) for x in choices]
     dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in given])
+    for x in given:
+        if isinstance(x, Expr) and not np.can_cast(x.dtype, dtype, "safe"):
+            raise TypeError(
+                f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule 'safe'"
+            )
     nodes = [
         elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
         for x in given
@@ -133,9 +138,15 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = int(np.lib.array_utils.normalize_axis_index(axis, x.ndim))
     lead, n = (slice(None),) * axis, x.shape[axis]
-    rest = tuple(np.broadcast_shapes(x[(*lead, 0)].shape, at[(*lead, 0)].shape)) if n else (
-        at[(*lead, 0)].shape if at.shape[axis] else x.shape[:axis] + x.shape[axis + 1:]
-    )
+    try:
+        rest = tuple(np.broadcast_shapes(x[(*lead, 0)].shape, at[(*lead, 0)].shape)) if n else (
+            at[(*lead, 0)].shape if at.shape[axis] else x.shape[:axis] + x.shape[axis + 1:]
+        )
+    except ValueError as error:  # NumPy's is one of places
+        raise IndexError(
+            f"`indices` of shape {at.shape} don't broadcast with `arr` of shape {x.shape}: "
+            f"beside axis {axis} lengths must be equal or 1"
+        ) from error
     nodes = [
         stretched(each.expr, (*rest[:axis], each.shape[axis], *rest[axis:])) for each in (x, at)
     ]

@@ -32,6 +32,7 @@ def set_item(x: Array, key: Any, value: Any) -> None:
     else:
         node = _values(value, x, basic)
     if not basic:
+        _only_a_line(node, entries, key, x)
         key_parts = taken_apart(entries)
         mask = _only_mask(key_parts, entries)
         if mask is not None and _is_same_for_all(node, mask, x):
@@ -51,6 +52,8 @@ def _element(value: Any, dtype: np.dtype[Any]) -> Expr:
     """Return a value as the one element that NumPy makes of it at one place."""
     if isinstance(value, Array):
         if value.ndim and dtype.kind not in "bOV":
+            if dtype.kind == "c" or dtype.char == "g":  # their elements are converted by Python
+                raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
             raise ValueError("setting an array element with a sequence.")
         return elementwise.cast(value.expr, dtype)
     if not dtype.hasobject:
@@ -93,15 +96,21 @@ def _only_mask(key: Key, entries: list[Any]) -> tuple[int, Any] | None:
     return axis, mask
 
 
-def _is_same_for_all(node: Expr, found: tuple[int, Any], x: Array) -> bool:
-    """Tell whether what is written does not depend on how much the mask chooses."""
-    axis, mask = found
-    check_lengths(mask.shape, x.shape, axis)
-    if mask.ndim == x.ndim and node.ndim > 1:
+def _only_a_line(node: Expr, entries: list[Any], key: Any, x: Array) -> None:
+    """Refuse values of several axes for a mask of all of the array, which chooses in one line."""
+    masks = [each for each in entries if getattr(getattr(each, "dtype", None), "kind", "") == "b"]
+    alone = len(key) == 1 if isinstance(key, tuple) else True
+    if alone and len(masks) == 1 and masks[0].ndim == x.ndim and node.ndim > 1:
         raise TypeError(
             "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, input "
             f"has {node.ndim} dimensions"
         )
+
+
+def _is_same_for_all(node: Expr, found: tuple[int, Any], x: Array) -> bool:
+    """Tell whether what is written does not depend on how much the mask chooses."""
+    axis, mask = found
+    check_lengths(mask.shape, x.shape, axis)
     after = x.ndim - axis - mask.ndim
     if node.ndim > axis + 1 + after:
         return False
@@ -189,7 +198,8 @@ def _fitted(value: Expr, shape: tuple[int, ...], key: Key, x: Array) -> Expr:
     if extra > 0 and all(n == 1 for n in given[:extra]):
         spec = Spec((0,) * extra + (None,) * len(shape), tuple(range(extra, value.ndim)))
         value = view(value, spec)
-    fits = value.ndim <= len(shape) and all(
+    # By index arrays no elements are taken whatever the axes before those that fit.
+    fits = (value.ndim <= len(shape) or (bool(key.arrays) and 0 in given[extra:])) and all(
         n in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)
     )
     if not fits:

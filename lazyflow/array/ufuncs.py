@@ -90,7 +90,10 @@ def _call(
     if any(x is NotImplemented for x in operands):
         return NotImplemented
     given = out if isinstance(out, tuple) else (out,) * ufunc.nout
-    nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
+    if ufunc is np.multiply and given[0] is not None and as_node(given[0]).dtype.kind in "SU":
+        nodes = _repeated_texts(operands, as_node(given[0]).dtype)
+    else:
+        nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
     found = []
     for node, target in zip(nodes, given, strict=True):
         if where is not True:
@@ -98,6 +101,17 @@ def _call(
             node = elementwise.where(as_node(where), node, before)
         found.append(Array(node) if target is None else into(target, node, casting))
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _repeated_texts(operands: list[Any], dtype: np.dtype[Any]) -> tuple[Expr, ...]:
+    """Return texts as often as numbers say, cut to the type of what they are written to."""
+    nodes = tuple([x if isinstance(x, Expr) else elementwise.constant(x) for x in operands])
+    np.multiply.resolve_dtypes((*[x.dtype for x in nodes], dtype))  # says what is no number
+    return (elementwise.function(_repeat, nodes, dtype, kind=dtype),)
+
+
+def _repeat(a: Any, b: Any, kind: Any) -> Any:
+    return np.multiply(a, b, out=np.empty(np.broadcast_shapes(a.shape, b.shape), kind))
 
 
 def _operand(x: Any) -> Any:

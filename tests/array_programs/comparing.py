@@ -89,7 +89,11 @@ def difference(mine, wanted, bound):
 
 def _array(wanted, made):
     if isinstance(wanted, np.ndarray):
-        return wanted
+        if made.dtype != object or wanted.ndim or wanted.dtype == object:
+            return wanted
+        found = np.empty((), object)  # the object was a number of NumPy's
+        found[()] = wanted[()]
+        return found
     return np.asarray(wanted, object if made.dtype == object else None)
 
 
@@ -104,11 +108,20 @@ def _arrays(made, wanted, bound):
             np.stack([a[n].astype("f8") for n in made.dtype.names]) for a in (made, wanted)
         ]
     if made.dtype.kind == "c":
-        made, wanted = [np.stack([a.real, a.imag]) for a in (made, wanted)]
+        why = _numbers(*map(_parts, (made, wanted)), bound, both)
+        lost = ~np.isfinite(made) & ~np.isfinite(wanted)
+        if why and bound is not None and np.any(lost):
+            left = [np.where(lost, 0, a).astype(made.dtype) for a in (made, wanted)]
+            return _numbers(*map(_parts, left), bound, both) or ("parts", both)
+        return why
     if made.dtype.kind == "O":
         same = all(map(_same_object, made.ravel(), wanted.ravel()))
         return None if same else ("values", both)
     return _numbers(made, wanted, bound, both)
+
+
+def _parts(a):
+    return np.stack([a.real, a.imag])
 
 
 def _numbers(made, wanted, bound, both):

@@ -36,7 +36,9 @@ np.multiply({x:iu}, {y:iu}, where={m}, out=xp.zeros({shape}, {x.dtype}))
 np.{binary}.outer({x:biuf}, {y:biuf})
 np.{reducible}.reduce({x:biuf}, axis={axis})
 np.{reducible}.reduce({x:biuf}, axis={axes}, keepdims={bool}, initial={s})
+np.{adding}.reduce({x:biu}, axis={axes}, keepdims={bool}, initial={i})
 np.{accumulates}.accumulate({x:biuf}, axis={axis})
+np.{scanned}.accumulate({x:biu}, axis={axis})
 {x:mM} - {y:mM}
 {x:mM} + {y:m}
 {x:m} * {i}
@@ -204,6 +206,7 @@ xp.einsum("ii->i", {x:biu*2})
 xp.pad({x}, {k}, mode={pad_mode})
 xp.pad({x}, {k}, constant_values={s})
 xp.pad({x:*1}, ({k}, {k}), mode={pad_mode})
+xp.pad({x:biumMOUSV}, {k}, mode="mean")
 xp.pad({x:biufc}, {k}, mode="reflect", reflect_type="odd")
 xp.pad({x:biuf}, {k}, mode="linear_ramp", end_values={s})
 xp.roll({x}, {i}, axis={axis1})
@@ -325,6 +328,10 @@ xp.bincount(xp.ravel({choices}), weights=xp.ravel({x:biuf}))
 xp.histogram({same:iu}, {bins}, {range}, weights={x:biufc})[0]
 xp.cross({three:fc}, {three:biufc})
 xp.vecdot(xp.rechunk({x:f*12}, -1), {same:f})
+np.{summing}.reduce({x:biuf}, axis={axis})
+np.{summing}.reduce({x:f}, axis={axes}, keepdims={bool}, initial={s})
+np.{scanned}.accumulate({x:f}, axis={axis})
+xp.pad({x:fc}, {k}, mode="mean")
 """
 
 #: Squares of deviations: within what rounding does to the squares of the largest.
@@ -370,9 +377,10 @@ WORDS = {
                 "greater_equal less_equal",
     "of_bits": "bitwise_and bitwise_or bitwise_xor left_shift right_shift",
     "of_bit": "invert bitwise_count", "factors": "gcd lcm",
-    "two": "modf frexp", "reducible": "add multiply maximum minimum logical_and logical_or "
-                                      "bitwise_or hypot fmax fmin arctan2 subtract",
-    "accumulates": "add maximum minimum multiply",
+    "two": "modf frexp", "reducible": "maximum minimum logical_and logical_or bitwise_or "
+                                      "fmax fmin arctan2",
+    "adding": "add multiply", "summing": "add multiply hypot subtract",
+    "accumulates": "maximum minimum", "scanned": "add multiply",
     "simple": "copy conj real imag sort unique isreal iscomplex nan_to_num isfinite isnull notnull "
               "fix around sign abs ravel squeeze transpose iscomplexobj asarray zeros_like",
     "floats": "sinc i0 isneginf isposinf fix signbit angle real imag nan_to_num isnan",
@@ -394,7 +402,7 @@ WORDS = {
     "inexact": "'f4' 'f8' 'c16' 'f2' 'g'", "casting": "'unsafe' 'same_kind' 'safe'",
     "quantile_method": "'linear' 'lower' 'higher' 'midpoint' 'nearest' 'hazen'",
     "side": "'left' 'right'", "trim": "'f' 'b' 'fb'",
-    "pad_mode": "'constant' 'edge' 'reflect' 'symmetric' 'wrap' 'maximum' 'mean' 'minimum'",
+    "pad_mode": "'constant' 'edge' 'reflect' 'symmetric' 'wrap' 'maximum' 'minimum'",
     "indexing": "'xy' 'ij'", "order": "'C' 'F' 'K'", "bool": "True False", "01": "0 1",
     "012": "0 1 2", "12": "1 2", "123": "1 2 3", "k": "0 1 2 3", "k5": "0 1 3 4 5",
     "n": "-2 -1 0 1 2", "i": "-3 -1 0 1 2 5", "nonzero": "-2 -1 1 2 3", "step": "0.5 1 2 -1",

@@ -140,6 +140,11 @@ def neighbours(x):
     return x + np.roll(x, 1, 0) - np.roll(x, -1, 0)
 
 
+def _of_type(function, options):
+    """Return a function whose results are of the type that is declared for them."""
+    return lambda *arrays: np.asarray(function(*arrays)).astype(options["output_dtypes"][0])
+
+
 class Reference:
     """NumPy, and what `lazyflow.array` has besides, done by NumPy."""
 
@@ -169,15 +174,15 @@ class Reference:
 
     @staticmethod
     def apply_gufunc(function, signature, *arrays, **options):
-        return function(*arrays)
+        return _of_type(function, options)(*arrays)
 
     @staticmethod
     def gufunc(function, **options):
-        return function
+        return _of_type(function, options)
 
     @staticmethod
     def as_gufunc(**options):
-        return lambda function: function
+        return lambda function: _of_type(function, options)
 
     @staticmethod
     def reduction(x, chunk, aggregate, axis=None, keepdims=False, dtype=None):
