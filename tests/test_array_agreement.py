@@ -43,6 +43,12 @@ EQUAL = [
          np.array([True, False]), np.array([0, 3], object)),
     case("sum of objects", lambda m, x: m.sum(x, axis=0), np.array([[0.1, 1], [0.7, 2]] * 4, "O")),
     case("product of objects", lambda m, x: m.prod(x), np.array([0.1, 3, 0.7, True] * 4, "O")),
+    *[
+        case(f"{name} of objects, some NaN", lambda m, x, name=name: getattr(m, name)(x, axis=0),
+             np.array([[3, np.nan], [2.5, 4], [5, np.nan], [True, 3]], object))
+        for name in ("nansum", "nanprod", "nanmin", "nanmax", "nancumsum", "nanargmin")
+    ],
+    case("nothing rounded", lambda m, x: m.around(x), np.zeros((1, 0), object)),
     case("objects from a start", lambda m, x: m.sum(x, initial=0.5), np.array([0.1, 0.7] * 4, "O")),
     case("spans or a number", lambda m, x: m.where(np.array([True, False, True]), x, 1),
          SPANS.astype(">m8[s]")),
@@ -100,6 +106,9 @@ REFUSED = [
     case("records of other lengths", lambda m, x: m.dstack([x, np.ones(3)]), RECORDS),
     case("dates of other lengths", lambda m, x: m.vstack([x, np.ones(2)]), SPANS),
     case("records not zero", lambda m, x: m.count_nonzero(x, axis=0), RECORDS),
+    case("records not zero of all", lambda m, x: m.count_nonzero(x, keepdims=True), RECORDS),
+    case("no records as numbers", lambda m, x: put(x, slice(2, 2), m.asarray(RECORDS[:1])),
+         np.ones(3)),
     case("the mean of texts", lambda m, x: m.pad(x, 0, mode="mean"), TEXTS),
     case("the quantile of no booleans", lambda m, x: m.quantile(x, [0.5, 0.1], axis=1),
          np.zeros((1, 0), bool)),
@@ -117,6 +126,8 @@ REFUSED = [
          SPANS.astype("M8[s]")),
     case("a ramp to a text", lambda m, x: m.pad(x, 1, mode="linear_ramp", end_values="a"),
          np.array([1, 2])),
+    case("no places of another shape",
+         lambda m, x: m.take_along_axis(x, np.zeros((0, 0), int), axis=0), np.ones((0, 5))),
     case("places of another shape",
          lambda m, x: m.take_along_axis(x, np.zeros((2, 21), int), axis=0), np.ones((2, 7))),
 ]

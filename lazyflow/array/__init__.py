@@ -8,24 +8,27 @@
 Types, shapes and bits are those of NumPy but for what is listed here; what differs elsewhere is a
 bug. In the bounds eps is the machine's precision of the type of the result.
 
-Sums of floats (`sum`, `mean`, `average`, `trapezoid`, `nansum`, `nanmean`, ...)
+Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `pad` by means, ...)
     are pairwise, in an order of their own; within 4 eps of the sum of the absolute values, divided
     by how many there are for means. NumPy's are as near, but along axes other than the last, where
     it adds one by one. So overflow on the way may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
     are merged of blocks, in double precision at least: within eps * (8 + |mean| / deviation),
     relatively. Where the square of eps * |mean| overflows, as from 1e170 on, it is chance, with
-    NumPy, too, whether equal values give 0 or inf; float32 and float16 do not overflow on the way
-    here. A `dtype` of whole numbers, or a real one of complex numbers, casts the elements first.
-`prod`, `cumsum`, `cumprod` and other scans
+    NumPy, too, whether equal values give 0 or inf; float32 and float16, of elements or as `dtype`,
+    do not overflow on the way here, as NumPy's sum does. A `dtype` of whole numbers, or a real one
+    of complex numbers, casts the elements first.
+`prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
     of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Products
-    of complex numbers take their axes as one chunk, in NumPy's order.
+    of complex numbers take their axes as one chunk, in NumPy's order, and so do sums and products
+    of objects; scans of complex products differ by the sign of a zero.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
     of floats: within n * eps of the products of absolute values of n pairs, by the BLAS library as
     NumPy's, but for other shapes: so for the sign of a zero, and which parts of infinite or NaN
-    complex numbers are NaN.
+    complex numbers are NaN. A part of such a product, or of a sum, may be computed of other blocks
+    than the whole, and is within the same bound.
 Zeros of both signs
-    are equal: which one `min`, `max`, `nanmin`, `nanmax`, `unique` and sorts give is chance, as
+    are equal: which one `min`, `max`, `fmin`, `clip`, `unique` and sorts give is chance, as
     in NumPy, where it depends on the place in a vector. So is the order of complex NaN.
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
     are undefined in C: they are as NumPy's of contiguous arrays, which differ from those of others.

@@ -59,10 +59,10 @@ class ArgExtreme(Op):
 
     def first(self, where: Any, block: Any) -> Any:
         numbers = True
-        if self.fill is not None and block.dtype.kind in "fc":
-            is_nan = np.isnan(block)
+        if self.fill is not None and block.dtype.kind in "fcO":
+            is_nan = np.not_equal(block, block, dtype=bool)
             numbers = ~is_nan.all(axis=self.axis, keepdims=True)
-            block = np.where(is_nan, block.dtype.type(self.fill), block)
+            block = np.where(is_nan, np.asarray(self.fill).astype(block.dtype), block)
         if self.axis is not None:
             at = self.func(block, axis=self.axis, keepdims=True)
             best = np.take_along_axis(block, at, self.axis)

@@ -24,6 +24,7 @@ from lazyflow.array.reductions import (
     of_objects,
     prod,
     sum,
+    total_of_objects,
     variance_of,
 )
 
@@ -33,7 +34,7 @@ _MISSING: Any = np._NoValue
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
     """Return a node and what of it counts: not NaN, and wanted."""
     node, mask = counted(a, where)
-    if node.dtype.kind not in "fc":
+    if node.dtype.kind not in "fcO":
         return node, mask
     is_number = _is_number(node)
     if mask is not None:
@@ -42,11 +43,17 @@ def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
 
 
 def _is_number(node: Expr) -> Expr:
+    if node.dtype.kind == "O":  # of which NaN are those that don't equal themselves
+        return elementwise.function(_equals_itself, (node,), bool)
     (is_nan,) = elementwise.ufunc(np.isnan, (node,))
     return elementwise.ufunc(np.logical_not, (is_nan,))[0]
 
 
-def _filled(a: Any, value: float) -> Array:
+def _equals_itself(block: Any) -> Any:
+    return ~np.not_equal(block, block, dtype=bool)
+
+
+def filled(a: Any, value: float) -> Array:
     """Return an array with a value in the place of NaN."""
     node, is_number = _numbers_only(a, True)
     if is_number is None:
@@ -60,7 +67,9 @@ def nansum(
     initial: Any = _MISSING, where: Any = True,
 ) -> Array:
     """Return the sum over axes of what is not NaN."""
-    return sum(_filled(a, 0), axis, dtype, out, keepdims, initial, where)
+    if is_objects(a, dtype):
+        return total_of_objects(np.nansum, np.add, a, axis, out, keepdims, initial, where)
+    return sum(filled(a, 0), axis, dtype, out, keepdims, initial, where)
 
 
 @implements(np.nanprod)
@@ -69,7 +78,9 @@ def nanprod(
     initial: Any = _MISSING, where: Any = True,
 ) -> Array:
     """Return the product over axes of what is not NaN."""
-    return prod(_filled(a, 1), axis, dtype, out, keepdims, initial, where)
+    if is_objects(a, dtype):
+        return total_of_objects(np.nanprod, np.multiply, a, axis, out, keepdims, initial, where)
+    return prod(filled(a, 1), axis, dtype, out, keepdims, initial, where)
 
 
 def _inexact(node: Expr, dtype: Any) -> None:
@@ -151,6 +162,12 @@ def _nan_extreme(
         by = helpers["ufunc_reduce"]
         found = by(ufunc, Array(node), axis, None, None, keepdims, initial, where)
         return finished(elementwise.function(_told, (found.expr,), found.dtype), out)
+    if node.dtype.kind == "O":
+        has_initial = initial is not _MISSING and initial is not None
+        needs_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
+        func = np.nanmax if ufunc is np.fmax else np.nanmin
+        options = {"initial": initial} if has_initial else {}
+        return of_objects(func, a, axis, out, keepdims, where, **options)
     if node.dtype.kind != "f":
         return extreme(Array(node), axis, out, keepdims, initial, where)
     counts, start = _is_number(node), None

@@ -87,10 +87,9 @@ def _total(
     keepdims: Any, initial: Any, where: Any,
 ) -> Array:
     node, mask = counted(a, where)
-    if is_objects(a, dtype):  # whose sums depend on the order
-        options = {} if initial is _MISSING else {"initial": initial}
-        needs_elements(ufunc, initial not in (_MISSING, None), mask, None)
-        return of_objects(getattr(np, kind), a, axis, out, keepdims, where, **options)
+    if is_objects(a, dtype):
+        func = getattr(np, kind)
+        return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
     dtype = _of_time(ufunc.reduce, node, dtype) or (
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
@@ -261,6 +260,17 @@ def of_objects(
     return finished(tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), object), out)
 
 
+def total_of_objects(
+    func: Any, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
+    where: Any,
+) -> Array:
+    """Return a sum or product of objects, which depends on their order."""
+    options = {} if initial is _MISSING else {"initial": initial}
+    _, mask = counted(a, where)
+    needs_elements(ufunc, bool(options) and initial is not None, mask, None)
+    return of_objects(func, a, axis, out, keepdims, where, **options)
+
+
 def is_objects(a: Any, dtype: Any) -> bool:
     """Tell whether a reduction is one of objects, and not cast to another type before."""
     return dtype is None and as_node(a).dtype.hasobject
@@ -359,7 +369,7 @@ def std(
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Return how many elements over axes are not zero."""
     node = as_node(a)
-    if axis is not None:
+    if axis is not None or keepdims:
         np.count_nonzero(np.zeros(1, node.dtype), axis=0)  # refuses records, unless of all axes
     return sum(Array(elementwise.not_zero(node)), axis, keepdims=keepdims)
 

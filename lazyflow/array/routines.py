@@ -86,7 +86,8 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
     if decimals == 0 and node.dtype.kind == "f":
         made = apply_ufunc(np.rint, "__call__", Array(node)).expr
     else:
-        dtype = np.round(np.zeros(1, node.dtype), decimals).dtype
+        few = 0 if node.dtype.hasobject else 1  # nothing is known of what objects can do
+        dtype = np.round(np.zeros(few, node.dtype), decimals).dtype
         made = elementwise.function(np.round, (node,), dtype, decimals=int(decimals))
     return Array(made) if out is None else into(out, made)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array import elementwise
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, helper, implements
-from lazyflow.array.elementwise import constant
 from lazyflow.array.expr import Expr
 from lazyflow.array.extremes import ASSOCIATIVE, result
 from lazyflow.array.moments import axis_of
+from lazyflow.array.nan_reductions import filled
 from lazyflow.array.scan import scan
 from lazyflow.array.tree import Op, tree, whole_along
 
@@ -114,20 +113,12 @@ def cumprod(
     return _cumulative(np.multiply, a, axis, dtype, out, method)
 
 
-def _filled(a: Any, neutral: float) -> Array:
-    node = as_node(a)
-    if node.dtype.kind not in "fc":
-        return Array(node)
-    (is_nan,) = elementwise.ufunc(np.isnan, (node,))
-    return Array(elementwise.where(is_nan, constant(neutral, node.dtype), node))
-
-
 @implements(np.nancumsum)
 def nancumsum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
     """Return cumulative sums in which NaN count as 0."""
-    return cumsum(_filled(a, 0), axis, dtype, out, method=method)
+    return cumsum(filled(a, 0), axis, dtype, out, method=method)
 
 
 @implements(np.nancumprod)
@@ -135,7 +126,7 @@ def nancumprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
     """Return cumulative products in which NaN count as 1."""
-    return cumprod(_filled(a, 1), axis, dtype, out, method=method)
+    return cumprod(filled(a, 1), axis, dtype, out, method=method)
 
 
 def _array_api(name: str, ufunc: np.ufunc) -> Any:

@@ -137,11 +137,9 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
     if at.ndim != x.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = int(np.lib.array_utils.normalize_axis_index(axis, x.ndim))
-    lead, n = (slice(None),) * axis, x.shape[axis]
+    beside = [each.shape[:axis] + each.shape[axis + 1:] for each in (x, at)]
     try:
-        rest = tuple(np.broadcast_shapes(x[(*lead, 0)].shape, at[(*lead, 0)].shape)) if n else (
-            at[(*lead, 0)].shape if at.shape[axis] else x.shape[:axis] + x.shape[axis + 1:]
-        )
+        rest = np.broadcast_shapes(*beside)
     except ValueError as error:  # NumPy's is one of places
         raise IndexError(
             f"`indices` of shape {at.shape} don't broadcast with `arr` of shape {x.shape}: "

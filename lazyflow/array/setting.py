@@ -67,6 +67,11 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
     """Return values as elements of the array, cast as NumPy's assignment does it."""
     if isinstance(value, Array):
         known(value)
+        if not np.can_cast(value.dtype, x.dtype, "unsafe"):
+            raise TypeError(
+                f"Cannot cast array data from {value.dtype!r} to {x.dtype!r} according to the rule "
+                "'unsafe'"
+            )
         return elementwise.cast(value.expr, x.dtype)
     if x.dtype.hasobject:
         made = np.array(value, dtype=x.dtype)

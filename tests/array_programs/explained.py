@@ -116,7 +116,9 @@ EXPLAINED = [
     ),
     Explained(
         "which of equal zeros an extreme or a set has depends in NumPy on the place in a vector",
-        lambda d: d.why == "sign of zero" and _by(d, r"max|min|unique|union1d|clip"),
+        lambda d: d.why == "sign of zero" and _by(
+            d, r"max|min|unique|union1d|clip|sort|topk|partition"
+        ),
     ),
     Explained(
         "parts of complex products that are not finite, and signs of their zeros, follow the order "
@@ -147,6 +149,17 @@ EXPLAINED = [
         and d.mine.value.dtype == object and not d.mine.value.ndim,
     ),
     Explained(
+        "an array without axes of objects is one, where NumPy has the object",
+        lambda d: re.search(r"\.dtype", d.line.code) and any(
+            isinstance(each, np.generic | np.ndarray) and not np.ndim(each)
+            for each in d.before.values()
+        ) and "'O'" in str(d.program),
+    ),
+    Explained(
+        "NumPy's vdot of no objects is None",
+        lambda d: "xp.vdot(" in d.line.code and d.what.endswith("NumPy gives |O () None"),
+    ),
+    Explained(
         "NumPy keeps a 0-d array as the object at a single place of an array of objects",
         _of_objects(r"= np\.array\(2\.5\)"),
     ),
@@ -154,7 +167,7 @@ EXPLAINED = [
         "take looks at places also where NumPy has nothing to take, and looks at none",
         lambda d: "take(" in d.line.code and d.why == "raises here"
         and re.search("is out of bounds for axis|from an empty axes", d.what)
-        and re.search(r"NumPy gives \S+ \(0, .*\) \[\]$", d.what),
+        and isinstance(d.wanted, np.ndarray) and not d.wanted.size,
     ),
     Explained(
         "places of a triangle need lengths that are known",
