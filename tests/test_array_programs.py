@@ -7,7 +7,8 @@ import pytest
 from array_programs import steps
 from array_programs.__main__ import differences
 from array_programs.comparing import Computed, difference
-from array_programs.program import LINES, make, parse, run
+from array_programs.faults import tells_one_of_two
+from array_programs.program import LINES, Different, Line, Program, make, parse, run
 from array_programs.shrinking import shrunk
 
 import lazyflow.array as la
@@ -77,6 +78,26 @@ def test_a_wrong_result_is_found_and_shrunk(monkeypatch):
     assert different.why == "values" and different.line.name == "v2"
     assert [line.name for line in shrunk(different).program.lines] == ["v0", "v2"]
     assert differences([])[0] == []
+
+
+@pytest.mark.parametrize(("code", "mine", "explained"), [
+    ("v0[5] = 'a'", ValueError("no number"), True),
+    ("v0[5] = 'a'", KeyError("no fault of the line"), False),
+    ("v0[5] = 1.0", ValueError("no number"), False),
+    ("v0[[5]] = np.ones(3)", ValueError("3 into 1"), True),
+    ("v0[5] = np.ones(3)", ValueError("a sequence"), True),
+    ("xp.insert(v0, 5, 'a')", ValueError("no number"), True),
+    ("xp.insert(v0, 5, 1)", ValueError("no number"), False),
+    ("xp.concatenate([v0, v1[:, None]])", TypeError("no common type"), True),
+    ("xp.concatenate([v0, v0[:, None]])", TypeError("no common type"), False),
+])
+def test_another_error_is_right_if_the_line_has_that_fault_too(code, mine, explained):
+    name = None if code.startswith("v0[") else "v2"
+    line = Line(code, name, "exact" if name else "changes", None if name else "v0")
+    given = {"v0": np.ones(2), "v1": np.ones(2, "M8[s]")}
+    before = {each: given[each] for each in line.uses}
+    different = Different(Program(0, (line,)), line, "error", "", mine, IndexError("5"), before)
+    assert tells_one_of_two(different) is explained
 
 
 def test_random_programs_give_what_numpy_gives():

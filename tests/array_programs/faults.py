@@ -1,5 +1,7 @@
 """Lines with two faults, of which NumPy and lazyflow may each tell another."""
 
+import ast
+
 import numpy as np
 
 from array_programs.program import numpy_side, outcome
@@ -21,7 +23,12 @@ def _parts(different):
     names = {**numpy_side().names, **different.before}
     arrays = [each for each in different.before.values() if isinstance(each, np.ndarray)]
     if different.line.how != "changes":
-        return [outcome(lambda: np.result_type(*arrays))]  # that they have a type in common
+        found = [outcome(lambda: np.result_type(*arrays))]  # that they have a type in common
+        if "xp.insert(" in different.line.code:
+            call = ast.parse(different.line.code, mode="eval").body
+            array, _, value = map(ast.unparse, call.args)
+            found.append(outcome(lambda: eval(f"xp.insert({array}, 0, {value})", dict(names))))
+        return found
     target, _, value = different.line.code.partition(" = ")
     changed = different.before[different.line.changed]
     taken = outcome(lambda: eval(target, dict(names)))

@@ -69,6 +69,7 @@ xp.{simple}({x})
 xp.{simple}({x})
 xp.{floats}({x:biufc})
 {x}.{method}()
+{x:biumMOUSV}.{scan}()
 xp.{shaped}({x})
 xp.{extreme}({x}, axis={axes}, keepdims={bool})
 xp.{extreme}({x}, axis={axes})
@@ -298,6 +299,7 @@ xp.{total}({x:fc}, axis={axes})
 xp.{total}({x:fc}, axis={axes}, dtype={inexact})
 xp.{total}({x:fc}, axis={axes}, where={m})
 {x:fc}.sum(axis={axis1})
+{x:fc}.{scan}()
 {x:biufc}.mean(axis={axis1}, keepdims={bool})
 xp.{means}({x:biufc}, axis={axes}, keepdims={bool})
 xp.{means}({x:biuf}, axis={axes}, dtype={inexact}, where={m})
@@ -385,7 +387,7 @@ WORDS = {
               "fix around sign abs ravel squeeze transpose iscomplexobj asarray zeros_like",
     "floats": "sinc i0 isneginf isposinf fix signbit angle real imag nan_to_num isnan",
     "method": "ravel flatten copy squeeze transpose conj conjugate any all max min argmax argmin "
-              "round cumsum cumprod tolist",
+              "round tolist",
     "shaped": "atleast_1d atleast_2d atleast_3d ravel squeeze transpose matrix_transpose "
               "permute_dims flip fliplr flipud",
     "extreme": "max min amax amin", "nanextreme": "nanmax nanmin", "truth": "any all",
