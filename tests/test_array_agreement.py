@@ -49,6 +49,15 @@ EQUAL = [
         for name in ("nansum", "nanprod", "nanmin", "nanmax", "nancumsum", "nanargmin")
     ],
     case("nothing rounded", lambda m, x: m.around(x), np.zeros((1, 0), object)),
+    *[
+        case(f"{name} of objects", lambda m, x, name=name: getattr(m, name)(x, x[::-1]),
+             np.array([[0.1, 0.7, 3], [True, 0.3, 2.2], [4, 5.1, 0.9]], object))
+        for name in ("dot", "inner", "vdot", "tensordot", "matmul")
+    ],
+    case("sums of rows of objects", lambda m, x: m.einsum("ij->i", x),
+         np.array([[0.1, 0.7, 3, 0.2, 1e16, -1e16]], object)),
+    case("a trace of objects", lambda m, x: m.trace(x),
+         np.array([[0.1, 0, 0], [1, 0.7, 1], [1, 1, 0.3]], object)),
     case("objects from a start", lambda m, x: m.sum(x, initial=0.5), np.array([0.1, 0.7] * 4, "O")),
     case("spans or a number", lambda m, x: m.where(np.array([True, False, True]), x, 1),
          SPANS.astype(">m8[s]")),

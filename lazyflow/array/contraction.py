@@ -251,6 +251,8 @@ def contraction(
             first[label] = second[label] = finer  # so that no block grows
         elif None in first[label]:
             raise SizesNeeded
+        if dtype.hasobject and label not in labels[2]:  # of which sums depend on the order
+            first[label] = second[label] = (sum(first[label]),)
     inputs = (
         _prepared(one, tuple([first[label] for label in labels[0]]), dtype),
         _prepared(other, tuple([second[label] for label in labels[1]]), dtype),

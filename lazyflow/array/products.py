@@ -59,6 +59,8 @@ def summed(node: Expr, labels: Labels, kept: Labels, dtype: np.dtype[Any]) -> tu
     if not axes:
         return node, labels
     kind = "any" if dtype.kind == "b" else "sum"
+    if dtype.hasobject:  # of which sums depend on the order
+        node = whole_along(node, axes)
     return reduced(node, kind, axes, False, dtype), tuple([x for x in labels if x in kept])
 
 

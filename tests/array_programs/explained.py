@@ -53,6 +53,16 @@ def _without_axes(different):
     return not all(map(np.ndim, different.before.values()))
 
 
+def _elements(different):
+    """Return the values without axes that the line names."""
+    return [x[()] if isinstance(x, np.ndarray) else x
+            for x in different.before.values() if not np.ndim(x)]
+
+
+def _by_number(different, number=r"\d"):
+    return re.search(rf"xp\.dot\(v\d+, {number}\)", different.line.code)
+
+
 def _where_numpy_overflows(different):
     if different.wanted.dtype.char not in "ef":
         return False
@@ -189,8 +199,11 @@ EXPLAINED = [
     ),
     Explained(
         "NumPy has BLAS multiply an array by a number in dot: 0 of what is not finite, and no -0.0",
-        lambda d: (d.why == "sign of zero" and re.search(r"xp\.dot\(v\d+, \d\)", d.line.code))
-        or (d.why == "values" and re.search(r"xp\.dot\(v\d+, 0\)", d.line.code)),
+        lambda d: "xp.dot(" in d.line.code and (
+            (d.why == "sign of zero" and (_by_number(d) or _without_axes(d)))
+            or (d.why == "values" and _by_number(d, "0"))
+            or (d.why == "values" and 0 in filter(np.isscalar, _elements(d)))
+        ),
     ),
     Explained(
         "integers on the way to what is not finite are any",
