@@ -5,6 +5,7 @@ import pytest
 from array_checks import check_parts, raised
 
 import lazyflow.array as la
+from lazyflow import config
 
 SPANS = np.array([1, 2, 3], "m8[s]")
 TEXTS = np.array(["1", "2", "12"])
@@ -58,6 +59,15 @@ EQUAL = [
          np.array([[0.1, 0.7, 3, 0.2, 1e16, -1e16]], object)),
     case("a trace of objects", lambda m, x: m.trace(x),
          np.array([[0.1, 0, 0], [1, 0.7, 1], [1, 1, 0.3]], object)),
+    *[
+        case(f"{name} of some, a start",
+             lambda m, x, name=name: getattr(m, name)(m.nonzero(x)[0], initial=0,
+                                                      where=m.nonzero(x)[0] > 99),
+             np.array([0, 0, 1, 0, 1.0]))
+        for name in ("min", "nanmax")
+    ],
+    case("a place that is set to some", lambda m, x: put(x, (0, 0), m.nonzero(x[0])[0] > 0),
+         np.array([[False, True, False]])),
     case("objects from a start", lambda m, x: m.sum(x, initial=0.5), np.array([0.1, 0.7] * 4, "O")),
     case("spans or a number", lambda m, x: m.where(np.array([True, False, True]), x, 1),
          SPANS.astype(">m8[s]")),
@@ -157,6 +167,12 @@ def test_many_values_among_others_are_looked_for_in_numpys_words():
         la.isin(x, SPANS.repeat(9))
     with pytest.raises(TypeError, match=words):
         la.isin(x[x > 5], SPANS)
+
+
+def test_texts_without_axes_have_the_type_that_they_are_said_to_have():
+    x = la.from_array(np.array(b"a", "S2"))
+    with config.set(array_fusion=False):
+        check_parts((x + x).astype("S3")[None], np.array([b"aa"], "S3"))
 
 
 EDGES = np.array([[1.5, -2.0, np.inf, 0.0], [-np.inf, 3.0, 7.25, -0.0], [np.nan, 1.0, -4.5, 2.0]])

@@ -155,7 +155,7 @@ def _nan_extreme(
     extreme: Any, ufunc: np.ufunc, least: float, a: Any, axis: Any, out: Any, keepdims: Any,
     initial: Any, where: Any,
 ) -> Array:
-    known(a)
+    known(a, where)
     node, mask = counted(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN

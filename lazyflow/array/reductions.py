@@ -132,7 +132,7 @@ def _extreme(
     kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
     where: Any,
 ) -> Array:
-    known(a)  # a block without elements has no largest one
+    known(a, where)  # a block without elements has no largest one
     node, mask = counted(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     ufunc.resolve_dtypes((node.dtype, node.dtype, None))  # NumPy's words where there is no order

@@ -51,6 +51,7 @@ def _has_ellipsis(key: Any) -> bool:
 def _element(value: Any, dtype: np.dtype[Any]) -> Expr:
     """Return a value as the one element that NumPy makes of it at one place."""
     if isinstance(value, Array):
+        known(value)
         if value.ndim and dtype.kind not in "bOV":
             if dtype.kind == "c" or dtype.char == "g":  # their elements are converted by Python
                 raise TypeError("only 0-dimensional arrays can be converted to Python scalars")

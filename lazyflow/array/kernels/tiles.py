@@ -83,8 +83,10 @@ def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
 
 def _array(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return an array: a ufunc of 0-d arrays gives a scalar, or an object that was in one."""
-    if isinstance(value, np.ndarray) or not dtype.hasobject:
-        return np.asarray(value)
+    if isinstance(value, np.ndarray):
+        return value
+    if not dtype.hasobject:
+        return np.asarray(value, dtype if dtype.kind in "SU" else None)  # an element may be shorter
     made = np.empty(1, dtype)
     made[0] = value
     return made.reshape(())
