@@ -175,6 +175,22 @@ def test_texts_without_axes_have_the_type_that_they_are_said_to_have():
         check_parts((x + x).astype("S3")[None], np.array([b"aa"], "S3"))
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "i4"])
+@pytest.mark.parametrize("name", ["hypot", "subtract", "logaddexp", "add", "multiply"])
+def test_reductions_by_blocks_are_within_their_bounds(name, dtype):
+    rng = np.random.default_rng(7)
+    a = (rng.integers(1, 5, (40, 3)) / (1 if dtype == "i4" else 4)).astype(dtype)
+    if name == "multiply":
+        a[::2] = 1
+    ufunc = getattr(np, name)
+    found, wanted = ufunc.reduce(la.from_array(a, chunks=7)).compute(), ufunc.reduce(a)
+    assert found.dtype == wanted.dtype
+    exact = ufunc.reduce(a.astype("g"))
+    scale = np.add.reduce(abs(a.astype("g"))) if name in ("add", "subtract") else abs(exact)
+    bound = len(a) * np.finfo(wanted.dtype).eps * scale if wanted.dtype.kind == "f" else 0
+    assert np.all(abs(found - exact) <= bound)
+
+
 EDGES = np.array([[1.5, -2.0, np.inf, 0.0], [-np.inf, 3.0, 7.25, -0.0], [np.nan, 1.0, -4.5, 2.0]])
 
 

@@ -19,9 +19,10 @@ Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `
     do not overflow on the way here, as NumPy's sum does. A `dtype` of whole numbers, or a real one
     of complex numbers, casts the elements first.
 `prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
-    of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Products
-    of complex numbers take their axes as one chunk, in NumPy's order, and so do sums and products
-    of objects; scans of complex products differ by the sign of a zero.
+    of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Overflow
+    on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers
+    take their axes as one chunk, in NumPy's order, and so do sums and products of objects; scans of
+    complex products differ by the sign of a zero.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
     of floats: within n * eps of the products of absolute values of n pairs, by the BLAS library as
     NumPy's, but for other shapes: so for the sign of a zero, and which parts of infinite or NaN
@@ -31,7 +32,8 @@ Zeros of both signs
     are equal: which one `min`, `max`, `fmin`, `clip`, `unique` and sorts give is chance, as
     in NumPy, where it depends on the place in a vector. So is the order of complex NaN.
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
-    are undefined in C: they are as NumPy's of contiguous arrays, which differ from those of others.
+    are undefined in C: they are as NumPy's of contiguous arrays as long as a block, which differ
+    from those of others.
 `exp`, `sin`, `power` and other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`

@@ -53,6 +53,21 @@ def _without_axes(different):
     return not all(map(np.ndim, different.before.values()))
 
 
+def _overflows_somewhere(different):
+    """Whether what differs is not finite, and numbers add up or multiply to what overflows."""
+    mine, wanted = different.mine.value, different.wanted
+    if wanted.dtype.kind not in "fc" or np.all(np.isfinite(mine) & np.isfinite(wanted)):
+        return False
+    for each in different.before.values():
+        if np.asarray(each).dtype.kind in "biufc":
+            sizes = np.abs(np.asarray(each)).astype("g")
+            sizes = sizes[np.isfinite(sizes)]
+            most = np.prod(np.maximum(sizes, 1)) if "prod" in different.line.code else sizes.sum()
+            if most > np.finfo(wanted.dtype).max:
+                return True
+    return False
+
+
 def _elements(different):
     """Return the values without axes that the line names."""
     return [x[()] if isinstance(x, np.ndarray) else x
@@ -154,6 +169,14 @@ EXPLAINED = [
     Explained(
         "NumPy's arctan2.reduce depends on whether one row is reduced or several",
         lambda d: d.why in ("values", "ulps") and "arctan2.reduce(" in d.line.code,
+    ),
+    Explained(
+        "chunked arrays have no order in memory, in which the last axis is not contiguous",
+        lambda d: d.why == "passes here" and "the last axis must be contiguous" in d.what,
+    ),
+    Explained(
+        "sums and products of floats by blocks overflow on the way at other places",
+        lambda d: d.why == "values" and d.line.how == "sums" and _overflows_somewhere(d),
     ),
     Explained(
         "variances in a small type overflow in NumPy on the way, in the sum",
