@@ -169,6 +169,14 @@ def test_many_values_among_others_are_looked_for_in_numpys_words():
         la.isin(x[x > 5], SPANS)
 
 
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+@pytest.mark.parametrize("first", [np.nan, 1.0])
+def test_the_type_of_quantiles_does_not_depend_on_values(first):
+    x = la.from_array(np.array([[first, np.nan], [2.0, 3.0]], "f4"), chunks=1)
+    found = la.nanquantile(x, [0.5, 0.25], axis=1)
+    assert found.dtype == found.compute().dtype == np.float64
+
+
 def test_texts_without_axes_have_the_type_that_they_are_said_to_have():
     x = la.from_array(np.array(b"a", "S2"))
     with config.set(array_fusion=False):

@@ -51,12 +51,15 @@ class Quantiles(Op):
     shape
         Of the places, which NumPy gets one after the other: with several axes its functions that
         leave NaN out mix the axes of others up.
+    dtype
+        Of the result: where all are NaN, NumPy's functions that leave these out give another.
     """
 
     func: Any
     keywords: tuple[tuple[str, Any], ...]
     weighted: bool
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     @property
     def __name__(self) -> str:  # type: ignore[override]
@@ -66,7 +69,7 @@ class Quantiles(Op):
         options = dict(self.keywords)
         if self.weighted:
             options["weights"], *others = others  # type: ignore[assignment]
-        found = np.asarray(self.func(block, *others, **options))
+        found = np.asarray(self.func(block, *others, **options)).astype(self.dtype, copy=False)
         return found.reshape(*self.shape, *found.shape[1:]) if self.shape else found
 
 
@@ -153,7 +156,7 @@ def _quantile(
     dtype = func(np.ones((1,) * node.ndim, node.dtype), *others, **keywords).dtype
     layout = (*[(n,) for n in np.shape(q)], *kept_axes(node.ndim, axes, keepdims))
     inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
-    op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q))
+    op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q), dtype)
     return result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)
 
 

@@ -110,7 +110,7 @@ EXPLAINED = [
     ),
     Explained(
         "the bytes of padding in a longdouble are any",
-        lambda d: ".view(" in d.line.code and "f16" in str(d.program),
+        lambda d: ".view(" in d.line.code and re.search("f16|'g'", str(d.program)),
     ),
     Explained(
         "isnull() and notnull() are those of pandas: of all types",
@@ -177,6 +177,11 @@ EXPLAINED = [
     Explained(
         "sums and products of floats by blocks overflow on the way at other places",
         lambda d: d.why == "values" and d.line.how == "sums" and _overflows_somewhere(d),
+    ),
+    Explained(
+        "where the first are NaN alone NumPy's quantiles without NaN have the type of the array",
+        lambda d: d.why == "type" and re.search("nan(quantile|percentile)", d.line.code)
+        and np.isnan(d.wanted.ravel()[0]),
     ),
     Explained(
         "variances in a small type overflow in NumPy on the way, in the sum",
