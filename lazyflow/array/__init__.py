@@ -20,9 +20,8 @@ Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `
     of complex numbers, casts the elements first.
 `prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
     of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Overflow
-    on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers
-    take their axes as one chunk, in NumPy's order, and so do sums and products of objects; scans of
-    complex products differ by the sign of a zero.
+    on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers,
+    and sums and products of objects, take their axes as one chunk, in NumPy's order.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
     of floats: within n * eps of the products of absolute values of n pairs, by the BLAS library as
     NumPy's, but for other shapes: so for the sign of a zero, and which parts of infinite or NaN

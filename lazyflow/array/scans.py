@@ -70,7 +70,8 @@ def ufunc_accumulate(
         raise TypeError("cannot accumulate on a scalar")
     axis = axis_of(axis, node.ndim)
     found = ufunc.accumulate(np.ones((1,) * node.ndim, node.dtype), dtype=dtype).dtype
-    if ufunc in ASSOCIATIVE:
+    ordered = found.hasobject or (ufunc is np.multiply and found.kind == "c")
+    if ufunc in ASSOCIATIVE and not ordered:  # of which NaN, zeros and rounding depend on the order
         return result(scan(node, ufunc, axis, found, method == "blelloch"), out)
     node = whole_along(node, (axis,))
     made = tree(Accumulate(ufunc, axis, dtype), [node], _same(node, axis), found)
