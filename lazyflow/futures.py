@@ -166,8 +166,8 @@ class Future(concurrent.futures.Future[Any], Collection):
     def cancel(self, force: bool = False) -> bool:
         """Give the value up; returns whether that came in time.
 
-        What has not begun will not. A task that runs is left alone, unless `force` ends its worker
-        (schedulers with processes).
+        What has not begun will not. Of tasks that run, a submitted coroutine is cancelled; others
+        are left alone, unless `force` ends their worker (schedulers with processes).
         """
         return self._inner.cancel(force)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_schedulers import SCHEDULERS
+from engine_schedulers import CONCURRENT, SCHEDULERS
 
 import lazyflow
-from lazyflow import compute, config, delayed, submit
+from lazyflow import Cancelled, compute, config, delayed, submit
+from lazyflow.testing.signals import Gate
 
 variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
 
@@ -103,3 +104,49 @@ def test_one_loop_for_all_tasks_of_a_thread() -> None:
 
     loops = compute([delayed(loop)() for _ in range(5)], scheduler="threads", num_workers=1)[0]
     assert len(set(loops)) == 1
+
+
+async def until_cancelled(began: Gate, ended: Gate) -> None:
+    began.open()
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        ended.open()
+        raise
+
+
+def fails_after(began: Gate) -> None:
+    began.wait(60)
+    raise KeyError("beside it")
+
+
+@pytest.mark.parametrize("scheduler", CONCURRENT, indirect=True)
+def test_one_that_is_given_up_is_cancelled(scheduler: str) -> None:
+    began, ended = Gate(), Gate()
+    future = submit(until_cancelled, began, ended)
+    assert began.wait(60)
+    assert future.cancel()
+    assert ended.wait(60)
+    with pytest.raises(Cancelled):
+        future.result()
+
+
+@pytest.mark.parametrize("scheduler", CONCURRENT, indirect=True)
+def test_one_whose_run_fails_is_cancelled(scheduler: str) -> None:
+    began, ended = Gate(), Gate()
+    with pytest.raises(KeyError, match="beside it"):
+        compute(delayed(until_cancelled)(began, ended), delayed(fails_after)(began))
+    assert ended.wait(60)
+    assert delayed(add)(1, 2).compute() == 3
+
+
+@pytest.mark.parametrize("scheduler", CONCURRENT, indirect=True)
+def test_one_that_a_coroutine_computes_is_cancelled_with_it(scheduler: str) -> None:
+    async def outer(began: Gate, ended: Gate) -> Any:
+        return delayed(until_cancelled)(began, ended).compute()
+
+    began, ended = Gate(), Gate()
+    future = submit(outer, began, ended)
+    assert began.wait(60)
+    assert future.cancel()
+    assert ended.wait(60)

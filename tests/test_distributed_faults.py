@@ -273,7 +273,7 @@ def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
     monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
     with (
         distributed.LocalCluster(
-            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -299,7 +299,7 @@ def test_a_cluster_whose_worker_begins_again_and_again_is_not_called_empty(monke
 
     with (
         distributed.LocalCluster(
-            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -430,7 +430,7 @@ import sys
 import distributed
 import lazyflow.array as la
 if __name__ == "__main__":
-    client = distributed.Client(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    client = distributed.Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
     x = (la.ones((100, 100), chunks=20) + 1).persist(scheduler="distributed")
     if sys.argv[1] == "done":
         print(x.sum().compute(scheduler="distributed"))
@@ -456,7 +456,7 @@ import lazyflow
 from lazyflow import delayed
 if __name__ == "__main__":
     client = distributed.Client(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0")
     print(lazyflow.compute(delayed(abs, workers=0)(-1), scheduler="distributed"))
     kept = lazyflow.persist(delayed(abs, workers=0)(-1), scheduler="distributed")
     if sys.argv[1] == "closed":

@@ -38,7 +38,8 @@ def sleeper(*_):
 def choose(scheduler):
     if scheduler == "client":
         import distributed
-        scheduler = distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        scheduler = distributed.Client(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
     config.set(scheduler=scheduler, num_workers=2)
 def ran(*_): started.append(1)
 def leave():

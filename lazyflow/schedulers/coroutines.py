@@ -1,16 +1,53 @@
-"""Functions that are coroutines, as tasks: each runs to its end on the event loop of its thread."""
+"""Functions that are coroutines, as tasks: each runs to its end on the event loop of its thread.
+
+Or until its run is given up: then it is cancelled, as coroutines are, and its `finally` blocks run.
+"""
 
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from types import MethodType, TracebackType
 from typing import Any
 
 from lazyflow.departures import LastCall
+from lazyflow.schedulers.uses import current_task
 
-__all__ = ["Awaited", "to_the_end"]
+__all__ = ["Awaited", "cancel_all", "cancels_of", "to_the_end"]
+
+#: What cancels each coroutine under way, and whose it is: a run's, or a thread's without one.
+_under_way: dict[Callable[[], Any], Any] = {}
+
+
+def cancels_of(owner: Any) -> list[Callable[[], Any]]:
+    """Return what cancels the coroutines that are under way for a run, or in a thread, by ident."""
+    return [cancel for cancel, whose in _under_way.copy().items() if whose == owner]
+
+
+def cancel_all(cancels: list[Callable[[], Any]]) -> None:
+    """Cancel coroutines, from any thread; nothing happens to those that have ended."""
+    for cancel in cancels:
+        with suppress(RuntimeError):  # the loop was closed
+            cancel()
+
+
+async def _cancellable(coroutine: Coroutine[Any, Any, Any], owner: Any) -> Any:
+    import asyncio
+
+    task: Any = asyncio.current_task()
+    cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    _under_way[cancel] = owner
+    try:
+        if getattr(owner, "over", False):  # it was given up before it could see this
+            task.cancel()
+        return await coroutine
+    finally:
+        _under_way.pop(cancel, None)  # a child of a fork has none
+        del task, cancel, owner, coroutine  # the frame may stay with an error
 
 
 class Awaited:
@@ -62,6 +99,8 @@ def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end; where a loop runs in this thread already, beside it."""
     import asyncio
 
+    owner = (current_task() or (None,))[0]
+    coroutine = _cancellable(coroutine, threading.get_ident() if owner is None else owner)
     context = contextvars.copy_context()
     try:
         asyncio.get_running_loop()
@@ -85,3 +124,7 @@ def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
     if error is not None:
         raise error
     return value
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_under_way.clear)

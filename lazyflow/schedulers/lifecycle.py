@@ -20,6 +20,7 @@ from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.base import Request, Worker
+from lazyflow.schedulers.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.future import PENDING, Future
 from lazyflow.schedulers.gate import Gate
@@ -233,6 +234,7 @@ class Lifecycle(ABC):
             careful.tell(self, "run_ended")
             if replace_threads:
                 self.scheduler.abandon(self)
+                cancel_all(cancels_of(self))
         for reference in tuple((self.futures or {}).values()):
             future = reference()
             if future is not None:

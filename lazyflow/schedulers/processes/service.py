@@ -9,6 +9,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lazyflow.schedulers.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.inside import inside
 from lazyflow.store.serialize import Unpicklable
@@ -99,8 +100,10 @@ class _Service:
 
     def give_up(self, i: int) -> None:
         """Stop what task `i` computes, if it is running: nobody wants it."""
+        cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
         if self.worker.words[RUNNING] == i:
             inside.give_up()
+            cancel_all(cancels)
 
     def recall(self, numbers: list[int]) -> None:
         """Give back what was not begun of these flights, the newest first; tell what is done."""
