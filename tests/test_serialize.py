@@ -979,24 +979,55 @@ def test_words_of_what_came_without_a_culprit():
     assert len(str(error)) < 1000
 
 
-PLAIN = "its lists, tuples and dicts are nested too deeply for pickle: 100,000 levels, where Python"
-OTHERS = "its objects are nested too deeply for pickle, or a __reduce__ calls itself without end"
+NESTS = {
+    "list": lambda v: [v, 1],
+    "tuple": lambda v: (v,),
+    "dict": lambda v: {"a": v},
+    "mixed": lambda v: [({"a": v}, v)],
+}
 
 
-@pytest.mark.parametrize(
-    ("nest", "words"),
-    [(lambda v: [v], PLAIN), (lambda v: {"a": v}, PLAIN), (lambda v: Box(next=v), OTHERS)],
-)
-def test_nested_too_deeply(store, nest, words):
+def unnested(value):
+    found = 0
+    while value:
+        value = next(iter(value.values() if type(value) is dict else value))
+        found += 1
+    return found
+
+
+@pytest.mark.parametrize("how", NESTS)
+def test_nested_deeply(store, how):
+    value = ()
+    for _ in range(50_000):
+        value = NESTS[how](value)
+    again = store.decode(store.encode(value))
+    assert type(again) is type(value)
+    assert unnested(again) == unnested(value) == (150_000 if how == "mixed" else 50_000)
+
+
+def test_nested_deeply_and_in_several_places(store):
+    """Every way down is short from the top, and the longest one goes through all."""
+    every = [np.arange(100_000)]
+    for _ in range(5_000):
+        every.append([every[-1], len(every)])
+    every.append(every)
+    again = store.decode(store.encode(every))
+    assert again[-1] is again and len(again) == 5_002
+    for i in range(1, 5_001):
+        assert again[i][0] is again[i - 1] and again[i][1] == i
+    assert np.array_equal(again[0], np.arange(100_000))
+
+
+def test_nested_too_deeply(store):
     value = None
     for _ in range(100_000):
-        value = nest(value)
+        value = Box(next=value)
     with pytest.raises(Unpicklable) as caught:
         store.encode(value)
     assert isinstance(caught.value.error, RecursionError) and caught.value.path == ""
     text = str(serialization_error("f", "args[0]", caught.value))
-    assert words in text
-    assert "eep long chains in a flat list" in text
+    assert "its objects are nested too deeply for pickle, or a __reduce__ calls itself" in text
+    assert "keep long chains in a flat list" in text
 
 
 def test_a_reduce_without_end(store):

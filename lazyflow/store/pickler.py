@@ -71,11 +71,18 @@ class Pickler(pickle.Pickler):
             return False
 
         super().__init__(sink, PROTOCOL, buffer_callback=keep_large)
+        self.sink = sink
         self.least = least
         self.by_path = by_path
         self.buffers = buffers
         self.named: list[FunctionType] = []
         self._cloud: Any = None
+
+    def forget(self) -> None:
+        """Begin anew, after a failure."""
+        self.clear_memo()
+        for each in (self.sink.pieces, self.buffers, self.named):
+            each.clear()
 
     def reducer_override(self, obj: Any) -> Any:
         """Called by `pickle` for each object that is not of a basic type."""

@@ -9,19 +9,18 @@ its own; whatever the user's code raises or answers on the way ends it with the 
 
 from __future__ import annotations
 
-import sys
 import threading
 from time import monotonic
 from typing import Any
 
 from lazyflow.errors import SerializationError
+from lazyflow.store.nested import InsideOut
 from lazyflow.store.parts import groups, nowhere, type_text
 from lazyflow.store.pickler import Pickler
 
 __all__ = ["Unpicklable", "dump", "serialization_error"]
 
 _DEEPEST = 50  # steps of a path
-_DEEPEST_BY_LIMIT = 10_000  # levels; C's stack ends soon behind it
 _SECONDS = 2.0
 _LONGEST = 300  # characters of the cause in the message
 
@@ -38,18 +37,13 @@ class Unpicklable(Exception):
         What pickle, or the user's code that it called, raised.
     culprit : str
         Type of what is there, if known.
-    depth : int
-        Of lists and such in each other, if they were too deep.
     """
 
-    def __init__(
-        self, path: str, error: BaseException, culprit: str = "", depth: int = 0
-    ) -> None:
-        super().__init__(path, error, culprit, depth)
+    def __init__(self, path: str, error: BaseException, culprit: str = "") -> None:
+        super().__init__(path, error, culprit)
         self.path = path
         self.error = error
         self.culprit = culprit
-        self.depth = depth
 
 
 def dump(value: Any, pickler: Pickler) -> None:
@@ -60,21 +54,35 @@ def dump(value: Any, pickler: Pickler) -> None:
     Unpicklable
         Whatever was raised on the way, but `MemoryError` and the user's own Ctrl-C.
     """
+    failure = _failure(value, pickler)
+    if isinstance(failure, RecursionError):
+        inside_out = InsideOut(value)
+        if inside_out.inner:
+            pickler.forget()
+            failure = _failure(inside_out, pickler)
+        del inside_out
+    if failure is None:
+        return
+    path, culprit = _search(value, failure)
+    try:
+        raise Unpicklable(path, failure, culprit)
+    finally:  # the error holds this frame: it must not hold the error, nor the value
+        del value, failure, pickler
+
+
+def _failure(value: Any, pickler: Pickler) -> BaseException | None:
+    """Pickle a value; return what stood against it."""
     try:
         pickler.dump(value)
-        return
+        return None
     except MemoryError:
         raise
     except BaseException as error:
         if _is_ctrl_c(error):
             raise
-        failure = error
-    path, culprit = _search(value, failure)
-    depth = _depth(value) if isinstance(failure, RecursionError) else 0
-    try:
-        raise Unpicklable(path, failure, culprit, depth)
-    finally:  # the error holds this frame: it must not hold the error, nor the value
-        del value, failure, pickler
+        return error
+    finally:  # the error holds this frame
+        del value, pickler
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
@@ -106,7 +114,10 @@ def serialization_error(task_text: str, role: str, failed: Unpicklable) -> Seria
     if path and path[0] not in ".[":
         path = f", {path},"
     if isinstance(error, RecursionError):
-        cause = _too_deep(failed.depth)
+        cause = (
+            "its objects are nested too deeply for pickle, or a __reduce__ calls itself without "
+            "end: keep long chains in a flat list"
+        )
     else:
         cause = f"the cause is {type(error).__name__}: {_text(error)}"
     it = f"It is of type {failed.culprit}; {cause}" if failed.culprit else _capital(cause)
@@ -118,42 +129,6 @@ def serialization_error(task_text: str, role: str, failed: Unpicklable) -> Seria
     )
     found.__cause__ = error
     return found
-
-
-def _too_deep(depth: int) -> str:
-    limit = sys.getrecursionlimit()
-    if 2 * depth < limit - 100:  # then it is something else that pickle follows
-        return (
-            "its objects are nested too deeply for pickle, or a __reduce__ calls itself without "
-            "end: keep long chains in a flat list"
-        )
-    more = 3 * depth + 1000
-    typed = f", or type sys.setrecursionlimit({more}) where it is pickled"
-    return (
-        f"its lists, tuples and dicts are nested too deeply for pickle: {depth:,} levels, where "
-        f"Python's limit of {limit:,} calls allows about {limit // 2:,}. Keep long chains in a "
-        f"flat list{typed if depth <= _DEEPEST_BY_LIMIT else ''}"
-    )
-
-
-def _depth(value: Any) -> int:
-    """Return how deep plain containers are in each other; each is looked at once."""
-    depth, level, seen = 0, [value], {id(value)}
-    while level:
-        depth += 1
-        inner = []
-        for each in level:
-            kind = type(each)
-            if kind in (list, tuple, set, frozenset):
-                inner += each
-            elif kind is dict:
-                inner += each.values()
-        level = []
-        for each in inner:
-            if type(each) in (list, tuple, set, frozenset, dict) and id(each) not in seen:
-                seen.add(id(each))
-                level.append(each)
-    return depth
 
 
 def _capital(text: str) -> str:
