@@ -501,6 +501,16 @@ def test_a_job_has_no_more_workers_than_it_may(cap):
     assert scene.runs[0].over
 
 
+def test_a_job_that_may_have_one_worker_stays_there():
+    scene = Scene(workers=2)
+    scene.job([Plan()], cap=1)
+    run = scene.job([Plan(function=number) for number in (2, 3, 4)], cap=1)
+    scene.fly(0)  # that one has nothing to do, too, when the other has
+    while not run.over:
+        assert [len(flights) for flights in scene.to_run()] == [0, 1]
+        scene.act(1)
+
+
 # -- workers
 
 

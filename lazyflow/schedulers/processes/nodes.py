@@ -244,8 +244,8 @@ class Job:
     ready, listed
         Ready tasks that may go anywhere, a stack; the job is in the state's `rota`, or `graded` if
         it is ranked. Entries may be out of date.
-    active
-        Workers that have tasks of it, and how many.
+    last
+        The worker that got its last flight.
     crashes
         How many workers its tasks have killed.
     given
@@ -277,6 +277,7 @@ class Job:
         "dependents",
         "depends",
         "given",
+        "last",
         "later",
         "listed",
         "nodes",
@@ -300,6 +301,7 @@ class Job:
         self.nodes: list[Node] = []
         self.ready: list[Any] = []
         self.active: dict[Worker, int] = {}
+        self.last: Worker | None = None
         self.crash_retries = 2  # of tasks that say nothing about it
         self.crashes: dict[Node, int] = {}
         self.listed = False

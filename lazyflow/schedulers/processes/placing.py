@@ -54,13 +54,24 @@ class Placing(Choosing):
         while self._has_moved:
             self._has_moved = False
             for busy in (0, 1):  # those without work come first
-                for worker in self.workers:
+                for worker in self._in_turn():
                     if len(worker.flights) == busy and self._has_room(worker):
                         flight = self._fill(worker)
                         if flight is not None:
                             self.out.append(("send", worker, flight))
         if len(self.workers) + self._starting < self.size:
             self._ask_for_workers()
+
+    def _in_turn(self) -> list[Worker]:
+        """Return the workers, the one first where the next job has been, if that may have few.
+
+        With another each time its values would lie here and there, and more of them at once.
+        """
+        for rota in self.rota:
+            if rota and rota[0].cap < len(self.workers):
+                last = rota[0].last
+                return sorted(self.workers, key=lambda worker: worker is not last)
+        return self.workers
 
     def _ask_for_workers(self) -> None:
         wanted = self.queued
@@ -93,6 +104,7 @@ class Placing(Choosing):
         self._flights += 1
         flight = Flight(self._flights)
         self._place(worker, node, flight)
+        node.job.last = worker
         pace = self.paces.get(node.function)
         if pace is None or node.task._options.crash_retries == 0:
             flight.is_short = False
