@@ -71,6 +71,21 @@ EQUAL = [
     case("scanned products of complex numbers", lambda m, x: m.cumprod(x, axis=0),
          np.array([[-1 + 0j, 3 - 2j], [2, -0.0], [3, np.inf], [-4j, 2], [0, 1 - 1j]])),
     case("scanned sums of objects", lambda m, x: m.cumsum(x), np.array([0.1, 0.7, 3, 1e9], "O")),
+    *[
+        case(f"{name} of spans", lambda m, x, y, name=name: getattr(m, name)(x, y),
+             SPANS, np.array([3, 4, 5], "u8"))
+        for name in ("dot", "inner")
+    ],
+    case("spans by all large numbers", lambda m, x, y: m.tensordot(x, y, axes=0),
+         np.array([3, 4], ">u8"), SPANS),
+    *[
+        case(f"the sum of {a.tolist()} from {start!r}",
+             lambda m, x, start=start: m.sum(x, axis=0, initial=start), a)
+        for start in (-0.0, 0.0)
+        for a in (np.zeros((0, 2)), np.full((3, 2), -0.0), np.array([[0.0, -0.0], [-0.0, -0.0]]))
+    ],
+    case("a complex sum from -0.0", lambda m, x: m.sum(x, axis=0, initial=complex(-0.0, -0.0)),
+         np.full((3, 2), complex(-0.0, -0.0))),
     case("objects from a start", lambda m, x: m.sum(x, initial=0.5), np.array([0.1, 0.7] * 4, "O")),
     case("spans or a number", lambda m, x: m.where(np.array([True, False, True]), x, 1),
          SPANS.astype(">m8[s]")),

@@ -190,6 +190,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     second = tuple([normalize_axis_index(k, b.ndim) for k in second])
     if any(_differ(a.shape[k], b.shape[m]) for k, m in zip(first, second, strict=True)):
         raise ValueError("shape-mismatch for sum")
+    if {a.dtype.char, b.dtype.char} & set("LQ") and "m" in (a.dtype.kind, b.dtype.kind):
+        a, b = (functions["astype"](x, object) for x in (a, b))  # which NumPy makes of both
     if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
         spans: Array = tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
         return spans

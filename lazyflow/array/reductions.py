@@ -93,7 +93,8 @@ def _total(
     dtype = _of_time(ufunc.reduce, node, dtype) or (
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
-    if kind == "prod" and dtype.kind == "c":  # of which infinite parts depend on the order
+    # of products infinite parts depend on the order, and of what starts at -0.0 the sign of 0
+    if (kind == "prod" and dtype.kind == "c") or (kind == "sum" and _is_minus_0(initial, dtype)):
         by = helpers["ufunc_reduce"]
         return by(ufunc, Array(node), axis, dtype, out, keepdims, initial, where)
     if mask is not None:
@@ -102,6 +103,13 @@ def _total(
     if initial is not _MISSING and initial is not None:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, dtype)))
     return finished(made, out)
+
+
+def _is_minus_0(initial: Any, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind not in "fc" or initial is _MISSING or initial is None:
+        return False
+    start = element_of(initial, dtype)
+    return bool(start == 0 and (np.signbit(start.real) or np.signbit(start.imag)))
 
 
 @implements(np.max, np.amax)
