@@ -143,6 +143,7 @@ def _extreme(
     known(a, where)  # a block without elements has no largest one
     node, mask = counted(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
+    axes = axes_of(axis, node.ndim)
     ufunc.resolve_dtypes((node.dtype, node.dtype, None))  # NumPy's words where there is no order
     if node.dtype.kind == "c":  # which NaN there is depends on the order
         by = helpers["ufunc_reduce"]
@@ -150,7 +151,6 @@ def _extreme(
     has_initial = initial is not _MISSING and initial is not None
     if has_initial:
         initial = element_of(initial, node.dtype)
-    axes = axes_of(axis, node.ndim)
     count = count_over(node, axes)
     needs_elements(ufunc, has_initial, mask, count if axes else None)
     if mask is not None:
