@@ -147,6 +147,8 @@ REFUSED = [
     case("no records as numbers", lambda m, x: put(x, slice(2, 2), m.asarray(RECORDS[:1])),
          np.ones(3)),
     case("an axis of texts that is not there", lambda m, x: m.max(x, axis=2), TEXTS),
+    case("records by a mask", lambda m, x: put(x, np.ones(3, bool), m.asarray(RECORDS[:1])),
+         np.ones(3)),
     case("the mean of texts", lambda m, x: m.pad(x, 0, mode="mean"), TEXTS),
     case("the quantile of no booleans", lambda m, x: m.quantile(x, [0.5, 0.1], axis=1),
          np.zeros((1, 0), bool)),

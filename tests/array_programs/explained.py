@@ -197,6 +197,12 @@ EXPLAINED = [
         and np.all(np.isnan(d.mine.value) == np.isnan(d.wanted)),
     ),
     Explained(
+        "records are no numbers, whether a mask of all chooses something or not",
+        lambda d: d.why == "raises here" and d.line.how == "changes"
+        and re.match(r"TypeError: Cannot cast array data from dtype\(\[", d.what)
+        and re.search(r"\[(flags\(|\(v\d+ > |v\d+\])", d.line.code),
+    ),
+    Explained(
         "variances in a small type overflow in NumPy on the way, in the sum",
         lambda d: d.why == "values" and d.line.how == "moments" and _where_numpy_overflows(d),
     ),
@@ -218,6 +224,11 @@ EXPLAINED = [
         "an array without axes is one, where NumPy has an element, of native order of bytes",
         lambda d: d.why == "type" and _without_axes(d)
         and d.mine.value.dtype == d.wanted.dtype.newbyteorder(),
+    ),
+    Explained(
+        "an array without axes is one, where NumPy has an element, of a text as long as it is",
+        lambda d: d.why == "values" and d.line.how == "changes" and _kind(d) in ("S", "U")
+        and not d.wanted.ndim,
     ),
     Explained(
         "NumPy's vdot of no objects is None",
