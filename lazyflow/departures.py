@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from itertools import chain, starmap
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
@@ -26,6 +27,8 @@ __all__ = [
     "WeakTable",
     "WeakValues",
     "gone",
+    "opened",
+    "opened_pipe",
     "owned",
     "wait_for_last_calls",
 ]
@@ -139,8 +142,29 @@ def owned(fd: int) -> Any:
 
     An epoll object does that for any descriptor, in C and without a warning.
     """
-    kind: Any = getattr(select, "epoll", None) or select.kqueue  # type: ignore[attr-defined]
-    return kind.fromfd(fd)
+    return _OWNER.fromfd(fd)
+
+
+def opened(make: Callable[..., Any], *args: Any) -> Any:
+    """Return what `owned` does for the descriptor that a function returns.
+
+    Both are one step of C: a Ctrl-C finds nothing between them that nobody would close.
+    """
+    return next(map(_OWNER.fromfd, starmap(make, (args,))))
+
+
+def opened_pipe() -> tuple[Any, Any]:
+    """Return what `opened` does for both ends of a pipe.
+
+    >>> read, write = opened_pipe()
+    >>> os.write(write.fileno(), b"a"), os.read(read.fileno(), 9)
+    (1, b'a')
+    """
+    read, write = map(_OWNER.fromfd, chain.from_iterable(starmap(os.pipe, ((),))))
+    return read, write
+
+
+_OWNER: Any = getattr(select, "epoll", None) or select.kqueue  # type: ignore[attr-defined]
 
 
 # -- tables -----------------------------------------------------------------------------------

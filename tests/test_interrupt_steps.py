@@ -24,6 +24,8 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
+from lazyflow.schedulers.gate import _Bell
+from lazyflow.schedulers.processes.watching import Watch
 from lazyflow.testing.signals import Gate
 
 HERE = str(Path(lazyflow.__file__).parent)
@@ -135,9 +137,18 @@ def test_the_start_of_a_pool_interrupted_at_every_step(scheduler: str, step: int
     assert sweep(scheduler, range(1, 10**6, step), is_fresh=True) > 10
     lazyflow.shutdown()
     gc.collect()
-    # What `os.pipe` and `os.eventfd` return is lost when the interrupt comes before it is kept:
-    # once at each of these places in a sweep, however many interrupts there are elsewhere.
-    assert len(os.listdir("/proc/self/fd")) <= at_first + 4
+    assert len(os.listdir("/proc/self/fd")) <= at_first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("make", [Watch, _Bell])
+def test_what_opens_descriptors_interrupted_at_every_step(make: Callable[[], Any]) -> None:
+    at_first = len(os.listdir("/proc/self/fd"))
+    places = 0
+    while interrupt(lambda: make() and None, places + 1) is not None:
+        places += 1
+    assert places >= 4
+    assert len(os.listdir("/proc/self/fd")) == at_first
 
 
 def wait_between(begun: Gate, end: Gate) -> None:

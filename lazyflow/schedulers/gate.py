@@ -16,7 +16,7 @@ import threading
 from functools import partial
 from time import monotonic
 
-from lazyflow.departures import owned
+from lazyflow.departures import opened_pipe
 
 _LONGEST = (1 << 31) - 1  # milliseconds of a poll, after which the time is looked at
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
@@ -96,8 +96,8 @@ class _Bell:
     __slots__ = ("_ends", "_poll", "_read", "_signals", "write_end")
 
     def __init__(self) -> None:
-        self._read, self.write_end = os.pipe()
-        self._ends = owned(self._read), owned(self.write_end)
+        self._ends = opened_pipe()
+        self._read, self.write_end = [end.fileno() for end in self._ends]
         os.set_blocking(self._read, False)
         os.set_blocking(self.write_end, False)
         self._poll = select.poll()

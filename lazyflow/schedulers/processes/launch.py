@@ -112,9 +112,18 @@ def fill_standard_streams() -> None:
     Else what we open would get these numbers: prints would go into it, and a worker, whose own
     streams are put there, could not inherit it.
     """
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(fd)
+    if not all(map(_is_open, range(3))):
+        while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(fd)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+        return True
+    except OSError:
+        return False
 
 
 class Process:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count, repeat
 from time import monotonic
 
-from lazyflow.departures import owned
+from lazyflow.departures import opened
 
 Call = Callable[[], None]
 
@@ -22,11 +22,12 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        wake = opened(os.eventfd, 0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake = wake.fileno()
         #: Wakes whatever its argument is: in C, as a callback of weak references. It holds the
         #: descriptor open, which must not become another's while somebody may write to it.
         self.ring = partial(next, map(os.eventfd_write, repeat(self._wake), repeat(1)))
-        self.ring.owner = owned(self._wake)  # type: ignore[attr-defined]
+        self.ring.owner = wake  # type: ignore[attr-defined]
         self._poll = select.epoll()
         self._poll.register(self._wake, select.EPOLLIN)
         self._calls: dict[int, Call] = {}
