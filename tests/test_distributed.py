@@ -169,6 +169,21 @@ def test_a_large_literal_is_handed_over_once(client, monkeypatch):
     assert len(sent) == 2
 
 
+def test_an_array_that_many_tasks_have_is_sent_with_a_few(client, monkeypatch):
+    from lazyflow.schedulers.dask_cluster import DaskEngine
+
+    payloads = []
+    submit = DaskEngine.submit
+    monkeypatch.setattr(
+        DaskEngine, "submit",
+        lambda self, calls: payloads.extend(call[2] for call in calls) or submit(self, calls),
+    )
+    data = numpy.arange(10_000)  # 80 kB
+    tasks = [delayed(lambda x, i: int(x[i]))(data, i) for i in range(500)]
+    assert compute(tasks, **ON)[0] == list(range(500))
+    assert sum(map(len, payloads)) < 2_000_000  # 40 MB, if each task brought it
+
+
 def test_values_of_persist_stay_in_the_cluster(client):
     x, y = persist(delayed(numpy.ones)(300_000), delayed(inc)(1), scheduler="distributed")
     lazyflow.wait([x, y])

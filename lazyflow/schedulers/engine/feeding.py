@@ -21,7 +21,7 @@ from lazyflow.graph.task import HELD
 from lazyflow.schedulers import careful
 from lazyflow.schedulers.engine.groups import Group, Nudge, look
 from lazyflow.schedulers.engine.held import Put
-from lazyflow.schedulers.engine.outcome import identity
+from lazyflow.schedulers.engine.outcome import Repeats, identity
 from lazyflow.schedulers.engine.packing import Packer, Unsendable, unsendable
 from lazyflow.schedulers.failures import dressed
 from lazyflow.schedulers.future import Future
@@ -65,6 +65,7 @@ class Feeding(Lifecycle):
         self.suspects: deque[int] = deque()
         self.errors: dict[int, BaseException] = {}
         self.puts: dict[Any, tuple[Any, Put]] = {}
+        self.repeats = Repeats()
         self._next: list[tuple[int, int, int, Group]] = []
         self._leaf: dict[int, Any] = {}
         self._after: dict[int, list[Group]] = {}  # groups that wait, by number of the group

@@ -26,6 +26,7 @@ from lazyflow.store.unpicklable import dump
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 _APART = 1 << 16  # bytes from which memory stays out of a stream
+_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
 
 
 class Packed:
@@ -151,15 +152,15 @@ class Outcome:
 
 
 class _Cutter(Pickler):
-    """A pickler that leaves large literals out: `put` says where they are."""
+    """A pickler that leaves out what travels by itself: `apart` says where that is, or None."""
 
-    def __init__(self, sink: Sink, put: Callable[[Any], int]) -> None:
+    def __init__(self, sink: Sink, apart: Callable[[Any], int | None]) -> None:
         super().__init__(sink, sys.maxsize)
-        self._put = put
+        self._apart = apart
 
     def persistent_id(self, obj: Any) -> Any:
         """Called by `pickle` for each object."""
-        return self._put(obj) if is_large(obj) else None
+        return self._apart(obj)
 
 
 def is_large(obj: Any) -> bool:
@@ -190,10 +191,27 @@ def identity(obj: Any) -> Any:
     )
 
 
-def piece(value: Any, put: Callable[[Any], int]) -> bytes:
+class Repeats:
+    """Arrays that many tasks of a run have, and how much of each was sent with them."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Any, tuple[Any, int]] = {}  # each is held: its identity stays its own
+
+    def are_large(self, obj: Any) -> bool:
+        """Tell, of what is to be sent once more, whether that is as much as a large literal."""
+        kind = type(obj)
+        if kind is type or kinds[kind] != ARRAY or obj.nbytes < _REPEATED:
+            return False
+        key = identity(obj)
+        sent = self._sent.get(key, (obj, 0))[1] + obj.nbytes
+        self._sent[key] = obj, sent
+        return bool(sent >= LARGE)
+
+
+def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:
     """Pickle a part of a task; raises Unpicklable."""
     sink = Sink()
-    dump(value, _Cutter(sink, put))
+    dump(value, _Cutter(sink, apart))
     return b"".join(sink.pieces)
 
 

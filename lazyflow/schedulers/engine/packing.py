@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task, place, place_text, task_name
-from lazyflow.schedulers.engine.outcome import LARGE, piece
+from lazyflow.schedulers.engine.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.failures import dressed
 from lazyflow.schedulers.processes.calls import is_short
 from lazyflow.store.functions import Functions
@@ -96,6 +96,12 @@ class Packer:
     def _put(self, value: Any) -> int:
         return self._dep(self.run.put_literal(value))
 
+    def _apart(self, literal: Any) -> int | None:
+        """Return where a literal is that the group does not bring itself."""
+        if is_large(literal) or self.run.repeats.are_large(literal):
+            return self._put(literal)
+        return None
+
     def _member(self, i: int) -> tuple[Any, ...]:
         task = self.run.plan.tasks[i]
         numbers = self.run.plan.inputs[i]
@@ -113,12 +119,12 @@ class Packer:
 
     def _arguments(self, task: Task) -> tuple[int, Any]:
         if task._bind is not None:
-            return BIND, piece(task._bind, self._put)
+            return BIND, piece(task._bind, self._apart)
         if task._inputs:
             return PLAIN, None
         if all(map(is_short, task._args)):
             return PLAIN, task._args
-        return PIECE, piece(task._args, self._put)
+        return PIECE, piece(task._args, self._apart)
 
     def _culprit(self, task: Task, failed: Unpicklable) -> tuple[str, Unpicklable]:
         """Find the argument that can't be pickled: they were pickled in one, as we bind them."""
@@ -129,7 +135,7 @@ class Packer:
         named = [(f"args[{at}]", x) for at, x in enumerate(args)] + list(kwargs.items())
         for name, value in named:
             try:
-                piece(value, lambda _: 0)
+                piece(value, lambda literal: 0 if is_large(literal) else None)
             except Unpicklable as found:
                 return name, found
         return "arguments", failed
@@ -161,7 +167,7 @@ class Packer:
         if run.engine.holds(value):
             return ("held", self._dep(value), value.number)
         try:
-            return ("piece", piece(value, self._put))
+            return ("piece", piece(value, self._apart))
         except Unpicklable as failed:
             task = run.plan.tasks[j]
             raise Unsendable(j, unsendable(task, "value", failed)) from None
