@@ -35,6 +35,15 @@ def pytest_cmdline_main(config):
         option.dist = "worksteal"
 
 
+def pytest_configure(config):
+    """Let Hypothesis think nothing of what the loop of a cluster of ours draws meanwhile."""
+    if os.environ.get("LAZYFLOW_SCHEDULER") == "distributed":
+        config.addinivalue_line(
+            "filterwarnings",
+            "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning",
+        )
+
+
 def pytest_collection_finish():
     """Take what is there before the first test out of every collection: that is 0.3 s of each."""
     gc.collect()
@@ -62,4 +71,17 @@ def here():
     from lazyflow import config
 
     with config.set(scheduler="sync"):
+        yield
+
+
+@pytest.fixture
+def noticed():
+    """Compute where warnings of tasks come to the caller: those of a cluster stay in its workers.
+
+    On processes if LAZYFLOW_SCHEDULER is an engine, else where it says.
+    """
+    from lazyflow import config
+
+    is_engine = config.get("scheduler") in ("distributed", "ray")
+    with config.set(scheduler="processes" if is_engine else config.get("scheduler")):
         yield

@@ -121,7 +121,7 @@ WARNING = {
 
 
 @pytest.mark.parametrize("name", WARNING)
-def test_warnings_as_numpys(name):
+def test_warnings_as_numpys(name, noticed):
     array = np.array([[1.0, np.nan, 2.0], [3.0, np.nan, 5.0]])
     told = []
     for m, x in ((np, array), (la, la.from_array(array, chunks=(1, 2)))):
@@ -332,7 +332,7 @@ def test_each_line_warns_once_of_each_thing_and_is_named(scheduler, kernels):
     assert sorted(told) == sorted([(each, __file__, line) for each in words] * 2)
 
 
-def test_lines_that_warned_are_quiet_by_pythons_own_filter():
+def test_lines_that_warned_are_quiet_by_pythons_own_filter(noticed):
     def at(x):
         return (1 / x).compute()
 

@@ -73,7 +73,7 @@ def test_spreads_overflow_in_the_type_that_is_asked_for(name):
 
 @pytest.mark.parametrize("ddof", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", ["nanvar", "nanstd"])
-def test_spreads_without_degrees_of_freedom_are_nan(name, ddof):
+def test_spreads_without_degrees_of_freedom_are_nan(name, ddof, noticed):
     a = np.array([[1.0, np.nan, np.nan], [np.nan] * 3, [1.0, 2.0, 3.0], [1.0, 2.0, np.nan]])
     x = la.from_array(a, chunks=2)
     with pytest.warns(RuntimeWarning, match="Degrees of freedom <= 0"):

@@ -466,7 +466,7 @@ def test_large_results_of_a_trace_are_put_together_in_place():
     np.testing.assert_array_equal(second, a + 2)
 
 
-def test_errstate_and_warnings_are_numpys():
+def test_errstate_and_warnings_are_numpys(noticed):
     x = la.from_array(np.array([0.0, 1.0]), chunks=1)
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
