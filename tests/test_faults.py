@@ -51,6 +51,7 @@ import pytest
 
 import lazyflow
 from lazyflow import RemoteTaskError, compute, delayed, persist, wait
+from lazyflow.schedulers.lifecycle import Lifecycle
 from lazyflow.schedulers.threads import threads as pool
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
@@ -794,3 +795,29 @@ def test_many_computes_leave_nothing() -> None:
     assert after[0] <= before[0] + 1  # a spare that was not needed before
     assert after[1] == before[1]
     assert after[2] - before[2] < 200
+
+
+def test_an_error_is_that_of_the_task_though_another_returns_a_lazy_value_meanwhile(monkeypatch):
+    """Between the end of the run and its error no child of it may bring another."""
+    stopped, handled = threading.Event(), threading.Event()
+    fail = Lifecycle._fail
+
+    def slow_fail(run, error, *args):
+        if isinstance(error, ZeroDivisionError) and not stopped.is_set():
+            stopped.set()
+            assert handled.wait(20)
+        fail(run, error, *args)
+
+    class Part:
+        pass
+
+    def later():
+        part = Part()
+        watched.append(weakref.ref(part, lambda _: handled.set()))
+        assert stopped.wait(20)
+        return delayed(id)(part)
+
+    watched = []
+    monkeypatch.setattr(Lifecycle, "_fail", slow_fail)
+    with pytest.raises(ZeroDivisionError):
+        compute(delayed(later)(), delayed(divmod)(1, 0), num_workers=2, scheduler="threads")

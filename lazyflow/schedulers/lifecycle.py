@@ -317,9 +317,8 @@ class Lifecycle(ABC):
             careful.tell(self, "run_ended")
             self._gate.open()
         parent[0].children.add(child)
-        if parent[0].stop:  # it was cancelled meanwhile, and did not see this child
+        if parent[0].stop:  # it ends, with an error of its own, and did not see this child
             parent[0].children.discard(child)
-            child.cancel()
         else:
             child.begin()
         return LATER
