@@ -246,7 +246,9 @@ def test_workers_of_a_cluster_of_ours_that_ended_for_good_are_started_again(tmp_
     out = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=110,
         env={**os.environ, "PYTHONPATH": os.getcwd()})
-    assert (out.returncode, out.stdout) == (0, "LazyflowWarning 2 of 2 workers\n"), out.stderr
+    assert out.returncode == 0, out.stderr
+    told = [re.fullmatch("LazyflowWarning ([12]) of 2 workers", x) for x in out.stdout.splitlines()]
+    assert sum(int(each[1]) for each in told) == 2, out.stdout  # at once, or one after the other
 
 
 def late(wait):

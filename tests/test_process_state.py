@@ -551,6 +551,19 @@ def test_a_late_flight_is_shared_out():
     assert run.over
 
 
+def test_a_late_flight_stays_where_its_job_may_have_no_other_worker():
+    scene = Scene()
+    scene.learn(1, seconds=1e-6)
+    scene.job([Plan() for _ in range(40)], cap=1)
+    scene.steps(0, 2)
+    busy = scene.state.workers[0]
+    scene.state.overdue(busy, busy.flights[0].number)
+    scene.perform()
+    assert busy.flights[0].is_late and not busy.recalling
+    scene.job([Plan() for _ in range(2)], cap=2)  # it goes to the other
+    assert [len(flights) for flights in scene.to_run()] == [1, 1]
+
+
 # -- what is kept
 
 

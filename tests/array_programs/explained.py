@@ -94,6 +94,10 @@ def _where_numpy_overflows(different):
 
 EXPLAINED = [
     Explained(
+        "pad by nothing needs no extremes and means of the elements",
+        lambda d: d.why == "passes here" and re.search(r"\.pad\(v\d+, 0, mode='m", d.line.code),
+    ),
+    Explained(
         "np.vectorize gives texts the length of the longest, not that of otypes",
         lambda d: "vectorize" in d.line.code and re.search(r"otypes=\['[<>|][US]", d.line.code),
     ),

@@ -212,6 +212,11 @@ class Choosing(Recipes):
     def may(worker: Worker, job: Job) -> bool:
         return worker in job.active or len(job.active) < job.cap
 
+    @staticmethod
+    def may_spread(job: Job) -> bool:
+        """Tell whether one more worker may take tasks of a job."""
+        return len(job.active) < job.cap
+
     def _steal(self, thief: Worker) -> Node | None:
         """Take the oldest task of a busy worker's queue, when moving its inputs is worth it."""
         for at in (0, 1):

@@ -76,11 +76,13 @@ class State(Placing):
         flight = self._flight(worker, number)
         if flight is not None:
             flight.is_late = True
-            if flight.unanswered > 1 or len(worker.flights) > 1:
+            is_behind = flight.unanswered > 1 or len(worker.flights) > 1
+            if is_behind and any(self.may_spread(f.nodes[0].job) for f in worker.flights):
                 self.recall(worker)
             for node in tuple(worker.fetching):  # what it waits for is of use elsewhere
-                self.unqueue(node)
-                self.requeue(node)
+                if self.may_spread(node.job):
+                    self.unqueue(node)
+                    self.requeue(node)
         self.assign()
 
     def recall(self, worker: Worker) -> None:
