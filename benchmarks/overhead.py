@@ -295,8 +295,8 @@ def trace(bench: Bench) -> Table:
 
 def observer(bench: Bench) -> Table:
     """the tree with an observer that counts; result = µs that it adds to a lazyflow task"""
-    from lazyflow.evaluate import observers
-    from lazyflow.schedulers.base import Observer
+    from lazyflow.api.evaluate import observers
+    from lazyflow.schedulers.core.base import Observer
 
     leaves = bench.size.leaves
     tasks, right = 2 * leaves - 1, leaves * (leaves + 1) // 2

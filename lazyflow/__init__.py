@@ -6,32 +6,31 @@ caller's own thread, in processes, or on any executor, without changing the prog
 
 # Layers; imports go down only, also inside functions (tests/test_layers.py):
 #
-#   0  errors, config, sizes, services     words
-#      departures                          what is done when an object has gone
-#   1  graph/                              what a task is, its inputs and its name; the plan
-#   2  store/                              how values are kept and handed over
-#   3  schedulers/                         what runs plans; base.py is the page to read first
-#   4  collection, wanted, evaluate,       compute, persist, wait, Delayed, @delayed, trace,
-#      waiting, wire, advice, lazy,        submit, map, put, Future, tree_reduce
-#      decorator, tracing, snapshots,
-#      callbacks, futures, reduction,
-#      actors,                             objects with a state of their own
-#      pending_calls, actor_pool,
-#      worker_states, turns,               worker_state
-#      arrivals, retrying                  as_completed, Future.retry
-#   5  array/                              chunked arrays
-#   6  learn/, weights                     solvers written as graphs; what models have learned
-#   7  diagnostics/                        progress, drawings
-#   8  demo, testing/, __main__            what is run
+#   0  errors, config, services    words
+#      departures                  what is done when an object has gone
+#   1  graph/                      what a task is, its inputs and its name; the plan
+#   2  store/                      how values are kept and handed over
+#   3  schedulers/                 what runs plans; core/base.py is the page to read first
+#   4  api/                        compute, persist, wait, Delayed, futures, actors, ...
+#      interop/                    lazy objects of other libraries
+#   5  array/                      chunked arrays
+#   6  learn/, weights             solvers written as graphs; what models have learned
+#   7  diagnostics/                progress, drawings
+#   8  demo, testing/, __main__    what is run
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.
 
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
-from lazyflow.arrivals import as_completed
-from lazyflow.collection import Collection
-from lazyflow.decorator import delayed
+from lazyflow.api.arrivals import as_completed
+from lazyflow.api.collection import Collection
+from lazyflow.api.decorator import delayed
+from lazyflow.api.evaluate import compute, is_lazy, optimize, persist
+from lazyflow.api.lazy import Delayed
+from lazyflow.api.reduction import tree_reduce
+from lazyflow.api.tracing import trace
+from lazyflow.api.waiting import gather, wait
 from lazyflow.errors import (
     Cancelled,
     CycleError,
@@ -46,18 +45,13 @@ from lazyflow.errors import (
     TaskTimeout,
     WorkerDied,
 )
-from lazyflow.evaluate import compute, is_lazy, optimize, persist
 from lazyflow.graph.options import annotate
-from lazyflow.lazy import Delayed
-from lazyflow.reduction import tree_reduce
 from lazyflow.schedulers.registry import shutdown
-from lazyflow.tracing import trace
-from lazyflow.waiting import gather, wait
 
 if TYPE_CHECKING:
-    from lazyflow.futures import Future, put, submit
-    from lazyflow.futures import map as map
-    from lazyflow.worker_states import worker_state
+    from lazyflow.api.futures import Future, put, submit
+    from lazyflow.api.futures import map as map
+    from lazyflow.api.worker_states import worker_state
 
 __version__ = "0.1.0"
 
@@ -102,16 +96,16 @@ __all__ = [
 
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
-    "ActorPool": "lazyflow.actor_pool",
-    "Future": "lazyflow.futures",  # concurrent.futures: 6 ms
-    "map": "lazyflow.futures",  # not in __all__: a star must not hide the builtin
-    "put": "lazyflow.futures",
-    "submit": "lazyflow.futures",
+    "ActorPool": "lazyflow.api.actor_pool",
+    "Future": "lazyflow.api.futures",  # concurrent.futures: 6 ms
+    "map": "lazyflow.api.futures",  # not in __all__: a star must not hide the builtin
+    "put": "lazyflow.api.futures",
+    "submit": "lazyflow.api.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
-    "actor": "lazyflow.actors",
-    "tokenize": "lazyflow.graph.tokens",
+    "actor": "lazyflow.api.actors",
+    "tokenize": "lazyflow.graph.tokens.tokenize",
     "visualize": "lazyflow.diagnostics.visualize",
-    "worker_state": "lazyflow.worker_states",
+    "worker_state": "lazyflow.api.worker_states",
 }
 
 

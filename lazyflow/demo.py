@@ -19,10 +19,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lazyflow.api.evaluate import observers
 from lazyflow.errors import LazyflowWarning
-from lazyflow.evaluate import observers
 from lazyflow.learn.result import Result
-from lazyflow.schedulers.base import Observer
+from lazyflow.schedulers.core.base import Observer
 
 __all__ = ["main"]
 

@@ -7,8 +7,8 @@ from typing import Any
 from fake_worker import LARGE, SHORT, SMALL, Literal, Task, Value, number_of
 
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.processes.nodes import DONE, WAITING, Job, Node
-from lazyflow.schedulers.processes.state import State
+from lazyflow.schedulers.processes.decisions.nodes import DONE, WAITING, Job, Node
+from lazyflow.schedulers.processes.decisions.state import State
 
 RETRIES = 1  # crash_retries of a task that says nothing
 
@@ -172,7 +172,7 @@ class Callers:
         run.nodes.append(node)
 
     def _leaf(self, run: Run, future: Future) -> Node:
-        """Link to a value that a future stands for; see linking.py."""
+        """Link to a value that a future stands for; see job_builder.py."""
         run.holds.append(future)
         outcome = future.outcome
         if outcome is None:

@@ -7,8 +7,16 @@ from typing import Any
 from fake_callers import RETRIES, Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
-from lazyflow.schedulers.processes import recovery
-from lazyflow.schedulers.processes.nodes import DONE, MISSING, SENT, WAITING, Job, Node, Worker
+from lazyflow.schedulers.processes.decisions import recovery
+from lazyflow.schedulers.processes.decisions.nodes import (
+    DONE,
+    MISSING,
+    SENT,
+    WAITING,
+    Job,
+    Node,
+    Worker,
+)
 
 
 class Driver(Callers):

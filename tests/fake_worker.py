@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lazyflow.graph.options import Options
-from lazyflow.schedulers.processes.nodes import Node, Worker
+from lazyflow.schedulers.processes.decisions.nodes import Node, Worker
 
 SHORT, SMALL, LARGE = "short", "small", "large"
 MASK = (1 << 40) - 1

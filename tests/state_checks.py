@@ -5,7 +5,7 @@ from collections import Counter
 from fake_driver import Driver
 from fake_worker import Literal, Value
 
-from lazyflow.schedulers.processes.nodes import (
+from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
     FETCHING,

@@ -10,7 +10,7 @@ from fake_callers import Future, Remote, Run
 from fake_worker import Fake, number_of
 from state_checks import Checked
 
-from lazyflow.schedulers.processes.nodes import Node
+from lazyflow.schedulers.processes.decisions.nodes import Node
 
 
 class Simulator(Checked):

@@ -6,7 +6,8 @@ import pytest
 from engine_schedulers import ELSEWHERE, LOCAL, RAY, SCHEDULERS
 
 import lazyflow
-from lazyflow import LazyflowWarning, compute, delayed, evaluate, persist
+from lazyflow import LazyflowWarning, compute, delayed, persist
+from lazyflow.api import evaluate
 from lazyflow.schedulers import registry
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc

@@ -10,7 +10,7 @@ import pytest
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array import computed
+from lazyflow.array.functions import computed
 from lazyflow.errors import LazyflowWarning
 
 ARRAYS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lazyflow.array as la
-from lazyflow.array import computed
+from lazyflow.array.functions import computed
 
 numba = pytest.importorskip("numba")
 

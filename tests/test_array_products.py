@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array.dispatch import functions
-from lazyflow.array.optimize import optimize
+from lazyflow.array.passes.pipeline import optimize
 
 RNG = np.random.default_rng(11)
 

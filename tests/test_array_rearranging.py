@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import lazyflow as lf
 import lazyflow.array as la
 from lazyflow.array.dispatch import functions
-from lazyflow.array.expr import below
-from lazyflow.array.fuse import Fused
-from lazyflow.array.optimize import optimize
-from lazyflow.array.sources import Memory
-from lazyflow.array.views import View
+from lazyflow.array.nodes.expr import below
+from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.views import View
+from lazyflow.array.passes.fuse import Fused
+from lazyflow.array.passes.pipeline import optimize
 
 A = np.arange(60.0).reshape(3, 4, 5)
 B = np.arange(24).reshape(4, 6)

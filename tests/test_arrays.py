@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.array.expr import below
-from lazyflow.array.fuse import Fused
-from lazyflow.array.optimize import PASSES, optimize
+from lazyflow.array.nodes.expr import below
+from lazyflow.array.passes.fuse import Fused
+from lazyflow.array.passes.pipeline import PASSES, optimize
 
 DTYPES = ["f8", "f4", "i8", "i4", "u1", "bool", "c16"]
 
@@ -511,7 +511,7 @@ def test_rechunk_moves_everything_where_it_belongs(draw):
 
 
 def test_many_pieces_go_by_chunks_in_between():
-    from lazyflow.array.rechunking import Rechunk, staged
+    from lazyflow.array.nodes.rechunking import Rechunk, staged
 
     x = la.ones((1000, 1000), chunks=(1, 1000)).persist()
     middle = staged(x.expr, ((1000,), (1,) * 1000))

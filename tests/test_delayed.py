@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import lazyflow
 from lazyflow import Delayed, compute, delayed, persist, tree_reduce
 from lazyflow.graph.lengths import annotated_length
-from lazyflow.schedulers.processes.calls import is_quick
+from lazyflow.schedulers.remote.calls import is_quick
 
 
 def inc(x):

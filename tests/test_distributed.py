@@ -155,7 +155,7 @@ def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
 
 
 def test_a_large_literal_is_handed_over_once(client, monkeypatch):
-    from lazyflow.schedulers.dask_cluster import DaskEngine
+    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
 
     sent = []
     send = DaskEngine.send
@@ -170,7 +170,7 @@ def test_a_large_literal_is_handed_over_once(client, monkeypatch):
 
 
 def test_an_array_that_many_tasks_have_is_sent_with_a_few(client, monkeypatch):
-    from lazyflow.schedulers.dask_cluster import DaskEngine
+    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
 
     payloads = []
     submit = DaskEngine.submit
@@ -316,8 +316,8 @@ def test_few_modules_import_an_engine():
             if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.M):
                 found.setdefault(name, set()).add(path.name)
     assert found.get("distributed") == {
-        "dask_cluster.py", "dask_actors.py", "dask_local.py"}
-    assert found.get("ray") == {"ray_cluster.py", "ray_actors.py"}
+        "scheduler.py", "actors.py", "local.py"}
+    assert found.get("ray") == {"scheduler.py", "actors.py"}
 
 
 def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):

@@ -27,9 +27,9 @@ from lazyflow import (
     delayed,
     persist,
 )
+from lazyflow.api.lazy import Delayed
 from lazyflow.graph.task import HELD, new_leaf
-from lazyflow.lazy import Delayed
-from lazyflow.schedulers.future import Future
+from lazyflow.schedulers.core.future import Future
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import add, inc, raise_it
@@ -272,7 +272,7 @@ WAYS_TO_WAIT = {
 @pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
 @pytest.mark.parametrize("way", WAYS_TO_WAIT)
 def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
-    monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
+    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.scheduler._ALONE", 0.01)
     with (
         distributed.LocalCluster(
             n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
@@ -292,7 +292,7 @@ def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
 
 def test_a_cluster_whose_worker_begins_again_and_again_is_not_called_empty(monkeypatch):
     """It has none whenever it is looked at, and had one between the looks."""
-    monkeypatch.setattr("lazyflow.schedulers.dask_cluster._ALONE", 0.01)
+    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.scheduler._ALONE", 0.01)
     asked = itertools.count()
 
     def nthreads(client):

@@ -30,7 +30,7 @@ from lazyflow import (
     submit,
     wait,
 )
-from lazyflow.schedulers.engine import journal
+from lazyflow.schedulers.cluster import journal
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.signals import Gate
 from lazyflow.testing.tasks import inc, raise_it
@@ -82,7 +82,7 @@ def actors_in(client):
 
 
 def test_values_stay_in_the_cluster(client, monkeypatch):
-    from lazyflow.schedulers.dask_cluster import DaskEngine
+    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
 
     brought = []
     bring = DaskEngine.bring

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 import lazyflow
 from lazyflow.errors import RemoteTaskError
-from lazyflow.schedulers import error_records, executor
-from lazyflow.schedulers.error_records import arguments_of, rebuilt, record
-from lazyflow.schedulers.tracebacks import frames_of, traceback_from
+from lazyflow.schedulers import executor
+from lazyflow.schedulers.core.errors import records as error_records
+from lazyflow.schedulers.core.errors.records import arguments_of, rebuilt, record
+from lazyflow.schedulers.core.errors.tracebacks import frames_of, traceback_from
 
 PARENT = os.environ.get("LAZYFLOW_TEST_PARENT") is None
 ROOT = pathlib.Path(lazyflow.__file__).parent.parent
@@ -1046,10 +1047,10 @@ def caught(x):
 def test_the_interpreter_prints_it_as_the_first_one(tmp_path: pathlib.Path) -> None:
     """Made in one process, uncaught in another: the same lines, source and marks."""
     (tmp_path / "job.py").write_text(JOB)
-    (tmp_path / "native.py").write_text("import job\njob.outer(3)\n")
+    (tmp_path / "kernels.py").write_text("import job\njob.outer(3)\n")
     (tmp_path / "worker.py").write_text(textwrap.dedent("""
         import job, marshal, sys
-        from lazyflow.schedulers.error_records import record
+        from lazyflow.schedulers.core.errors.records import record
         try:
             job.outer(3)
         except BaseException as error:
@@ -1057,10 +1058,10 @@ def test_the_interpreter_prints_it_as_the_first_one(tmp_path: pathlib.Path) -> N
     """))
     (tmp_path / "caller.py").write_text(textwrap.dedent("""
         import marshal, sys
-        from lazyflow.schedulers.error_records import rebuilt
+        from lazyflow.schedulers.core.errors.records import rebuilt
         raise rebuilt(marshal.load(open(sys.argv[1], "rb")))
     """))
-    native = in_child(str(tmp_path / "native.py")).stderr.decode()
+    native = in_child(str(tmp_path / "kernels.py")).stderr.decode()
     worker = in_child(str(tmp_path / "worker.py"))
     assert worker.stderr == b""
     (tmp_path / "record").write_bytes(worker.stdout)
@@ -1088,7 +1089,7 @@ def printed(text: str) -> list[str]:
 
 SCRIPT = """
 import cloudpickle, marshal, subprocess, sys
-from lazyflow.schedulers.error_records import rebuilt
+from lazyflow.schedulers.core.errors.records import rebuilt
 
 class Mine(Exception):
     def __init__(self, a, b):
@@ -1099,7 +1100,7 @@ def task():
 
 code = '''
 import marshal, pickle, sys
-from lazyflow.schedulers.error_records import record
+from lazyflow.schedulers.core.errors.records import record
 task = pickle.load(sys.stdin.buffer)
 try:
     task()

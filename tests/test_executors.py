@@ -14,7 +14,8 @@ import pytest
 
 import lazyflow
 from lazyflow import RemoteTaskError, WorkerDied, compute, config, delayed, persist, wait
-from lazyflow.schedulers import base, registry
+from lazyflow.schedulers import registry
+from lazyflow.schedulers.core import base
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.results import ResultContract
 

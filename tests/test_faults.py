@@ -51,7 +51,7 @@ import pytest
 
 import lazyflow
 from lazyflow import RemoteTaskError, compute, delayed, persist, wait
-from lazyflow.schedulers.lifecycle import Lifecycle
+from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.threads import threads as pool
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])

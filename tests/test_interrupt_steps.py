@@ -24,8 +24,8 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.schedulers.gate import _Bell
-from lazyflow.schedulers.processes.watching import Watch
+from lazyflow.schedulers.core.event import _Bell
+from lazyflow.schedulers.processes.parent.event_loop import Watch
 from lazyflow.testing.signals import Gate
 
 HERE = str(Path(lazyflow.__file__).parent)

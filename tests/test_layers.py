@@ -22,34 +22,17 @@ LAYERS = [
     ("lazyflow.errors", 0),
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
-    ("lazyflow.sizes", 0),
     ("lazyflow.departures", 0),
     ("lazyflow.graph", 1),
     ("lazyflow.store", 2),
     ("lazyflow.schedulers", 3),
-    ("lazyflow.collection", 4),
-    ("lazyflow.wanted", 4),
-    ("lazyflow.evaluate", 4),
-    ("lazyflow.waiting", 4),
-    ("lazyflow.arrivals", 4),
-    ("lazyflow.retrying", 4),
-    ("lazyflow.wire", 4),
-    ("lazyflow.advice", 4),
-    ("lazyflow.lazy", 4),
+    ("lazyflow.api", 4),
+    ("lazyflow.wire", 4),  # pickles of before name it
     ("lazyflow.decorator", 4),
-    ("lazyflow.tracing", 4),
-    ("lazyflow.snapshots", 4),
-    ("lazyflow.callbacks", 4),
-    ("lazyflow.futures", 4),
-    ("lazyflow.reduction", 4),
-    ("lazyflow.turns", 4),
-    ("lazyflow.worker_states", 4),
+    ("lazyflow.lazy", 4),
     ("lazyflow.array", 5),
     ("lazyflow.interop", 4),
     ("lazyflow.weights", 6),
-    ("lazyflow.pending_calls", 4),
-    ("lazyflow.actors", 4),
-    ("lazyflow.actor_pool", 4),
     ("lazyflow.learn", 6),
     ("lazyflow.diagnostics", 7),
     ("lazyflow.testing", 8),
@@ -125,10 +108,10 @@ def test_nothing_below_imports_the_package_for_a_higher_name():
 
 
 def test_the_check_sees_imports_inside_functions_and_relative_ones():
-    source = "def f():\n    from lazyflow.learn import saga\n    from ..lazy import Delayed\n"
+    source = "def f():\n    from lazyflow.learn import saga\n    from ..api.lazy import Delayed\n"
     assert violations(source, "lazyflow.graph.plan") == [
         "lazyflow.graph.plan:2 (layer 1) imports lazyflow.learn.saga (layer 6)",
-        "lazyflow.graph.plan:3 (layer 1) imports lazyflow.lazy (layer 4)",
+        "lazyflow.graph.plan:3 (layer 1) imports lazyflow.api.lazy (layer 4)",
     ]
 
 
@@ -196,15 +179,15 @@ def test_a_function_that_no_table_has_says_where_to_list_it():
     def newest():
         pass
 
-    newest.__module__ = "lazyflow.array.joining"
+    newest.__module__ = "lazyflow.array.functions.manipulation.joining"
     with pytest.raises(ImportError) as found:
         dispatch.implements()(newest)
     assert str(found.value) == (
-        "lazyflow.array.joining defines newest, but lazyflow/array/names.py has it nowhere: list "
-        "it there, under its module"
+        "lazyflow.array.functions.manipulation.joining defines newest, but "
+        "lazyflow/array/names.py has it nowhere: list it there, under its module"
     )
     newest.__name__ = newest.__qualname__ = "pad"
-    with pytest.raises(ImportError, match=r"names\.py has it in padding: list it there"):
+    with pytest.raises(ImportError, match=r"it in functions\.manipulation\.padding: list it there"):
         dispatch.implements()(newest)
 
 
@@ -220,7 +203,8 @@ def test_import_of_arrays_is_light():
     code = (
         "import sys, lazyflow.array; heavy = ['numba', 'llvmlite', 'scipy', 'concurrent.futures', "
         "'multiprocessing', 'asyncio', 'hashlib', 'tempfile', 'subprocess', 'logging', "
-        "'lazyflow.array.kernels.run', 'lazyflow.array.creation', 'lazyflow.array.random', "
+        "'lazyflow.array.kernels.run', 'lazyflow.array.functions.creation', "
+        "'lazyflow.array.random', "
         "'lazyflow.diagnostics', 'zarr', 'h5py', 'dask', 'pandas']; "
         "print([m for m in heavy if m in sys.modules])"
     )

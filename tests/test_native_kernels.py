@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run, same_bits
 
 from lazyflow import config
-from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.program import CAST, WHERE, Elementwise, Program, Reduction, Step
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
@@ -359,7 +359,7 @@ def test_the_report_has_numbers():
 RUN = """
 import numpy as np
 from lazyflow import config
-from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program
 F8 = np.dtype("f8")
@@ -429,7 +429,7 @@ def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
 ENDING = """
 import atexit
 import numpy as np
-from lazyflow.array.kernels import compiler
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program, wait_compiled
 F8 = np.dtype("f8")

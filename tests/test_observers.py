@@ -11,8 +11,8 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.evaluate import always_observers, observers
-from lazyflow.schedulers.base import Observer
+from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.schedulers.core.base import Observer
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
 
@@ -238,13 +238,13 @@ def test_an_observer_may_compute() -> None:
 
 
 def test_nothing_is_called_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lazyflow.schedulers import careful
+    from lazyflow.schedulers.core import slow_path
 
     def never(*_: Any) -> None:
         raise AssertionError("called")
 
     calls: list[Callable[..., None]] = []
-    monkeypatch.setattr(careful, "hear", never)
+    monkeypatch.setattr(slow_path, "hear", never)
     assert compute([delayed(abs)(-i) for i in range(9)])[0] == list(range(9))
     assert lazyflow.compute(delayed(abs)(-1), scheduler="sync") == (1,)
     assert calls == []

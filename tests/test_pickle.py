@@ -1,5 +1,6 @@
 """Lazy values through pickle: what they compute, what they share, how deep they are."""
 
+import base64
 import collections
 import copy
 import dataclasses
@@ -28,13 +29,13 @@ def inc(x):
 
 def elsewhere(data):
     """Return a pickled value as another process would see it: nothing of it is known there."""
-    from lazyflow import wire
+    from lazyflow.api import graph_pickle
 
-    known, wire._known = wire._known, WeakValues()
+    known, graph_pickle._known = graph_pickle._known, WeakValues()
     try:
         return pickle.loads(data)
     finally:
-        wire._known = known
+        graph_pickle._known = known
 
 
 def sent(x, protocol=pickle.HIGHEST_PROTOCOL):
@@ -197,14 +198,14 @@ def test_what_two_values_share_stays_shared():
 
 def elsewhere_each(*values):
     """Send values one after the other to one other process."""
-    from lazyflow import wire
+    from lazyflow.api import graph_pickle
 
     data = [pickle.dumps(v) for v in values]
-    known, wire._known = wire._known, WeakValues()
+    known, graph_pickle._known = graph_pickle._known, WeakValues()
     try:
         return tuple([pickle.loads(d) for d in data])
     finally:
-        wire._known = known
+        graph_pickle._known = known
 
 
 def test_a_shared_task_inside_one_graph_runs_once():
@@ -322,3 +323,21 @@ def test_in_another_process(tmp_path):
     assert x.compute() == 10
     assert found == compute(here, scheduler="sync")[0]
     assert keys == {k: v.key for k, v in here.items()}
+
+
+def test_pickles_of_before_the_modules_moved():
+    data = (
+        "gASV5AIAAAAAAABdlCiMDWxhenlmbG93LndpcmWUjAh1bnBhY2tlZJSTlEOygAWVpwAAAAAAAABdlCiMDWxh"
+        "enlmbG93LmxhenmUjAdEZWxheWVklJOUjAhidWlsdGluc5SMA2Fic5STlEr/////hZQpTowWbGF6eWZsb3cu"
+        "Z3JhcGgub3B0aW9uc5SMB0RFRkFVTFSUk5SMCDxzdHJpbmc+lEsEjAg8bW9kdWxlPpSHlEsAjCRhYnMtODk2"
+        "ZjA4YjczOTZiNDBkMGFjNzA2ODRhMjVmODQ0MGOUdJRhLpSFlFKUaANC/QEAAIAFlfIBAAAAAAAAXZQoKIwN"
+        "bGF6eWZsb3cubGF6eZSMB0RlbGF5ZWSUk5SMCGJ1aWx0aW5zlIwDYWJzlJOUSv////+FlClOjBZsYXp5Zmxv"
+        "dy5ncmFwaC5vcHRpb25zlIwHREVGQVVMVJSTlIwIPHN0cmluZz6USwSMCDxtb2R1bGU+lIeUSwCMJGFicy04"
+        "OTZmMDhiNzM5NmI0MGQwYWM3MDY4NGEyNWY4NDQwY5R0lChoA4wJX29wZXJhdG9ylIwDYWRklJOUKUsAhZSM"
+        "GGxhenlmbG93LmdyYXBoLmFyZ3VtZW50c5SMBkJpbmRlcpSTlCmBlE59lCiMBWhvbGVzlF2USwBLAIaUYYwG"
+        "bWFrZXJzlF2UjAxuX3Bvc2l0aW9uYWyUSwKMBW5hbWVzlCmMCHRlbXBsYXRllF2UKE5LAWV1hpRiaAiMCE9Q"
+        "RVJBVE9SlJOUaAtLBWgMh5RLAYwkYWRkLWQ1ZTFlODUwZWRmNDA3YTIzYWU5YTBlMTM5MmYxNjQ1lHSUKGgD"
+        "aASMA3Bvd5STlClLAYWUaBYpgZROfZQoaBldlEsBSwCGlGFoHF2UaB5LAmgfKWggXZQoSwJOZXWGlGJoCmgL"
+        "SwVoDIeUSwKMJHBvdy0yOTQ4YjQ3ZjdlMDg0OTJjOGJjM2JiMTI1MzY5NGQyZpR0lGUulIWUUpRlLg=="
+    )
+    assert compute(*pickle.loads(base64.b64decode(data))) == (1, 4)

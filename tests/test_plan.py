@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyflow import annotate, compute, delayed, optimize, persist, trace
-from lazyflow.graph.optimize import merge
+from lazyflow.graph.passes import merge
 from lazyflow.graph.plan import in_order, make_plan
 from lazyflow.graph.task import is_leaf
 

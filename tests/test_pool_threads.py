@@ -16,9 +16,9 @@ from fault_tools import LIMIT, ON, pids
 
 import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, config, delayed, persist, submit
-from lazyflow.schedulers.processes.driver import Driver
+from lazyflow.schedulers.processes.decisions.state import State
+from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.scheduler import processes
-from lazyflow.schedulers.processes.state import State
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc
 
@@ -145,7 +145,7 @@ def test_what_comes_while_the_pool_is_shut_down_is_told(monkeypatch: pytest.Monk
 
 def breaks_its_service() -> int:
     """Have the next recall, or request for a value, end the service thread."""
-    from lazyflow.schedulers.processes import service
+    from lazyflow.schedulers.processes.worker import service
 
     def broken(*_: Any) -> None:
         raise RuntimeError("the service is broken")
@@ -215,7 +215,7 @@ def test_a_worker_that_is_to_blame_is_named_after_its_service_died() -> None:
     alone: dict[str, Any] = {"scheduler": "processes", "num_workers": 1}
 
     def hopeless() -> Any:
-        from lazyflow.schedulers.processes import service
+        from lazyflow.schedulers.processes.worker import service
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         service.end_worker(RuntimeError("of ours"))

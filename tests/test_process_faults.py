@@ -709,7 +709,7 @@ def test_a_large_result_is_not_copied() -> None:
 
 def hand_over(fault_at: str) -> None:
     """Have this worker die when it hands its next value over: before it tells, or after."""
-    from lazyflow.schedulers.processes import service
+    from lazyflow.schedulers.processes.worker import service
 
     send = service.send
 
@@ -1418,7 +1418,7 @@ def test_no_address_space_for_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     lazyflow.shutdown()
     made = delayed(np.ones)(1 << 18)
     with monkeypatch.context() as patch:
-        patch.setattr("lazyflow.store.mappings.mmap.mmap", refuse_private)
+        patch.setattr("lazyflow.store.memory.mappings.mmap.mmap", refuse_private)
         for _ in range(2):
             with pytest.raises(MemoryError, match=f"2.1 MB .* in process {os.getpid()}: .*ulimit"):
                 compute(made, **ON, timeout=LIMIT)

@@ -12,8 +12,9 @@ from fake_worker import LARGE, SHORT, SMALL, Fake, Task, number_of
 from state_checks import Checked
 from state_simulator import Simulator
 
-from lazyflow.schedulers.processes.choosing import GROWTH
-from lazyflow.schedulers.processes.nodes import (
+from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, TARGET
+from lazyflow.schedulers.processes.decisions.lineage import LONGEST_RECIPE
+from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
     FETCHING,
@@ -24,8 +25,7 @@ from lazyflow.schedulers.processes.nodes import (
     Job,
     Node,
 )
-from lazyflow.schedulers.processes.placing import AHEAD, LEAST, TARGET
-from lazyflow.schedulers.processes.recipes import LONGEST_RECIPE
+from lazyflow.schedulers.processes.decisions.selection import GROWTH
 
 HARD = {
     "nodes": 20, "workers": 4, "jobs": 6, "lazy": 0.25, "sticks": 0.2, "batches": 0.5,

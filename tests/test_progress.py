@@ -12,8 +12,8 @@ import pytest
 
 import lazyflow
 from lazyflow import ProgressBar, compute, delayed, persist, wait
+from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.diagnostics import progress
-from lazyflow.evaluate import always_observers, observers
 
 pytest.importorskip("tqdm")
 

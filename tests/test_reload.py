@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 from lazyflow import LazyflowWarning, compute, delayed
-from lazyflow.schedulers.processes.versions import versions
+from lazyflow.schedulers.remote.versions import versions
 
 HM = "K = {}\ndef helper(x): return x + K\ndef f(x): return helper(x)\n"
 
@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
         compute(delayed(abs)(1), scheduler="processes")  # said here, not to another test
     for name in found.names & sys.modules.keys():
         del sys.modules[name]
-    engine = sys.modules.get("lazyflow.schedulers.dask_cluster")
+    engine = sys.modules.get("lazyflow.schedulers.cluster.dask.scheduler")
     for scheduler in engine._made.living() if engine else ():  # other tests are not told of this
         scheduler._reloads = versions.look()
 

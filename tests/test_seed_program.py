@@ -14,8 +14,8 @@ import pytest
 from numba import njit, types
 
 from lazyflow import config, delayed, persist
-from lazyflow.evaluate import observers
-from lazyflow.schedulers.base import Observer
+from lazyflow.api.evaluate import observers
+from lazyflow.schedulers.core.base import Observer
 
 try:  # scikit-learn's own step where it still has this private function, else the same by hand
     from sklearn.linear_model._sag import get_auto_step_size

@@ -32,7 +32,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyflow.errors import SerializationError, StoreFull
-from lazyflow.store.serialize import (
+from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.pickling.serialize import (
     Encoded,
     Functions,
     Unpicklable,
@@ -41,7 +42,6 @@ from lazyflow.store.serialize import (
     load_function,
     serialization_error,
 )
-from lazyflow.store.shared import Arenas, Mappings
 from lazyflow.store.values import Taken
 
 LEAST = 65_536
@@ -423,7 +423,7 @@ def test_a_variable_whose_place_is_taken_by_another(store, monkeypatch):
 
 CHILD = """
 import pickle, sys
-from lazyflow.store.serialize import Encoded, decode, encode, load_function
+from lazyflow.store.pickling.serialize import Encoded, decode, encode, load_function
 for line in sys.stdin:
     function, given = pickle.loads(bytes.fromhex(line))
     try:
@@ -437,7 +437,7 @@ for line in sys.stdin:
 
 PARENT = """
 import contextvars, pickle, subprocess, sys
-from lazyflow.store.serialize import Encoded, Functions, decode, encode
+from lazyflow.store.pickling.serialize import Encoded, Functions, decode, encode
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], text=True,
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 def run(function, value):
@@ -1102,12 +1102,12 @@ def test_ctrl_c_at_any_time_is_the_users(store, moment):
 
 
 def test_the_search_ends_in_time(store, monkeypatch):
-    monkeypatch.setattr("lazyflow.store.unpicklable._SECONDS", -1)
+    monkeypatch.setattr("lazyflow.store.pickling.unpicklable._SECONDS", -1)
     with pytest.raises(Unpicklable) as caught:
         store.encode([[LOCK]])
     assert (caught.value.path, caught.value.culprit) == ("somewhere in it", "list")
     monkeypatch.undo()
-    monkeypatch.setattr("lazyflow.store.unpicklable._DEEPEST", 1)
+    monkeypatch.setattr("lazyflow.store.pickling.unpicklable._DEEPEST", 1)
     with pytest.raises(Unpicklable) as caught:
         store.encode([[LOCK]])
     assert caught.value.path == "[0], somewhere in it"
@@ -1136,8 +1136,8 @@ def test_the_path_in_an_exception_where_a_library_pickles_all_of_them(monkeypatc
 def test_a_new_worker_loads_little():
     code = """
 import sys
-from lazyflow.store.serialize import Functions, decode, encode, load_function
-from lazyflow.store.shared import Arenas, Mappings
+from lazyflow.store.pickling.serialize import Functions, decode, encode, load_function
+from lazyflow.store.memory.shared import Arenas, Mappings
 heavy = ["numpy", "pandas", "numba", "asyncio", "logging", "subprocess", "typing_extensions"]
 print([name for name in heavy if name in sys.modules])
 for value in ([1, (2.5, "x")], {"a": {1, 2}}, b"x", 1j, range(3), slice(3), len):

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lazyflow.errors import StoreFull
-from lazyflow.store import memory
-from lazyflow.store.ranges import Ranges, whole_pages
-from lazyflow.store.shared import Arenas, Mappings
+from lazyflow.store.memory import available as memory
+from lazyflow.store.memory.ranges import Ranges, whole_pages
+from lazyflow.store.memory.shared import Arenas, Mappings
 
 PAGE = mmap.PAGESIZE
 MB = 1 << 20
@@ -375,7 +375,7 @@ def test_a_recycled_range_does_not_show_old_private_pages(make):
 def test_recycled_memory_is_written_whole(make, monkeypatch, size, can_map):
     """Pages that are there are written through a mapping; large values by two threads."""
     if not can_map:
-        monkeypatch.setattr("lazyflow.store.shared._POPULATE_WRITE", 999)
+        monkeypatch.setattr("lazyflow.store.memory.shared._POPULATE_WRITE", 999)
     arenas = make(0, 1)
     first = arenas.write(np.zeros(size, np.uint8))
     mappings = mapped(arenas)
@@ -510,7 +510,7 @@ def test_closed(make):
 CHILD = """
 import json, sys
 import numpy as np
-from lazyflow.store.shared import Mappings
+from lazyflow.store.memory.shared import Mappings
 private, fds, segments = json.loads(sys.argv[1])
 mappings = Mappings(private)
 for arena, fd in fds:
@@ -571,7 +571,7 @@ def test_memory_outlives_its_writer_and_ends_with_the_last_reader():
     """Nothing is left of a writer that was killed, and nothing breaks for who reads."""
     code = """
 import os, signal, socket, sys
-from lazyflow.store.shared import Arenas
+from lazyflow.store.memory.shared import Arenas
 arenas = Arenas(0, 1)
 segment = arenas.write(b"x" * 5_000_000)
 ((_, fd),) = arenas.take_new()
@@ -768,7 +768,7 @@ def test_the_machine_has_too_little(make):
 
 
 def test_others_take_the_memory_while_it_is_filled(make, monkeypatch):
-    monkeypatch.setattr("lazyflow.store.shared.STEP", MB)
+    monkeypatch.setattr("lazyflow.store.memory.shared.STEP", MB)
     monkeypatch.setattr(memory, "_FRESH", -1)
     looks = []
 
@@ -806,7 +806,7 @@ def test_the_system_refuses(make, monkeypatch):
         patch.setattr(os, "pwrite", refuse)
         with pytest.raises(StoreFull, match="the system refuses more: .*No space left on device"):
             arenas.write(bytes(MB))
-        patch.setattr("lazyflow.store.shared._memory_file", refuse)
+        patch.setattr("lazyflow.store.memory.shared._memory_file", refuse)
         with pytest.raises(StoreFull, match="the system refuses a new arena: .*No space left"):
             arenas._new_place(300 * MB)
     assert arenas.in_use == PAGE
@@ -817,7 +817,7 @@ def test_a_limit_on_the_size_of_files_is_no_crash():
     code = """
 import resource
 from lazyflow import StoreFull
-from lazyflow.store.shared import Arenas
+from lazyflow.store.memory.shared import Arenas
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
     Arenas(0, 1).write(bytes(100))

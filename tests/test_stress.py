@@ -20,7 +20,7 @@ import pytest
 import lazyflow
 from lazyflow import Cancelled, TaskTimeout, compute, delayed, persist, wait
 from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.schedulers.run import Run
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.threads import threads as pool
 
 PATIENCE = 5.0  # seconds until something that must come to an end is called hanging

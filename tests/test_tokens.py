@@ -30,7 +30,7 @@ from token_examples import (
     token_table,
 )
 
-from lazyflow.graph.tokens import tokenize, unique_token
+from lazyflow.graph.tokens.tokenize import tokenize, unique_token
 
 TABLE_OF_ANOTHER_PROCESS = """
 import json, sys
@@ -67,7 +67,7 @@ import json, sys
 sys.path[:0] = {paths!r}
 {padding}
 import dataclasses, enum, typing
-from lazyflow.graph.tokens import tokenize
+from lazyflow.graph.tokens.tokenize import tokenize
 names = set("abcdefgh")
 T = typing.TypeVar("T")
 class Shade(enum.Enum):
@@ -109,7 +109,7 @@ def test_importing_loads_no_library():
     code = """
     import json, sys
     sys.path[:0] = {paths!r}
-    from lazyflow.graph.tokens import tokenize
+    from lazyflow.graph.tokens.tokenize import tokenize
     tokenize([1, {{"a": print}}], lambda: 0)
     print(json.dumps([m for m in ("numpy", "scipy", "pandas", "numba") if m in sys.modules]))
     """
@@ -431,7 +431,7 @@ def test_unique_tokens_differ_after_a_fork():
     code = """
     import json, os, sys
     sys.path[:0] = {paths!r}
-    from lazyflow.graph.tokens import tokenize, unique_token
+    from lazyflow.graph.tokens.tokenize import tokenize, unique_token
     read, write = os.pipe()
     child = os.fork()
     tokens = [unique_token(), tokenize(object())]

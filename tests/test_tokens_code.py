@@ -10,7 +10,7 @@ import numba
 import pytest
 from token_examples import local_class, power_of, scale
 
-from lazyflow.graph.tokens import tokenize
+from lazyflow.graph.tokens.tokenize import tokenize
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from token_examples import Hooked, Plain
 
-from lazyflow.graph.tokens import tokenize
+from lazyflow.graph.tokens.tokenize import tokenize
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from token_examples import FRAME, scale
 
-from lazyflow.graph.tokens import tokenize
+from lazyflow.graph.tokens.tokenize import tokenize
 
 # NumPy
 

@@ -20,7 +20,7 @@ from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS, local_c
 import lazyflow
 from lazyflow import compute, delayed, worker_state
 from lazyflow.departures import wait_for_last_calls
-from lazyflow.schedulers import uses
+from lazyflow.schedulers.core import task_resources
 from lazyflow.testing.signals import Barrier, Gate, Tally
 
 #: Tasks of each scheduler use this many workers at most, of one thread each on engines.
@@ -617,7 +617,7 @@ def test_what_a_running_task_has_is_not_torn_down():
 
     def task():
         state.get()
-        uses.close_kept()
+        task_resources.close_kept()
         return len(ended)
 
     assert compute(delayed(task)(), scheduler="sync") == (0,)

@@ -28,7 +28,7 @@ import pandas as pd
 import scipy.sparse as sp
 import scipy.special
 
-from lazyflow.graph.tokens import tokenize
+from lazyflow.graph.tokens.tokenize import tokenize
 
 
 class Colour(enum.Enum):

@@ -43,19 +43,16 @@ Results without axes
     are elements when they are computed, of native order of bytes; arrays without axes before.
 """
 
-# Modules, from the bottom up:
+# From the bottom up; a test holds imports to it:
 #
-#   kernels/        programs of steps over blocks, by tiles or by generated code
-#   expr, align     expressions; making shapes and chunks fit
-#   sources, views, elementwise, rechunking, reduce ...    kinds of nodes
-#   fuse, optimize  passes over expressions
-#   lowering        from nodes to tasks
-#   places          lines of users' code, for messages
-#   as_objects      conversions into NumPy's and Python's objects
-#   core            Array
-#   gather, exchange, masks, assign    what index arrays and masks take, and what is written
-#   ufuncs, reductions, creation, routines, ...         functions of arrays
-#   random/         random arrays
+#   chunks, kernels/    sizes of chunks; programs of steps over blocks, by tiles or generated code
+#   nodes/              expressions, their kinds, and the tasks that each makes
+#   passes/             cheaper equals of expressions
+#   evaluation/         from wanted expressions to results
+#   core, dispatch      Array, and how it finds functions
+#   functions/          functions of arrays, by NumPy's chapters
+#   users/, overlap     functions of users' own on blocks, windows and elements
+#   random/             random arrays
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.
@@ -66,18 +63,18 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.api.evaluate import compute as compute
+from lazyflow.api.evaluate import persist as persist
 from lazyflow.array.core import Array as Array
-from lazyflow.array.dispatch import functions
+from lazyflow.array.dispatch import functions as _by_name
 from lazyflow.array.names import MODULES, OF_NUMPY
-from lazyflow.evaluate import compute as compute
-from lazyflow.evaluate import persist as persist
 
 _UFUNCS = {
     name for name, found in vars(np).items()
     if isinstance(found, np.ufunc) and found.signature is None
 }
 
-_PUBLIC = {"compute", "persist", *functions, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
+_PUBLIC = {"compute", "persist", *_by_name, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
 __all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
@@ -85,11 +82,11 @@ __all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
 
 def __getattr__(name: str) -> Any:
     if name in _UFUNCS:
-        from lazyflow.array.ufuncs import UFUNCS
+        from lazyflow.array.functions.ufuncs import UFUNCS
 
         found: Any = UFUNCS[name]
-    elif name in functions:
-        found = functions[name]
+    elif name in _by_name:
+        found = _by_name[name]
     elif name in _PUBLIC and name not in MODULES:
         found = getattr(np, name)
     elif name == "random":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.expr import Chunks
+from lazyflow.array.nodes.expr import Chunks
 
 #: Bytes of a row below which automatic chunks have whole rows.
 _SHORT_ROW = 1 << 16

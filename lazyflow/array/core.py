@@ -9,22 +9,23 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lazyflow import config, evaluate, wire
-from lazyflow.array import index
-from lazyflow.array.align import SizesNeeded
+from lazyflow import config
+from lazyflow.api import evaluate, graph_pickle
+from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
-from lazyflow.array.cost import is_light
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
-from lazyflow.array.expr import Chunks, Expr, Index
-from lazyflow.array.lowering import Lowering
+from lazyflow.array.evaluation.assembly import Joined, Placed, joined, placed
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation.light import is_light
 from lazyflow.array.missing import missing
-from lazyflow.array.optimize import optimize
-from lazyflow.array.places import mark
-from lazyflow.array.resolve import known
-from lazyflow.array.sources import Const, Memory, Tasks
-from lazyflow.array.views import transposed
-from lazyflow.array.whole import Joined, Placed, joined, placed
-from lazyflow.collection import Collection
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.indexing import keys
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.sources import Const, Memory, Tasks
+from lazyflow.array.nodes.user_lines import mark
+from lazyflow.array.nodes.views import transposed
+from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
@@ -166,13 +167,13 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
             return helpers["field"](self, key)
         if kinds[type(key)] == FOREIGN:
             key = Array(as_node(key))
-        entries = index.parse(key, self.shape)
-        if not index.is_basic(entries):
+        entries = keys.parse(key, self.shape)
+        if not keys.is_basic(entries):
             return helpers["fancy_item"](self, entries)
         try:
-            return Array(index.basic(self._expr, entries))
+            return Array(keys.basic(self._expr, entries))
         except SizesNeeded:
-            return Array(index.basic(self.with_known_sizes()._expr, entries))
+            return Array(keys.basic(self.with_known_sizes()._expr, entries))
 
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
@@ -288,7 +289,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     def __reduce__(self) -> Any:
         (self,) = type(self).__lazyflow_optimize__([self])
-        data = wire.packed_together(self.__lazyflow_tasks__())
+        data = graph_pickle.packed_together(self.__lazyflow_tasks__())
         return _from_tasks, (data, self.dtype, self.chunks)
 
     # -- methods that are functions too -----------------------------------------------------------
@@ -343,7 +344,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
 
 def _from_tasks(data: bytes, dtype: np.dtype[Any], chunks: Chunks) -> Array:
-    return Array(Tasks(wire.unpacked_together(data), dtype, chunks))
+    return Array(Tasks(graph_pickle.unpacked_together(data), dtype, chunks))
 
 
 def as_node(x: Any) -> Expr:

@@ -11,9 +11,9 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from lazyflow.array.align import SizesNeeded
+from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.names import HELPERS, PUBLIC, by_name
-from lazyflow.array.resolve import known
+from lazyflow.array.nodes.align import SizesNeeded
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,82 +6,86 @@ a method of an array or by NumPy: most programs need a few of them. A test reads
 
 from __future__ import annotations
 
-#: What is public, as ``la.name``, by module of this package.
+#: What is public, as ``la.name``, by module below this package.
 PUBLIC: dict[str, str] = {
-    "along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
-    "block_functions": "blockwise map_blocks",
-    "block_reductions": "reduction",
+    "users.along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
+    "users.map_blocks": "blockwise map_blocks",
+    "users.reduction": "reduction",
     "chunks": "normalize_chunks",
-    "conversion": "array asanyarray asarray from_array from_delayed to_delayed",
+    "functions.conversion": "array asanyarray asarray from_array from_delayed to_delayed",
     "core": "Array",
-    "creation": (
+    "functions.creation": (
         "arange empty empty_like eye full full_like linspace ones ones_like tri zeros zeros_like"
     ),
-    "differences": "diff ediff1d gradient trapezoid",
-    "distinct": "union1d unique",
-    "einstein": "einsum",
-    "extremes": "argmax argmin nanargmax nanargmin",
-    "grids": (
+    "functions.differences": "diff ediff1d gradient trapezoid",
+    "functions.sets": "union1d unique",
+    "functions.einstein": "einsum",
+    "functions.extremes": "argmax argmin nanargmax nanargmin",
+    "functions.grids": (
         "fromfunction identity logspace ravel_multi_index tril_indices tril_indices_from "
         "triu_indices triu_indices_from unravel_index"
     ),
-    "gufuncs": "apply_gufunc as_gufunc gufunc",
-    "histograms": (
+    "users.gufuncs": "apply_gufunc as_gufunc gufunc",
+    "functions.histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
     ),
-    "indexing": "compress delete diag diagonal extract insert take tril triu",
-    "joining": "append block column_stack concat concatenate dstack hstack stack vstack",
+    "functions.indexing.taking": "compress delete diag diagonal extract insert take tril triu",
+    "functions.manipulation.joining": (
+        "append block column_stack concat concatenate dstack hstack stack vstack"
+    ),
     "kernels.run": "wait_compiled",
-    "layout": "rechunk unify_chunks",
-    "nan_reductions": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
-    "order_statistics": (
+    "functions.manipulation.layout": "rechunk unify_chunks",
+    "functions.nan_reductions": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "functions.order_statistics": (
         "argpartition argsort argtopk median nanmedian nanpercentile nanquantile partition "
         "percentile quantile sort topk"
     ),
     "overlap": "map_overlap",
-    "padding": "pad",
-    "products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
-    "questions": "can_cast common_type iscomplexobj isrealobj result_type",
-    "rearranging": (
+    "functions.manipulation.padding": "pad",
+    "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
+    "functions.types": "can_cast common_type iscomplexobj isrealobj result_type",
+    "functions.manipulation.rearranging": (
         "array_split dsplit flip fliplr flipud hsplit indices meshgrid repeat roll rot90 split "
         "tile trim_zeros vsplit"
     ),
-    "reductions": "all amax amin any average count_nonzero max mean min prod ptp std sum var",
-    "reporting": "report",
-    "routines": (
+    "functions.reductions": (
+        "all amax amin any average count_nonzero max mean min prod ptp std sum var"
+    ),
+    "functions.report": "report",
+    "functions.routines": (
         "allclose angle around astype clip conj copy imag isclose isin nan_to_num real round where"
     ),
-    "scans": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
-    "searching": "argwhere choose flatnonzero nonzero searchsorted take_along_axis",
-    "shaping": (
+    "functions.scans": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "functions.searching": "argwhere choose flatnonzero nonzero searchsorted take_along_axis",
+    "functions.manipulation.shaping": (
         "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand_dims "
         "matrix_transpose moveaxis ndim permute_dims ravel reshape rollaxis shape size squeeze "
         "swapaxes transpose"
     ),
-    "special": (
+    "functions.special": (
         "fix i0 iscomplex isneginf isnull isposinf isreal notnull select sinc"
     ),
-    "statistics": "array_equal array_equiv corrcoef cov",
-    "storing": "store",
-    "windows": "sliding_window_view",
-    "zarr_files": "from_zarr to_zarr",
+    "functions.statistics": "array_equal array_equiv corrcoef cov",
+    "functions.storing": "store",
+    "users.windows": "sliding_window_view",
+    "functions.zarr_files": "from_zarr to_zarr",
 }
 
 #: What methods of arrays and NumPy's functions call, and nobody else, by module.
 HELPERS: dict[str, str] = {
-    "block_functions": "map_blocks_of",
-    "blocks": "blocks_of",
-    "computed": "computed_call may_share_memory numba_value",
-    "extremes": "ufunc_reduce",
-    "indexing": "fancy_item vindex_of",
-    "layout": "view_as",
+    "users.map_blocks": "map_blocks_of",
+    "users.blocks": "blocks_of",
+    "functions.computed": "computed_call may_share_memory numba_value",
+    "functions.extremes": "ufunc_reduce",
+    "functions.indexing.taking": "fancy_item vindex_of",
+    "functions.manipulation.layout": "view_as",
     "overlap": "map_overlap_of",
-    "refused": "copyto fill_diagonal place put put_along_axis putmask",
-    "routines": "conj_of field",
-    "scans": "ufunc_accumulate",
-    "setting": "set_item",
-    "shaping": "reshape_method",
-    "ufuncs": "compared apply_ufunc power_by",
+    "functions.mutators": "copyto fill_diagonal place put put_along_axis putmask",
+    "functions.routines": "conj_of field",
+    "functions.scans": "ufunc_accumulate",
+    "functions.indexing.setitem": "set_item",
+    "functions.manipulation.shaping": "reshape_method",
+    "functions.ufuncs": "compared apply_ufunc power_by",
 }
 
 #: Modules that are public themselves.

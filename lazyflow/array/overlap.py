@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.block_functions import map_blocks
-from lazyflow.array.block_layout import aligned
 from lazyflow.array.core import Array, known
 from lazyflow.array.dispatch import helper, implements
-from lazyflow.array.expr import Expr
-from lazyflow.array.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
+from lazyflow.array.users.block_layout import aligned
+from lazyflow.array.users.map_blocks import map_blocks
 
 Depth = dict[int, tuple[int, int]]
 

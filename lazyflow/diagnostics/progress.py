@@ -16,10 +16,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
-from lazyflow.evaluate import always_observers, observers
-from lazyflow.schedulers.base import Observer
-from lazyflow.schedulers.gate import Gate
-from lazyflow.schedulers.run import Run
+from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.schedulers.core.base import Observer
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.run import Run
 
 __all__ = ["ProgressBar"]
 

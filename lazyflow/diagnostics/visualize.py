@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lazyflow.api.targets import Wanted
 from lazyflow.diagnostics.drawing import Node, Picture, draw
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import is_leaf, place_text, task_name
-from lazyflow.schedulers.failures import call_text, summary
-from lazyflow.wanted import Wanted
+from lazyflow.schedulers.core.errors.failures import call_text, summary
 
 __all__ = ["visualize"]
 

@@ -74,7 +74,7 @@ class _Input:
 
 def content_token(task: Task) -> str:
     """Return the hash of a task's function, arguments and input keys."""
-    from lazyflow.graph.tokens import tokenize, unique_token
+    from lazyflow.graph.tokens.tokenize import tokenize, unique_token
 
     if task._func is HELD:
         held = _held.get(task._args[0])

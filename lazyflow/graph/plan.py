@@ -3,7 +3,7 @@
 `make_plan` walks from the wanted tasks to the leaves without recursion and numbers each task
 in the order in which one worker would run them: depth first, the higher input first, so that
 few values are alive at once. What is not reached is not in the plan (culling). The passes of
-optimize.py then merge and fuse.
+pipeline.py then merge and fuse.
 
 A plan never changes once it is made and holds nothing of any run: several threads may run one
 plan at once, and a trace runs one again and again.
@@ -219,7 +219,7 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     KeyConflict
         Two different tasks carry one key.
     """
-    from lazyflow.graph.optimize import fuse, merge
+    from lazyflow.graph.passes import fuse, merge
 
     order, number = in_order(wanted)
     plan = Plan(order, number, wanted)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from lazyflow.api.lazy import Delayed
 from lazyflow.departures import WeakValues
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import new_task, users_depth
-from lazyflow.lazy import Delayed
 
 __all__ = ["dask_task"]
 

@@ -19,14 +19,14 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.items import check_length
-from lazyflow.schedulers import careful
-from lazyflow.schedulers.base import Worker
-from lazyflow.schedulers.error_records import rebuilt, record
-from lazyflow.schedulers.failures import dressed
-from lazyflow.schedulers.run import Run
-from lazyflow.schedulers.seats import SeatedWorker, Seats, here
+from lazyflow.schedulers.core import slow_path
+from lazyflow.schedulers.core.base import Worker
+from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.core.errors.records import rebuilt, record
+from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.slots import SeatedWorker, Seats, here
+from lazyflow.schedulers.core.task_resources import as_worker
 from lazyflow.schedulers.threads import default_workers
-from lazyflow.schedulers.uses import as_worker
 
 
 def _width(executor: Executor, run: Run) -> int:
@@ -279,7 +279,7 @@ class ExecutorScheduler(_Base):
 
     def _submit(self, run: Run, i: int) -> None:
         try:
-            given = careful.prepared(run, i)
+            given = slow_path.prepared(run, i)
         except BaseException as error:  # a value that can't be copied
             run.attached.give()
             run.refuse(i, dressed(error, run.plan.tasks[i], None))
@@ -288,7 +288,7 @@ class ExecutorScheduler(_Base):
             run.attached.give()
             run.deliver(i, None)
             return
-        careful.tell(run, "task_started", i)
+        slow_path.tell(run, "task_started", i)
         there = Worker(self.name)  # nobody we know, but the task it has
         there.run, there.task = run, i
         run.inside.add(there)
@@ -333,7 +333,7 @@ class ExecutorScheduler(_Base):
             else:
                 run.inside.discard(there)
                 run.attached.give()
-                careful.hear(run, run.on_done, i)
+                slow_path.hear(run, run.on_done, i)
                 run.deliver(i, value)
             self._pump(run.attached)
         except BaseException as bug:  # executors swallow what callbacks raise
@@ -352,7 +352,7 @@ class ExecutorScheduler(_Base):
         run.inside.discard(there)
         run.attached.give()
         error = dressed(error, run.plan.tasks[i], given)
-        careful.tell(run, "task_failed", i, error)
+        slow_path.tell(run, "task_failed", i, error)
         run.refuse(i, error)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.departures import WeakTable, wait_for_last_calls
-from lazyflow.schedulers.base import Scheduler
-from lazyflow.schedulers.uses import close_kept
+from lazyflow.schedulers.core.base import Scheduler
+from lazyflow.schedulers.core.task_resources import close_kept
 
 #: The words of other libraries for ours, so that a moved program runs.
 _ALIASES = {
@@ -45,12 +45,12 @@ def _make(name: str) -> Scheduler:
         return processes
     if name == "distributed" or _is_address(name):
         _need("distributed")
-        from lazyflow.schedulers.dask_cluster import DistributedScheduler
+        from lazyflow.schedulers.cluster.dask.scheduler import DistributedScheduler
 
         return DistributedScheduler(None if name == "distributed" else name)
     if name == "ray":
         _need("ray")
-        from lazyflow.schedulers import ray_cluster
+        from lazyflow.schedulers.cluster.ray import scheduler as ray_cluster
 
         return ray_cluster.scheduler
     found = _entry_points()
@@ -111,7 +111,7 @@ def scheduler_of(what: Any) -> Scheduler:
     from concurrent.futures import Executor, ThreadPoolExecutor
 
     if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
-        from lazyflow.schedulers import dask_cluster
+        from lazyflow.schedulers.cluster.dask import scheduler as dask_cluster
 
         of_client = dask_cluster.scheduler_of(what)
         _clients[of_client] = None
@@ -131,7 +131,7 @@ def scheduler_of(what: Any) -> Scheduler:
     if not isinstance(what, type) and hasattr(what, "offer"):
         raise TypeError(
             f"the scheduler {what!r:.100} has no {', '.join(missing)}; a scheduler has "
-            f"{', '.join(_PARTS)}: see lazyflow/schedulers/base.py"
+            f"{', '.join(_PARTS)}: see lazyflow/schedulers/core/base.py"
         )
     if isinstance(what, type):
         raise TypeError(f"scheduler is the class {what.__name__}; make one: {what.__name__}()")

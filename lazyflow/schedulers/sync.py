@@ -13,9 +13,9 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.graph.plan import Plan
-from lazyflow.schedulers.base import Request, Worker
-from lazyflow.schedulers.run import Run
-from lazyflow.schedulers.seats import asleep, here
+from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.slots import asleep, here
 
 
 class _Caller:
@@ -96,6 +96,6 @@ class SyncScheduler:
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: here, inline."""
-        from lazyflow.schedulers.local_actors import InlineActor
+        from lazyflow.schedulers.actors.local import InlineActor
 
         return InlineActor(spec, self)

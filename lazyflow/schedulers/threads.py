@@ -37,12 +37,12 @@ from typing import Any
 from lazyflow import config
 from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers.gate import Gate
-from lazyflow.schedulers.graded import Graded
-from lazyflow.schedulers.lifecycle import doing
-from lazyflow.schedulers.ranked import next_rank
-from lazyflow.schedulers.run import Run
-from lazyflow.schedulers.seats import SeatedWorker, Seats, here
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.core.lifecycle import doing
+from lazyflow.schedulers.core.priority_queue import next_rank
+from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.slots import SeatedWorker, Seats, here
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
@@ -335,10 +335,10 @@ class ThreadsScheduler:
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in threads of its own."""
-        from lazyflow.schedulers import local_actors
+        from lazyflow.schedulers.actors import local
 
-        self._end_actors = local_actors.shutdown
-        return local_actors.ThreadActor(spec, self)
+        self._end_actors = local.shutdown
+        return local.ThreadActor(spec, self)
 
     # -- the end ----------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ import pytest
 
 import lazyflow
 from lazyflow import Cancelled, Delayed, KeyConflict, RemoteTaskError, TaskTimeout, delayed
-from lazyflow.evaluate import observers
-from lazyflow.schedulers.base import Observer
+from lazyflow.api.evaluate import observers
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.testing.base import Part
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import Awkward, Odd, add, fail, inc, raise_it

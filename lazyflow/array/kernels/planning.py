@@ -90,7 +90,7 @@ class Plan(NamedTuple):
     shared
         For each output that isn't reduced, whether its value could be another's memory.
     kernels
-        What native.py knows of kernels for these passes.
+        What kernels.py knows of kernels for these passes.
     before
         Calls that are run on whole values: those smaller than the program's shape, or all.
     """

@@ -2,7 +2,7 @@
 
 A `Program` says nothing of shapes: values are numbered, first the inputs, then one for each
 step. It is run over blocks that broadcast against each other, tile by tile (tiles.py) or by a
-generated kernel (native.py); both give the same bits. Programs are equal when their structure is,
+generated kernel (kernels.py); both give the same bits. Programs are equal when their structure is,
 which is what compiled kernels are cached by: constants are inputs.
 """
 

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.kernels import moments, native
-from lazyflow.array.kernels.compiler import NEW, READY, compile_now, request, wait_compiled
-from lazyflow.array.kernels.kernel_files import default_folder
+from lazyflow.array.kernels import moments
+from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.lowering import Lowered, lower
+from lazyflow.array.kernels.native import kernels
+from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
+from lazyflow.array.kernels.native.kernel_files import default_folder
 from lazyflow.array.kernels.order import merge_reduced
 from lazyflow.array.kernels.planning import WHOLE, Pass, Plan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import Collected, Told
-from lazyflow.array.kernels.telling import describe
 from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
@@ -53,11 +54,11 @@ def _folder() -> str | None:
 
 def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
     """Run a pass by its kernel when there is one, else by tiles; have it compiled if it pays."""
-    if not native.refusal(plan, some):
-        laid = native.lay(plan, some, values)
-        prepared = native.prepare(plan, some, laid.ways)
+    if not kernels.refusal(plan, some):
+        laid = kernels.lay(plan, some, values)
+        prepared = kernels.prepare(plan, some, laid.ways)
         kernel = prepared.kernel
-        if kernel is not None and not prepared.gain and not native.short_runs(some, laid):
+        if kernel is not None and not prepared.gain and not kernels.short_runs(some, laid):
             if kernel.state == NEW:
                 kernel.elements += plan.size * max(1, len(some.calls))
                 if kernel.elements >= _PAYS:
@@ -71,8 +72,8 @@ def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> 
 
 def _native(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
     """Run a pass by its kernel, compiled here and now, or raise."""
-    laid = native.lay(plan, some, values)
-    prepared = native.prepare(plan, some, laid.ways)
+    laid = kernels.lay(plan, some, values)
+    prepared = kernels.prepare(plan, some, laid.ways)
     why = prepared.why
     if prepared.kernel is not None:
         compile_now(prepared.kernel, _folder())
@@ -89,14 +90,14 @@ def _native(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -
 
 
 def _by_kernel(
-    plan: Plan, some: Pass, laid: native.Laid, prepared: native.Prepared, reports: Collected
+    plan: Plan, some: Pass, laid: kernels.Laid, prepared: kernels.Prepared, reports: Collected
 ) -> list[np.ndarray] | None:
     """Return what the kernel gives; None when tiles have to report what it raised."""
     assert prepared.kernel is not None
-    sinks, flags = native.call_kernel(
+    sinks, flags = kernels.call_kernel(
         prepared.kernel.function, plan, some, laid, prepared.loops, prepared.scratch
     )
-    if native.heard(flags, np.geterr()):
+    if kernels.heard(flags, np.geterr()):
         return None
     reports.now = "reduce"
     return [sink.finish() for sink in sinks]

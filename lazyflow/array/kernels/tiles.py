@@ -18,10 +18,10 @@ import numpy as np
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import Call
 from lazyflow.array.kernels.order import contiguous, reduce_whole
+from lazyflow.array.kernels.outputs import Sinking, sink_for
 from lazyflow.array.kernels.planning import TILE, Panels, Pass, Plan, make_plan, name_of
 from lazyflow.array.kernels.program import CAST, WHERE, Elementwise
 from lazyflow.array.kernels.reports import Collected
-from lazyflow.array.kernels.sinks import Sinking, sink_for
 
 
 def perform(call: Call, operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
+from lazyflow.array.nodes.sources import Made
 from lazyflow.array.random.streams import Draw, Stream, Values
-from lazyflow.array.sources import Made
-from lazyflow.collection import Collection
 
 _PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
 

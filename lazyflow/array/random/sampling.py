@@ -11,11 +11,11 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import functions
-from lazyflow.array.lowering import Lowering
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.random.distributions import Distributions
 from lazyflow.array.random.generator import in_memory, probe, size_of
 from lazyflow.array.random.streams import Correlated, Stream, Table, Values
-from lazyflow.array.sources import Tasks
 
 
 class Sampling(Distributions):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.sources import Region
+from lazyflow.array.nodes.sources import Region
 
 #: Elements of a box, about. To set the state costs 2 µs, to draw 8 K normals about 110; chunks
 #: that end inside boxes draw some elements that they don't need, more of them in larger boxes.

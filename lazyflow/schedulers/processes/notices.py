@@ -15,7 +15,7 @@ import warnings
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lazyflow.store.serialize import Unpicklable, encode
+from lazyflow.store.pickling.serialize import Unpicklable, encode
 
 __all__ = ["Said", "handle", "handler_key", "notices"]
 

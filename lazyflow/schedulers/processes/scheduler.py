@@ -11,15 +11,15 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers import careful, uses
-from lazyflow.schedulers.base import Request
-from lazyflow.schedulers.processes import surroundings
-from lazyflow.schedulers.processes.driver import Driver
-from lazyflow.schedulers.processes.linking import Link, width
+from lazyflow.schedulers.core import slow_path, task_resources
+from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.processes.notices import notices
-from lazyflow.schedulers.processes.putting import put
-from lazyflow.schedulers.processes.remote import RemoteRun
-from lazyflow.schedulers.processes.versions import versions
+from lazyflow.schedulers.processes.parent.driver import Driver
+from lazyflow.schedulers.processes.parent.job_builder import Link, width
+from lazyflow.schedulers.processes.parent.putting import put
+from lazyflow.schedulers.processes.parent.remote import RemoteRun
+from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.remote.versions import versions
 from lazyflow.schedulers.threads import EXIT_GRACE, end_with_python
 
 
@@ -53,7 +53,7 @@ class ProcessesScheduler:
         notices.look()
         if run.driver.sender.repeats.advice:
             _advise(run.driver)
-        run.surroundings = run.context.copy().run(surroundings.packed)
+        run.surroundings = run.context.copy().run(environment.packed)
         self.begin(run)
 
     def begin(self, run: Any) -> None:
@@ -62,7 +62,7 @@ class ProcessesScheduler:
             run.driver = run.parent[0].driver
             run.surroundings = run.parent[0].surroundings
         run.begun = True
-        careful.tell(run, "run_started")
+        slow_path.tell(run, "run_started")
         if not run.plan.outputs:
             run.finish()
             return
@@ -95,7 +95,7 @@ class ProcessesScheduler:
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in a process of its own."""
-        from lazyflow.schedulers.processes.actor_host import ActorHost
+        from lazyflow.schedulers.processes.parent.actor_host import ActorHost
 
         return ActorHost(spec, self, self._running_driver())
 
@@ -163,7 +163,7 @@ def _advise(driver: Driver) -> None:
 
 #: The pool of this process.
 processes = ProcessesScheduler()
-uses.tellers.append(processes.drop)
+task_resources.tellers.append(processes.drop)
 
 
 atexit.register(lambda: end_with_python(processes.shutdown))

@@ -1,0 +1,193 @@
+"""`ActorPool`: work given to whichever of several actors is free."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+from lazyflow.api.actors import Actor
+from lazyflow.api.futures import Future
+from lazyflow.api.pending_calls import PendingCalls
+from lazyflow.departures import LastCall
+from lazyflow.graph.task import function_name
+from lazyflow.schedulers.core.future import Future as Inner
+
+__all__ = ["ActorPool"]
+
+_AHEAD = 2  # calls for each actor that `map` has begun or queued before it is asked for a result
+
+Work = Callable[[Any, Any], Future]
+
+
+class ActorPool:
+    """Several actors that take work one after the other, each when it is free.
+
+    Parameters
+    ----------
+    actors
+        Handles; what each can do is for the functions below to know: they are called with a
+        handle and an item, and return the future of a method call.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> @lazyflow.actor
+    ... class Doubler:
+    ...     def double(self, x): return 2 * x
+    >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
+    >>> list(pool.map(lambda a, x: a.double(x), range(4)))
+    [0, 2, 4, 6]
+    """
+
+    def __init__(self, actors: Iterable[Actor]) -> None:
+        found = list(actors)
+        for each in found:
+            if not isinstance(each, Actor):
+                raise TypeError(
+                    f"ActorPool takes handles of actors; got {each!r:.100}. Make them before: "
+                    "ActorPool([Worker() for _ in range(4)]) with @lazyflow.actor on Worker"
+                )
+        if not found:
+            raise ValueError("ActorPool needs one actor at least")
+        self._size = len(found)
+        self._host = found[0]._core.host
+        self._pending = PendingCalls()
+        self._office = _Office(found)
+        self._end = LastCall(self._office.close)
+
+    def submit(self, fn: Work, value: Any) -> Future:
+        """Have ``fn(actor, value)`` called once an actor is free; returns the future of the end.
+
+        Sleeps while ``config.max_pending_calls`` are pending, as a call of an actor does.
+        """
+        self._pending.make_room(self._host)
+        inner = Inner(f"ActorPool.submit({function_name(fn)})", self._office.scheduler)
+        future = Future(inner)
+        self._pending.add(inner)
+        self._office.take(fn, value, inner)
+        return future
+
+    def map(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
+        """Return an iterator of the results of ``fn(actor, value)``, in the order of `values`.
+
+        The first calls begin at once; later ones as results are taken, two for each actor ahead.
+        An error is raised where its result would be.
+        """
+        left = iter(values)
+        ahead = deque(self._some(fn, left, self._size * _AHEAD))
+        return self._in_order(fn, left, ahead)
+
+    def _in_order(
+        self, fn: Work, left: Iterator[Any], ahead: deque[Future]
+    ) -> Iterator[Any]:
+        while ahead:
+            value = ahead.popleft().result()
+            ahead.extend(self._some(fn, left, 1))
+            yield value
+
+    def map_unordered(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
+        """Return an iterator of the same results, each as soon as it is there."""
+        left = iter(values)
+        done: SimpleQueue[Future] = SimpleQueue()
+        begun = self._noted(self._some(fn, left, self._size * _AHEAD), done)
+        return self._as_they_come(fn, left, begun, done)
+
+    def _as_they_come(
+        self, fn: Work, left: Iterator[Any], begun: int, done: SimpleQueue[Future]
+    ) -> Iterator[Any]:
+        while begun:
+            value = done.get().result()
+            begun += self._noted(self._some(fn, left, 1), done) - 1
+            yield value
+
+    def _some(self, fn: Work, left: Iterator[Any], count: int) -> list[Future]:
+        return [self.submit(fn, value) for value in islice(left, count)]
+
+    @staticmethod
+    def _noted(futures: list[Future], done: SimpleQueue[Future]) -> int:
+        for future in futures:
+            future._inner.add_callback(lambda _, future=future: done.put(future))  # type: ignore[misc]
+        return len(futures)
+
+
+class _Office:
+    """Who is free, and what waits. It outlives its pool until the work is done."""
+
+    def __init__(self, actors: list[Actor]) -> None:
+        self.scheduler = actors[0]._core.scheduler
+        self._lock = threading.Lock()
+        self._free = deque(actors)
+        self._waiting: deque[tuple[Work, Any, Inner]] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # for the thread; False: the pool is gone
+        self._has_thread = False
+
+    def take(self, fn: Work, value: Any, inner: Inner) -> None:
+        """Take work in."""
+        with self._lock:
+            self._waiting.append((fn, value, inner))
+        self._hand_out()
+
+    def close(self) -> None:
+        """End when the work is done. Never locks."""
+        self._calls.put(False)
+
+    def _hand_out(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                if not self._free:
+                    self._need_thread()
+                    return
+                actor = self._free.popleft()
+                fn, value, inner = self._waiting.popleft()
+            self._begin(actor, fn, value, inner)
+
+    def _need_thread(self) -> None:
+        """Have a thread hand out what waits: who ends a call must not run the user's code."""
+        if not self._has_thread:
+            self._has_thread = True
+            threading.Thread(target=self._serve, name="lazyflow-actor-pool", daemon=True).start()
+
+    def _serve(self) -> None:
+        is_wanted = True
+        while is_wanted or self._waiting:
+            is_wanted = self._calls.get() and is_wanted
+            self._hand_out()
+
+    def _begin(self, actor: Actor, fn: Work, value: Any, inner: Inner) -> None:
+        try:
+            if inner.done():  # it was cancelled
+                self._back(actor)
+                return
+            future = fn(actor, value)
+            if not isinstance(future, Future):
+                raise TypeError(
+                    f"{function_name(fn)} has to return the future of a method call, as in "
+                    f"lambda actor, x: actor.method(x); it returned {type(future).__name__}"
+                )
+        except Exception as error:
+            self._back(actor)
+            inner.set_error(error)
+            return
+        future._inner.add_callback(partial(self._ended, actor, inner))
+
+    def _ended(self, actor: Actor, inner: Inner, done: Inner) -> None:
+        self._back(actor)
+        value, error = done.local_outcome()
+        if error is not None:
+            inner.set_error(error)
+        else:
+            inner.set_value(value)
+
+    def _back(self, actor: Actor) -> None:
+        with self._lock:
+            self._free.append(actor)
+            is_waited_for = bool(self._waiting)
+        if is_waited_for:
+            self._calls.put(True)

@@ -1,0 +1,428 @@
+"""Actors: objects with a state of their own that many tasks and callers share by calling it.
+
+A class marked with `actor` is called as before, but its object lives where the scheduler keeps
+it: a process of its own on processes and Ray, a worker of the cluster on distributed, a thread of
+its own on threads, here on sync. A method
+call returns a future at once; calls run one after the other, in the order in which they were
+made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from typing import Any, NoReturn
+
+from lazyflow import config
+from lazyflow.api.evaluate import Options, start_background
+from lazyflow.api.futures import Future
+from lazyflow.api.lazy import Delayed
+from lazyflow.api.pending_calls import PendingCalls
+from lazyflow.departures import LastCall, WeakValues
+from lazyflow.errors import SerializationError
+from lazyflow.graph.plan import make_plan
+from lazyflow.graph.task import HELD, Task, new_leaf, new_task
+from lazyflow.schedulers.actors.calls import ActorHost, Call, Checkpoint, Method, Spec
+from lazyflow.schedulers.core.future import Future as Inner
+from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+from lazyflow.store.owned import copied
+
+__all__ = ["Actor", "ActorClass", "actor"]
+
+
+class _Settings:
+    """The options of an actor, checked."""
+
+    __slots__ = (
+        "checkpoint", "checkpoint_every", "get_if_exists", "max_concurrency", "name", "restarts",
+        "scheduler",
+    )
+
+    def __init__(
+        self,
+        scheduler: Any = None,
+        name: str | None = None,
+        get_if_exists: bool = False,
+        max_concurrency: int | None = None,
+        restarts: int = 0,
+        checkpoint: Any = None,
+        checkpoint_every: int = 1,
+        **unknown: Any,
+    ) -> None:
+        for word in unknown:
+            hint = _ELSEWHERE.get(word) or config.nearest(word, list(_Settings.__slots__))
+            raise TypeError(f"actor() got an unexpected keyword {word!r}{hint}")
+        if name is not None and not (isinstance(name, str) and name):
+            raise TypeError(f"name must be a text that is not empty; got {name!r}")
+        if get_if_exists and name is None:
+            raise ValueError(
+                "get_if_exists=True asks for an actor by name; pass name= as well"
+            )
+        _check_count("max_concurrency", max_concurrency, 1)
+        _check_count("restarts", restarts, 0)
+        _check_count("checkpoint_every", checkpoint_every, 1)
+        self.scheduler = scheduler
+        self.name = name
+        self.get_if_exists = bool(get_if_exists)
+        self.max_concurrency = max_concurrency
+        self.restarts = restarts
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def given(self) -> dict[str, Any]:
+        return {word: getattr(self, word) for word in _Settings.__slots__}
+
+
+#: Words of other libraries.
+_ELSEWHERE = {
+    "max_restarts": "; it is called restarts here.",
+    "max_task_retries": "; a call that ended its process is not run again, since nobody knows "
+    "what it had done: catch WorkerDied, and call again.",
+    "lifetime": "; an actor lives as long as a handle on it, or its name, is held.",
+    "num_workers": "; it is called max_concurrency here.",
+}
+
+
+def _check_count(word: str, value: Any, least: int) -> None:
+    if value is None and word == "max_concurrency":
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{word} must be a whole number, {least} or more; got {value!r}")
+
+
+# -- classes --------------------------------------------------------------------------------
+
+
+class ActorClass:
+    """A class whose objects are actors. Calling it makes one, and returns a handle.
+
+    Made by `actor`. ``__wrapped__`` is the class itself; `options` returns one like this with
+    other options.
+    """
+
+    def __init__(self, cls: type, settings: dict[str, Any]) -> None:
+        self.__wrapped__ = cls
+        self.__name__ = cls.__name__
+        self.__qualname__ = cls.__qualname__
+        self.__module__ = cls.__module__
+        self.__doc__ = cls.__doc__
+        self._settings = _Settings(**settings)
+        self._methods: dict[str, Method] = {}
+        self._checkpoint = _checkpoint(cls, self._settings)
+        self._init = Method(cls.__name__, "__init__")
+
+    def options(self, **settings: Any) -> ActorClass:
+        """Return the same with other options; parameters are those of `actor`."""
+        return ActorClass(self.__wrapped__, {**self._settings.given(), **settings})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Actor:
+        """Make an actor; its constructor runs where it lives, with these arguments."""
+        settings = self._settings
+        if settings.name is None:
+            return Actor(_Core(self, args, kwargs))
+        with _names_lock:
+            known = _named.get(settings.name)
+            if known is None or known.host.is_over:  # somebody still has a handle on a dead one
+                known = _named[settings.name] = _Core(self, args, kwargs)
+            elif not settings.get_if_exists:
+                raise ValueError(
+                    f"there is an actor named {settings.name!r} already ({known.label}). Choose "
+                    "another name, or pass get_if_exists=True to get a handle on that one."
+                )
+            elif known.cls.__wrapped__ is not self.__wrapped__ and not _same(known.cls, self):
+                raise ValueError(
+                    f"the actor named {settings.name!r} is a {known.cls.__qualname__}, not a "
+                    f"{self.__qualname__}. Choose another name."
+                )
+            return Actor(known)
+
+    def __mro_entries__(self, bases: Any) -> tuple[type]:
+        return (self.__wrapped__,)  # a class derived from this one is a plain class
+
+    def __reduce__(self) -> Any:
+        named = self.in_module()
+        if named is self:
+            return self.__qualname__  # to be looked up in the module
+        if named is not None:
+            return _with_options, (named, self._settings.given())
+        return ActorClass, (self.__wrapped__, self._settings.given())
+
+    def in_module(self) -> ActorClass | None:
+        """Return what the class's name leads to, where that is its factory: ``@actor`` was used.
+
+        Then pickle can't find the class by its name, but this.
+        """
+        if self.__module__ == "__main__":
+            return None
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        is_it = type(found) is ActorClass and found.__wrapped__ is self.__wrapped__
+        return found if is_it else None
+
+    def __repr__(self) -> str:
+        return f"<actor class {self.__module__}.{self.__qualname__}>"
+
+    def method(self, name: str) -> Method:
+        """Return what stands for a method, or say what the class has instead."""
+        known = self._methods.get(name)
+        if known is None:
+            self._check(name)
+            known = self._methods[name] = Method(self.__name__, name)
+        return known
+
+    def _check(self, name: str) -> None:
+        cls = self.__wrapped__
+        found = inspect.getattr_static(cls, name, None)
+        if found is None or name.startswith("__"):
+            methods = [m for m in dir(cls) if not m.startswith("_") and callable(getattr(cls, m))]
+            raise AttributeError(
+                f"the actor {cls.__name__} has no method {name!r}{config.nearest(name, methods)}"
+                + ("" if found is None else " Special methods can't be called on an actor.")
+                + _about_attributes(methods)
+            )
+        if isinstance(found, property) or not callable(getattr(cls, name)):
+            raise AttributeError(
+                f"{name!r} of the actor {cls.__name__} is an attribute, and its object is "
+                f"elsewhere: write a method that returns it"
+            )
+
+
+def _with_options(cls: ActorClass, settings: dict[str, Any]) -> ActorClass:
+    return cls.options(**settings)
+
+
+def _about_attributes(methods: list[str]) -> str:
+    listed = ", ".join(methods[:10]) + (", ..." if len(methods) > 10 else "")
+    return f" It has {listed or 'no methods'}; attributes of its object are reached by methods."
+
+
+def _same(one: ActorClass, other: ActorClass) -> bool:
+    """Tell whether two classes are one that was defined twice, as in a notebook's cell."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+def _checkpoint(cls: type, settings: _Settings) -> Checkpoint | None:
+    given = settings.checkpoint
+    if given is None:
+        return None
+    if isinstance(given, str):
+        pair: Any = (given, "set_" + given.removeprefix("get_"))
+    else:
+        pair = given
+    if not (isinstance(pair, tuple | list) and len(pair) == 2):
+        raise TypeError(
+            "checkpoint must be the name of a method that returns the state, such as 'get_state' "
+            "(then set_state restores it), or two: (save, load), names or functions; got "
+            f"{given!r:.100}"
+        )
+    for each in pair:
+        if isinstance(each, str) and not callable(getattr(cls, each, None)):
+            raise TypeError(
+                f"checkpoint={given!r} needs a method {each!r}, which {cls.__name__} does not have"
+            )
+        if not isinstance(each, str) and not callable(each):
+            raise TypeError(f"checkpoint has to name a method or be a function; got {each!r:.100}")
+    return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
+
+
+def actor(cls: Any = None, /, **options: Any) -> Any:
+    """Make the objects of a class actors: each lives by itself, and calls of it are futures.
+
+    Use it as a decorator, ``@actor`` or ``@actor(restarts=1)``, or as ``actor(Cls)(*args)``.
+
+    Parameters
+    ----------
+    cls
+        The class.
+    scheduler
+        ``"sync"``: calls run in the caller's thread at once. ``"threads"``: in a thread of its
+        own. ``"processes"``, ``"ray"``: in a process of its own. ``"distributed"``: in a worker of
+        the cluster. Left out: as `submit` chooses.
+    name, get_if_exists
+        A name that only one living actor of this process may have; with ``get_if_exists=True``
+        a handle on the one that has it is returned, if there is one.
+    max_concurrency
+        Calls that may run at once: 1, and 1000 for a class with async methods, which run on an
+        event loop.
+    restarts
+        How many times the process of the actor is started again when it ends. The call that ran
+        then fails with `WorkerDied` and is not run again; later ones go on with a new object. On
+        sync and threads there is no process that could end.
+    checkpoint, checkpoint_every
+        What the new object starts from. ``"get_state"``: the name of a method whose result is
+        kept after every `checkpoint_every` calls and given to ``set_state`` after a restart; or
+        ``(save, load)``: two names, or functions of the object, and of the object and a state.
+
+    Returns
+    -------
+    ActorClass
+        To be called like the class. It returns a handle: ``h.method(*args)`` is a `Future`.
+        Lazy values and futures among the arguments, at any depth, reach the method as values.
+        The actor ends with the last reference to its handle, after the calls that were made.
+        A call sleeps while ``config.max_pending_calls`` of its actor are pending, unless a task,
+        another call or a coroutine makes it.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> @lazyflow.actor
+    ... class Counter:
+    ...     def __init__(self, start): self.n = start
+    ...     def add(self, k):
+    ...         self.n += k
+    ...         return self.n
+    >>> counter = Counter(10)
+    >>> first = counter.add(1)
+    >>> counter.add(first).result()
+    22
+    """
+    if cls is None:
+        _Settings(**options)  # so that a wrong one is told of here
+        return lambda cls: actor(cls, **options)
+    if isinstance(cls, ActorClass):
+        return cls.options(**options)
+    if not isinstance(cls, type):
+        raise TypeError(
+            f"actor() takes a class; got {cls!r:.100}. For a function that runs elsewhere write "
+            "lazyflow.delayed(f) or lazyflow.submit(f, ...)."
+        )
+    return ActorClass(cls, options)
+
+
+# -- handles --------------------------------------------------------------------------------
+
+_names_lock = threading.Lock()
+_named: WeakValues[_Core] = WeakValues()
+
+
+class _Core:
+    """One actor, shared by all handles on it; when it is collected the actor ends."""
+
+    def __init__(self, cls: ActorClass, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        settings = cls._settings
+        self.cls = cls
+        self.scheduler = _scheduler(settings.scheduler)
+        self.label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
+        make = getattr(self.scheduler, "make_actor", None)
+        if make is None:
+            raise ValueError(
+                f"the {self.scheduler.name!r} scheduler has no actors. Pass one that has: "
+                'actor(..., scheduler="threads") or "processes"'
+            )
+        self.shares_memory = getattr(self.scheduler, "actors_share_memory", True)
+        init = self._call_of(cls._init, args, kwargs, 4)
+        spec = Spec(
+            cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
+            settings.max_concurrency, settings.restarts, cls._checkpoint,
+        )
+        self.pending = PendingCalls()
+        self.host: ActorHost = make(spec)
+        self._end = LastCall(self.host.close)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
+        """Have a method called."""
+        method = self.cls.method(name)
+        self.pending.make_room(self.host)
+        call = self._call_of(method, args, kwargs, 4)
+        future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
+        self.pending.add(call.future)
+        try:
+            self.host.call(call)
+        except BaseException:  # nobody gets the future; a call that never ended would count on
+            call.future.cancel()
+            raise
+        return future
+
+    def _call_of(
+        self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
+    ) -> Call:
+        if self.shares_memory:
+            args, kwargs = copied(args), copied(kwargs)
+        task = new_task(Task, method, args, kwargs, depth=depth)
+        inputs = self._futures_of(task._inputs) if task._inputs else []
+        return Call(task, inputs, Inner(method.__name__, self.scheduler))
+
+    def _futures_of(self, tasks: tuple[Task, ...]) -> list[Inner]:
+        """Start what the arguments need that does not run yet."""
+        found = {id(t): t._args[0] for t in tasks if t._func is HELD}
+        lazy = [t for t in tasks if t._func is not HELD]
+        if lazy:
+            options = Options("actor", {}, scheduler=config.get("scheduler") or self.scheduler)
+            _, futures = start_background(make_plan(lazy), options)
+            found.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
+        return [found[id(t)] for t in tasks]
+
+
+def _scheduler(given: Any) -> Any:
+    if given is None:
+        given = config.get("scheduler")
+    if given is not None:
+        return scheduler_of(given)
+    return scheduler_here.get() or scheduler_named("threads")
+
+
+class Actor:
+    """A handle on an actor: its methods return futures."""
+
+    __slots__ = ("__weakref__", "_core")
+    _core: _Core
+
+    def __init__(self, core: _Core) -> None:
+        object.__setattr__(self, "_core", core)
+
+    def __getattr__(self, name: str) -> BoundMethod:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(f"an actor's handle has no {name!r}")
+        self._core.cls.method(name)
+        return BoundMethod(self._core, name)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(
+            f"{name!r} can't be set on the handle of {self._core.label}: its object is elsewhere. "
+            "Write a method that sets it."
+        )
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._core.cls.__wrapped__) if not name.startswith("__")]
+
+    def __repr__(self) -> str:
+        return f"<actor {self._core.label} on {self._core.scheduler.name}>"
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is Actor and other._core is self._core
+
+    def __hash__(self) -> int:
+        return hash(self._core)
+
+    def __copy__(self) -> Actor:
+        return Actor(self._core)
+
+    def __deepcopy__(self, memo: Any) -> Actor:
+        return Actor(self._core)
+
+    def __reduce__(self) -> NoReturn:
+        raise SerializationError(
+            f"a handle on the actor {self._core.label} can't be sent to another process: it is of "
+            'use in the process that made the actor. Call it there, and pass the futures that its '
+            'methods return; or run on scheduler="threads", where tasks can have the handle.'
+        )
+
+
+class BoundMethod:
+    """A method of an actor, to be called."""
+
+    __slots__ = ("_core", "_name")
+
+    def __init__(self, core: _Core, name: str) -> None:
+        self._core = core
+        self._name = name
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Future:
+        """Have the method called; returns the future of its result."""
+        return self._core.call(self._name, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<method {self._name} of {self._core.label}>"

@@ -1,0 +1,182 @@
+"""Futures in the order of their ends: `as_completed`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+from lazyflow.api.evaluate import compute
+from lazyflow.api.waiting import items_of, parts_of, whole_of, woken_by
+from lazyflow.schedulers.core.errors.failures import interrupted
+from lazyflow.schedulers.core.future import Future, timed_out, wait_for
+
+__all__ = ["as_completed"]
+
+
+class as_completed:
+    """Yield futures and persisted values as they come to their ends; more may be added meanwhile.
+
+    Iterate with ``for`` or with ``async for``, which does not block the event loop.
+
+    Parameters
+    ----------
+    fs
+        A list of them; left out: none so far.
+    with_results
+        Yield pairs (value given, result); a failure is raised when its turn comes.
+    timeout
+        Seconds from now.
+
+    Raises
+    ------
+    TaskTimeout
+        Some are not done when the time is over; they go on.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> fs = lazyflow.map(abs, [-3, -2, -1])
+    >>> sorted(f.result() for f in lazyflow.as_completed(fs))
+    [1, 2, 3]
+    >>> ended = lazyflow.as_completed(fs[:1])
+    >>> for f in ended:
+    ...     if f is fs[0]:
+    ...         ended.add(fs[1])
+    >>> ended.count()
+    0
+    """
+
+    def __init__(
+        self, fs: Any = (), with_results: bool = False, timeout: float | None = None
+    ) -> None:
+        self._with_results = with_results
+        self._timeout = timeout
+        self._deadline = None if timeout is None else monotonic() + timeout
+        self._left: dict[int, tuple[Any, Future]] = {}  # by id: each once
+        self._done: deque[int] = deque()
+        self._gates: list[Future] = []  # of who waits; whoever pops it sets it
+        self.update(fs)
+
+    # -- what it is made of -----------------------------------------------------------------
+
+    def add(self, future: Any) -> None:
+        """Add a future or a persisted value; one that is there already is there once."""
+        if id(future) in self._left:
+            return
+        key, whole = id(future), whole_of(future)
+        self._left[key] = future, whole
+        whole.add_callback(lambda _: self._arrived(key, whole))
+
+    def update(self, fs: Any) -> None:
+        """Add several."""
+        for each in items_of(fs):
+            self.add(each)
+
+    def count(self) -> int:
+        """Return how many were not yielded so far."""
+        return len(self._left)
+
+    def is_empty(self) -> bool:
+        """Tell whether all were yielded."""
+        return not self._left
+
+    def has_ready(self) -> bool:
+        """Tell whether the next one is there without waiting."""
+        return bool(self._done)
+
+    def clear(self) -> None:
+        """Forget all that were not yielded; their work goes on."""
+        self._left.clear()
+        self._done.clear()
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _arrived(self, key: int, whole: Future) -> None:
+        known = self._left.get(key)
+        if known is None or known[1] is not whole:  # cleared meanwhile
+            return
+        self._done.append(key)
+        try:
+            gate = self._gates.pop()
+        except IndexError:
+            return
+        gate.set_value(None)
+
+    def _gate(self) -> Future | None:
+        """Return what is done when another one comes; None: it is here."""
+        gate = Future("the next one", None)
+        self._gates.append(gate)
+        if self._done:  # it may have come before the gate was there
+            self._gates.clear()
+            return None
+        return gate
+
+    def _time(self) -> float | None:
+        """Return the seconds left."""
+        return None if self._deadline is None else max(0.0, self._deadline - monotonic())
+
+    def _check_time(self) -> None:
+        if not self._done:
+            assert self._timeout is not None
+            raise timed_out([f.name for _, f in self._left.values()], self._timeout, [])
+
+    def _take(self) -> Any:
+        return self._left.pop(self._done.popleft())[0]
+
+    def _wait(self) -> None:
+        while not self._done:
+            gate = self._gate()
+            if gate is None:
+                return
+            behind = parts_of([item for item, _ in islice(self._left.values(), 1)])  # of all: slow
+            if not wait_for([gate], timeout=self._time(), behind=behind):
+                self._check_time()
+
+    # -- as an iterator ---------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._left:
+            raise StopIteration
+        try:
+            self._wait()
+        except KeyboardInterrupt as error:
+            raise interrupted(error) from None
+        item = self._take()
+        return (item, compute(item)[0]) if self._with_results else item
+
+    def next_batch(self, block: bool = True) -> list[Any]:
+        """Return all that are there; with ``block=True`` at least one, waiting for it."""
+        found = [next(self)] if block and not self._done else []
+        while self._done:
+            found.append(next(self))
+        return found
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Yield lists of what has come meanwhile."""
+        while self._left:
+            yield self.next_batch()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        import asyncio
+
+        if not self._left:
+            raise StopAsyncIteration
+        while not self._done:
+            gate = self._gate()
+            if gate is None:
+                break
+            try:
+                await asyncio.wait_for(woken_by(gate), self._time())
+            except TimeoutError:
+                self._check_time()
+        item = self._take()
+        return (item, await item) if self._with_results else item

@@ -1,0 +1,338 @@
+"""`delayed`: marks a function, so that calling it makes a task instead of running it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from lazyflow.api.lazy import Delayed
+from lazyflow.config import nearest
+from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
+from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
+from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
+from lazyflow.schedulers.core.coroutines import Awaited
+
+__all__ = ["DelayedFunction", "delayed"]
+
+#: What `inspect` and friends ask a function for.
+_OF_THE_FUNCTION = frozenset(
+    {
+        "__defaults__", "__isabstractmethod__", "__name__", "__qualname__",
+        "__text_signature__",
+    }
+)
+
+_new = object.__new__
+_frame = sys._getframe
+
+
+class _Unfinished(Task):
+    """A `DelayedFunction` whose fields can still be set, at the speed of slots."""
+
+    __slots__ = ("_called_options", "_traverse")
+    _called_options: Options
+    _traverse: bool
+
+
+class DelayedFunction(Delayed, _Unfinished):
+    """A callable made lazy. Calling it makes a task; as an argument it is the function itself.
+
+    Made by `delayed`; keeps the function's name, docstring and signature.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        """Make the task of one call; keyword ``dask_key_name`` names it."""
+        options = self._called_options
+        if kwargs or dask_key_name is not None or annotation.get() is not None or options.mutates:
+            return self._call_with(args, kwargs, dask_key_name)
+        height = lazy = 0
+        for x in args:
+            kind = kinds[type(x)]
+            if kind == LAZY:
+                lazy += 1
+                if x._height >= height:
+                    height = x._height + 1
+            elif kind != ATOM:
+                return self._call_with(args, kwargs, None)
+        if lazy == 0:
+            inputs: tuple[Task, ...] = ()
+        elif lazy == len(args):
+            inputs = args
+        else:
+            return self._call_with(args, kwargs, None)
+        task = _new(Task)
+        task._func = self._args[0]
+        task._args = args
+        task._inputs = inputs
+        task._bind = None
+        task._options = options
+        frame = _frame(1)
+        task._code = frame.f_code
+        task._lasti = frame.f_lasti
+        task._height = height
+        task._key = None
+        task.__class__ = Delayed
+        return task  # type: ignore[return-value]
+
+    def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Delayed:
+        options = self._called_options
+        if key is not None:
+            if not isinstance(key, str):
+                raise TypeError(f"dask_key_name must be a str; got {key!r}")
+            options = options.replace(named=True)
+        return new_task(
+            Delayed, self._args[0], args, kwargs, options,
+            key=key, traverse=self._traverse, depth=3,
+        )
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        """Act as the callable itself would in a class: functions bind, builtins do not."""
+        func = self._args[0]
+        if obj is None or isinstance(func, staticmethod) or not hasattr(type(func), "__get__"):
+            return self
+        return MethodType(self, obj)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_THE_FUNCTION:
+            return getattr(self._args[0], name)
+        return super().__getattr__(name)
+
+    def _with_retries(self, retries: int) -> DelayedFunction:
+        options = self._called_options.replace(retries=retries)
+        return _make_function(self._args[0], options, self._traverse)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        func: Callable[..., Any] = self._args[0]
+        return func
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        found: dict[str, Any] = getattr(self._args[0], "__annotations__", {})
+        return found
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return getattr(self._args[0], "__doc__", None)
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return getattr(self._args[0], "__module__", None) or "builtins"
+
+    _repr_html_ = None  # type: ignore[assignment]  # a notebook shows the text below
+
+    def __repr__(self) -> str:
+        return f"<delayed function {function_name(self._args[0])}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        import cloudpickle
+
+        return _function_again, (cloudpickle.dumps(self._lazyflow_flat()[1]),)
+
+    def _lazyflow_flat(self) -> tuple[Any, ...]:
+        """Return what `__reduce__` has to, for picklers that take functions of any kind."""
+        return _make_function, (self._args[0], self._called_options, self._traverse)
+
+
+def _function_again(data: bytes) -> DelayedFunction:
+    import pickle
+
+    return _make_function(*pickle.loads(data))
+
+
+def _make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
+    if type(func) in _MAY_BE_ASYNC and _is_async(func):
+        func = Awaited(func)
+    leaf = _new(_Unfinished)
+    leaf._func = VALUE
+    leaf._args = (func,)
+    leaf._inputs = ()
+    leaf._bind = None
+    leaf._options = DEFAULT
+    leaf._code = None
+    leaf._lasti = 0
+    leaf._height = 0
+    leaf._key = None
+    leaf._called_options = options
+    leaf._traverse = traverse
+    leaf.__class__ = DelayedFunction
+    return leaf  # type: ignore[return-value]
+
+
+_CO_COROUTINE = 0x80  # of `inspect`, whose import takes 5 ms
+_MAY_BE_ASYNC = frozenset({FunctionType, MethodType, partial})
+
+
+def _is_async(func: Any) -> bool:
+    while type(func) is partial:
+        func = func.func
+    code = getattr(func, "__code__", None)
+    return code is not None and bool(code.co_flags & _CO_COROUTINE)
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<nothing>"
+
+
+_MISSING: Any = _Missing()
+
+
+def delayed(
+    obj: Any = _MISSING,
+    *,
+    name: str | None = None,
+    pure: bool = False,
+    nout: int | None = None,
+    traverse: bool = True,
+    mutates: bool = False,
+    retries: int = 0,
+    crash_retries: int | None = None,
+    priority: int = 0,
+    resources: Mapping[str, float] | None = None,
+    workers: str | int | Iterable[str | int] | None = None,
+    num_returns: int | None = None,
+    **unknown: Any,
+) -> Any:
+    """Make a function lazy: calling it returns a `Delayed` instead of running it.
+
+    Use it as a decorator, with or without options, or on any callable or value in place.
+
+    Parameters
+    ----------
+    obj
+        A callable, or a plain value to use as a lazy one. A `Delayed` is returned as it is.
+    name
+        For a callable: what errors and drawings call its tasks. For a value: its key.
+    pure
+        Equal arguments give equal results: such calls are made once.
+    nout
+        How many values the function returns; makes the result iterable. Read from an annotation
+        ``-> tuple[A, B]`` when left out. ``num_returns`` is the same.
+    traverse
+        False: don't look for lazy values inside containers among the arguments.
+    mutates
+        The function edits its arguments: it gets private, writable values. Otherwise arrays
+        arrive read-only.
+    retries
+        How often to run again after an exception.
+    crash_retries
+        How often to run again after the death of its worker (schedulers with processes). It holds
+        for lazy values that the task returns, too, where they say nothing themselves.
+    priority
+        Among tasks that are ready, higher ones start first, whichever call started them (Ray: of
+        one call). What `compute` waits for goes before what `submit` and `persist` began.
+    resources
+        What the task needs of a worker, by name (schedulers with workers that differ).
+    workers
+        The only workers that may run it, by name, address or host (``"distributed"``; others
+        refuse it). When all of them are gone, it waits until one is back.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed
+    >>> @delayed
+    ... def add(x, y):
+    ...     return x + y
+    >>> add(add(1, 2), 3).compute()
+    6
+    >>> @delayed(nout=2)
+    ... def split(pair):
+    ...     return pair
+    >>> a, b = split((1, 2))
+    >>> (a + b).compute()
+    3
+    """
+    if (
+        name is None and nout is None and not pure and not mutates and not retries
+        and not priority and traverse and crash_retries is None and resources is None
+        and workers is None and num_returns is None and not unknown
+    ):
+        if callable(obj) and kinds[type(obj)] == ATOM:
+            return _make_function(obj, DEFAULT, True)
+        options = DEFAULT
+    else:
+        for word in unknown:
+            known = [*Options.__slots__, "name", "traverse", "num_returns"]
+            raise TypeError(
+                f"delayed() got an unexpected option {word!r}{nearest(word, known)} Keywords of "
+                "the call go where the function is called: delayed(f)(x, key=1)"
+            )
+        if num_returns is not None:
+            if nout is not None and nout != num_returns:
+                raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")
+            nout = num_returns
+        check_options(nout, retries, crash_retries, priority, resources, name, workers)
+        options = Options(
+            label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
+            crash_retries=crash_retries, priority=priority, resources=resources, workers=workers,
+        )
+    if obj is _MISSING:
+        return lambda func: _decorated(func, options, traverse)
+    return _lazy(obj, options, traverse, name)
+
+
+def _decorated(func: Any, options: Options, traverse: bool) -> Any:
+    if not callable(func) and type(func) is not classmethod:
+        raise TypeError(f"@delayed(...) decorates a function or class; got {func!r:.100}")
+    return _lazy(func, options, traverse, options.label)
+
+
+def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
+    kind = kinds[type(obj)]
+    if kind == LAZY:
+        return obj
+    if kind == COLLECTION:
+        return obj.__lazyflow_value__()
+    if callable(obj) and kind != FOREIGN:
+        return _make_function(obj, options, traverse)
+    if type(obj) is classmethod:
+        return classmethod(_make_function(obj.__func__, options, traverse))
+    if options is not DEFAULT:
+        options = options.replace(label=None, named=name is not None)
+    if kind != ATOM:
+        task = new_task(
+            Delayed, gathered, (obj,), None, options, key=name, traverse=traverse, depth=3
+        )
+        if task._inputs or kind in (ITERATOR, DICTVIEW):
+            return task
+        (obj,) = task._args if task._bind is None else task._bind.fill([])[0]
+    leaf = new_leaf(Delayed, VALUE, obj, name, depth=3)
+    if options.pure or options.nout is not None:
+        _set_options(leaf, options)
+    return leaf
+
+
+_set_options: Any = Task.__dict__["_options"].__set__
+
+
+def gathered(value: Any) -> Any:
+    """Return a container of results: the task behind ``delayed([x, y])``."""
+    return value
+
+
+#: Options of tasks: `submit` gives its keywords to the function.
+_OF_A_TASK = frozenset({"retries", "priority", "workers", "resources", "crash_retries"})
+
+
+def check_words(func: Any, kwargs: dict[str, Any]) -> None:
+    """Say where an option goes that was given to `submit`, for which the function has no use."""
+    for word in _OF_A_TASK.intersection(kwargs):
+        import inspect
+
+        given = kwargs[word]
+        try:
+            inspect.signature(getattr(func, "__wrapped__", func)).bind_partial(**{word: given})
+        except TypeError:
+            name = function_name(getattr(func, "__wrapped__", func))
+            raise TypeError(
+                f"{name} takes no {word!r}: the keywords of submit() are the function's. Write "
+                f"submit(delayed({name}, {word}={given!r}), ...)"
+            ) from None
+        except ValueError:  # a builtin without a signature: it says so itself
+            pass

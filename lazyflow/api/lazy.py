@@ -1,0 +1,381 @@
+"""`Delayed`: a task that looks like its result.
+
+Operators, attributes, items and calls make further tasks; what would need the value now
+(truth, iteration, assignment) raises a TypeError that says what to type instead.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from lazyflow.api import evaluate, graph_pickle, waiting
+from lazyflow.api.advice import NeedsValue, advice, dtype_advice
+from lazyflow.graph import keys
+from lazyflow.graph.items import Item
+from lazyflow.graph.lengths import annotated_length
+from lazyflow.graph.options import OPERATOR, Options, annotation
+from lazyflow.graph.task import (
+    HELD,
+    VALUE,
+    Task,
+    attribute_of,
+    new_leaf,
+    new_task,
+    place_text,
+    task_name,
+)
+from lazyflow.schedulers.core.errors.failures import call_text, summary
+from lazyflow.services import service
+
+__all__ = ["Delayed"]
+
+
+class _Method:
+    """Calls a method by name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(obj, self.name)(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Method, (self.name,)
+
+
+def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not callable(func):
+        raise TypeError(
+            f"a lazy value was called, but it is a {type(func).__name__}, not a function. Did you "
+            "write delayed(f(x)) for delayed(f)(x)?"
+        )
+    return func(*args, **kwargs)
+
+
+_call.__name__ = "call"  # what errors say
+
+
+def _unary(func: Callable[[Any], Any]) -> Callable[[Delayed], Delayed]:
+    def method(self: Delayed) -> Delayed:
+        return new_task(Delayed, func, (self,), None, OPERATOR, depth=2)
+
+    return method
+
+
+def _binary(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Delayed]:
+    def method(self: Delayed, other: Any) -> Delayed:
+        return _apply(func, self, other)
+
+    return method
+
+
+def _reflected(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Delayed]:
+    def method(self: Delayed, other: Any) -> Delayed:
+        return _apply(func, other, self)
+
+    return method
+
+
+def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
+    """Make the task of a binary operator; quickly when both sides are Delayed."""
+    if type(one) is not Delayed or type(other) is not Delayed or annotation.get() is not None:
+        return new_task(Delayed, func, (one, other), None, OPERATOR, depth=3)
+    task = object.__new__(Task)
+    task._func = func
+    task._args = task._inputs = (one, other)
+    task._bind = None
+    task._options = OPERATOR
+    frame = sys._getframe(2)
+    task._code = frame.f_code
+    task._lasti = frame.f_lasti
+    high, low = one._height, other._height
+    task._height = (high if high > low else low) + 1
+    task._key = None
+    task.__class__ = Delayed
+    return task  # type: ignore[return-value]
+
+
+class Delayed(NeedsValue, Task):
+    """The result of a call that has not been made yet.
+
+    Made by calling what `delayed` returns. Behaves like the value to come: operators,
+    attributes, method calls, ``[...]`` and NumPy's ufuncs give further lazy values.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed
+    >>> x = delayed(divmod)(17, 5)
+    >>> x
+    <Delayed divmod(17, 5)>
+    >>> (x[0] + 1).compute()
+    4
+    """
+
+    __slots__ = ()
+
+    # -- evaluation -------------------------------------------------------------------------
+
+    def compute(self, **options: Any) -> Any:
+        """Compute the value; options are those of `lazyflow.compute`."""
+        values, error = evaluate.evaluate((self,), evaluate.Options.of("compute", options))
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        return values[0]
+
+    def persist(self, **options: Any) -> Delayed:
+        """Start computing; returns a lazy value without history, see `lazyflow.persist`."""
+        return evaluate.persist(self, **options)[0]
+
+    def cancel(self, *, force: bool = False) -> bool:
+        """Give up a persisted value; returns whether that came before it was computed.
+
+        Work that nothing else needs is not started any more; a task that is running ends, and
+        its result is ignored. Using the value then raises `Cancelled`. ``force=True`` on
+        processes ends the worker that runs the value's own task, also while that sleeps in C;
+        what else that worker had is made again. Threads can't be ended: there it raises.
+        """
+        return waiting.future_of(self).cancel(force)
+
+    def visualize(self, filename: str | None = None, **options: Any) -> Any:
+        """Draw the graph; see `lazyflow.visualize`."""
+        return service("visualize")(self, filename=filename, **options)
+
+    @property
+    def key(self) -> str:
+        """The task's name as text: unique, or a content hash with ``pure=True``."""
+        return keys.key_of(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return waiting.awaited(self).__await__()
+
+    # -- more tasks -------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Delayed:
+        if name.startswith("_"):
+            raise AttributeError(
+                f"lazy values have no attribute {name!r}; to get one of that name from the result "
+                f"write delayed(getattr)(x, {name!r})"
+            )
+        if name == "dtype" and isinstance(self._func, operator.attrgetter):
+            raise dtype_advice()  # numpy before 2.4 asks for x.dtype.dtype and so on
+        if name == "dask":  # of dask's lazy values: the graph
+            raise AttributeError(
+                "lazy values have no graph to look into as x.dask: x.visualize() draws it. To get "
+                "an attribute of that name from the result write delayed(getattr)(x, 'dask')"
+            )
+        return new_task(
+            _Attribute, operator.attrgetter(name), (self,), None, OPERATOR, depth=2
+        )
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any
+    ) -> Delayed:
+        """Return ``np.sin(x)`` and ``array + x`` as calls; also what ``array += x`` makes."""
+        operator_like = method == "__call__" and not kwargs and not isinstance(inputs[0], Delayed)
+        in_place = operator_like and out is not None and len(out) == 1 and out[0] is inputs[0]
+        if method == "at" or (out is not None and not in_place):
+            raise TypeError(
+                f"np.{ufunc.__name__} of a lazy value is a call that is made later, and can't "
+                f"write into an array now. Write: y = np.{ufunc.__name__}(...) without out="
+            )
+        func = ufunc if method == "__call__" else getattr(ufunc, method)
+        options = OPERATOR if ufunc.nout == 1 else Options(nout=ufunc.nout)
+        return new_task(Delayed, func, inputs, kwargs, options, depth=2)
+
+    def __getitem__(self, index: Any) -> Delayed:
+        return new_task(
+            Delayed, operator.getitem, (self, index), None, OPERATOR, depth=2
+        )
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        return _called(_call, (self, *args), kwargs, dask_key_name)
+
+    def __iter__(self) -> Iterator[Delayed]:
+        n = self._length("iterate over it", "iterate inside a delayed function")
+        maker = task_name(self)
+        items = []
+        for i in range(n):  # in a comprehension it would be a frame more, or not (Python 3.12)
+            items.append(  # noqa: PERF401
+                new_task(Delayed, Item(i, n, maker), (self,), None, OPERATOR, depth=2)
+            )
+        return iter(items)
+
+    def __len__(self) -> int:
+        return self._length("take its len", "write delayed(len)(x)")
+
+    def _length(self, doing: str, instead: str) -> int:
+        n = self._options.nout
+        if n is None and self._func is not VALUE and self._func is not HELD:
+            n = annotated_length(self._func)
+        if n is None:
+            raise TypeError(
+                f"can't {doing}: how many values {task_name(self)} returns is not known before "
+                "it is computed. Say it: delayed(f, nout=2), or annotate the function "
+                f"'-> tuple[A, B]'; or {instead}, or compute() first."
+            )
+        return n
+
+    # -- identity, text, copies -------------------------------------------------------------
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<Delayed {_told(self)}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = {
+            "task": _told(self),
+            "made at": place_text(self),
+            "inputs": str(len(self._inputs)),
+        }
+        left = "style='text-align:left'"
+        body = "".join(
+            f"<tr><th {left}>{k}</th><td {left}>{escape(v)}</td></tr>"
+            for k, v in rows.items()
+        )
+        return f"<table><caption><b>Delayed</b></caption>{body}</table>"
+
+    def __copy__(self) -> Delayed:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Delayed:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return graph_pickle.packed(self)
+
+    def _lazyflow_flat(self) -> tuple[Any, ...]:
+        return graph_pickle.flat(self)
+
+    def __lazyflow_tokenize__(self) -> str:
+        return keys.key_of(self)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        raise advice("The text", f"Write format(x.compute(), {spec!r})")
+
+    def _leaf(self, func: Callable[..., Any], value: Any, key: str | None) -> Delayed:
+        if key is not None:
+            keys.hold_content(value, self)
+        return new_leaf(Delayed, func, value, key, made_at=self)
+
+    def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
+        """Return this call on other inputs."""
+        task = object.__new__(Task)
+        for field in ("_func", "_args", "_bind", "_options", "_code", "_lasti", "_height", "_key"):
+            setattr(task, field, getattr(self, field))
+        if self._args is self._inputs:
+            task._args = inputs
+        task._inputs = inputs
+        task.__class__ = Delayed
+        return task  # type: ignore[return-value]
+
+
+class _Attribute(Delayed):
+    """``x.name``: when it is called, one task calls the method; else it is the attribute."""
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+        name = attribute_of(self._func)
+        return _called(_Method(name), (*self._inputs, *args), kwargs, dask_key_name)
+
+
+def _called(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None
+) -> Delayed:
+    from lazyflow.graph.options import DEFAULT, NAMED
+
+    options = DEFAULT if key is None else NAMED
+    return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)
+
+
+def _told(task: Task) -> str:
+    if task._func is VALUE:
+        return task_name(task) if task._options.named else summary(task._args[0])
+    if task._func is HELD:
+        future = task._args[0]
+        return f"{future.name}: {future.state}"
+    try:
+        return call_text(task, list(task._inputs))
+    except Exception:  # hostile arguments, or a container that takes only real values
+        return f"{task_name(task)}(...)"
+
+
+_BINARY = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+    "matmul": operator.matmul,
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": operator.neg,
+    "pos": operator.pos,
+    "abs": operator.abs,
+    "invert": operator.invert,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+
+
+def _divmod(self: Delayed, other: Any) -> Delayed:
+    return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)
+
+
+def _rdivmod(self: Delayed, other: Any) -> Delayed:
+    return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)
+
+
+def _pow(self: Delayed, other: Any, modulus: Any = None) -> Delayed:
+    if modulus is None:
+        return _apply(operator.pow, self, other)
+    return new_task(Delayed, pow, (self, other, modulus), None, OPERATOR, depth=2)
+
+
+def _round(self: Delayed, ndigits: int | None = None) -> Delayed:
+    return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)
+
+
+_IRREGULAR = {"divmod": _divmod, "rdivmod": _rdivmod, "pow": _pow, "round": _round}
+
+
+def _add_operators() -> None:
+    for name, binary in _BINARY.items():
+        setattr(Delayed, f"__{name}__", _binary(binary))
+        setattr(Delayed, f"__r{name}__", _reflected(binary))
+    for name in _COMPARE:
+        setattr(Delayed, f"__{name}__", _binary(getattr(operator, name)))
+    for name, unary in _UNARY.items():
+        setattr(Delayed, f"__{name}__", _unary(unary))
+    for name, method in _IRREGULAR.items():
+        setattr(Delayed, f"__{name}__", method)
+
+
+_add_operators()

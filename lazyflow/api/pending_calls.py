@@ -1,0 +1,86 @@
+"""How many calls of an actor may be pending: who makes more of them sleeps until some have ended.
+
+Only the program itself is held back. A call made inside of a task or of an actor's call goes
+through, since what ends the others may wait for it. So does one made by a coroutine, whose event
+loop must not stand still: it has its own calls to await.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+from lazyflow import config
+from lazyflow.schedulers.actors.calls import ActorHost
+from lazyflow.schedulers.core.errors.failures import interrupted
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.lifecycle import scheduler_here
+
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class PendingCalls:
+    """Counts the calls that have not ended."""
+
+    __slots__ = ("_calls", "_sleepers")
+
+    def __init__(self) -> None:
+        self._calls: list[None] = []  # one item each: append and pop are atomic, a sum is not
+        self._sleepers: dict[Gate, int] = {}  # and at how many calls each goes on
+
+    def make_room(self, host: ActorHost) -> None:
+        """Sleep while there are as many as there may be."""
+        limit = config.get("max_pending_calls")
+        if len(self._calls) < limit or scheduler_here.get() is not None or _in_coroutine():
+            return
+        try:
+            # In the child of a fork the actor is over, and the parent's calls never end.
+            while len(self._calls) >= limit and not host.is_over:
+                self._sleep(limit)
+        except KeyboardInterrupt as error:
+            raise interrupted(error) from None
+
+    def _sleep(self, limit: int) -> None:
+        gate = Gate()
+        # A thread that woke at each end would switch for every call.
+        self._sleepers[gate] = limit - 1 - limit // 8
+        try:
+            if len(self._calls) >= limit:  # what ends after this look sees the gate
+                gate.wait()
+        finally:
+            self._sleepers.pop(gate, None)
+
+    def add(self, future: Future) -> None:
+        """Count a call in, until its future is done."""
+        self._calls.append(None)
+        future.add_callback(self._ended)
+
+    def _ended(self, _: Future) -> None:
+        self._calls.pop()
+        if self._sleepers:
+            left = len(self._calls)
+            for gate, enough in tuple(self._sleepers.items()):
+                if left <= enough and self._sleepers.pop(gate, None) is not None:
+                    gate.open()
+
+
+def _in_coroutine() -> bool:
+    """Tell whether a coroutine, or a callback of an event loop, is what runs here.
+
+    In notebooks every cell is run inside of a loop: a line outside of all functions ends the
+    search, as the program's own.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return False
+    callback = asyncio.Handle._run.__code__
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_flags & _ASYNC or code is callback:
+            return True
+        if not code.co_flags & inspect.CO_NEWLOCALS:
+            return False
+        frame = frame.f_back
+    return False

@@ -1,0 +1,140 @@
+"""`trace`: a graph built and planned once, and run again with other leaf values.
+
+An optimiser calls the same graph a thousand times with other parameters. Traced, it pays for
+building and planning once; a rerun copies a few lists and runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.api.evaluate import Options, finish, start
+from lazyflow.api.lazy import Delayed
+from lazyflow.api.targets import Wanted, finalized
+from lazyflow.graph.arguments import bind
+from lazyflow.graph.kinds import ARRAY, ATOM, kinds
+from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.task import VALUE, function_name, new_leaf
+from lazyflow.store.owned import Releaser
+
+__all__ = ["Trace", "trace"]
+
+
+_NOT_SEARCHED = (ATOM, ARRAY)  # for lazy values among the leaves of a rerun
+
+#: Plan, where results go, number of positional leaves, names of the others, and for each leaf in
+#: the plan its place among them.
+_Built = tuple[Plan, Wanted, int, list[str], dict[int, int]]
+
+
+class Trace:
+    """A function of leaf values whose graph is kept; made by `trace`. Threads may share it."""
+
+    def __init__(self, func: Callable[..., Any], options: Options) -> None:
+        self._func = func
+        self._options = options
+        self._lock = threading.Lock()  # two first calls must not build two graphs
+        self._built: _Built | None = None
+        self.__wrapped__ = func
+        self.__doc__ = func.__doc__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Trace, (self._func, self._options)  # built again where it arrives
+
+    def __repr__(self) -> str:
+        state = "not built yet" if self._built is None else f"{len(self._built[0])} tasks"
+        return f"<trace of {function_name(self._func)}: {state}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph with these values for its leaves; return what the function returned.
+
+        Raises
+        ------
+        TypeError
+            Other leaves than in the first call, or a lazy value as a leaf.
+        """
+        self._check(args, kwargs)
+        if self._built is None:
+            with self._lock:
+                if self._built is None:
+                    self._built = self._build(args, kwargs)
+        plan, wanted, count, names, leaves = self._built
+        if len(args) != count or kwargs.keys() != set(names):
+            raise TypeError(
+                f"{function_name(self._func)} was traced with {_leaves_told(count, names)}; this "
+                f"call has {_leaves_told(len(args), list(kwargs))}. For other leaves make another "
+                "trace."
+            )
+        run = start(plan, self._options)
+        given = [*args, *(kwargs[name] for name in names)]
+        run.leaf_values = {i: given[at] for i, at in leaves.items()}
+        values, error = finish(run, self._options.timeout)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        release = Releaser(given)  # the run knows the leaves it was planned with, not these
+        (result,) = wanted.fill([release(value) for value in values], finalized)
+        return result
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for where, value in [*enumerate(args), *kwargs.items()]:
+            if kinds[type(value)] not in _NOT_SEARCHED and bind((value,), {}, as_is=True)[0]:
+                raise TypeError(
+                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy, or holds "
+                    "a lazy value: a leaf is a value. Compute it first, or use it inside the "
+                    "traced function."
+                )
+
+    def _build(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _Built:
+        leaves = [new_leaf(Delayed, VALUE, None) for _ in args]
+        named = {name: new_leaf(Delayed, VALUE, None) for name in kwargs}
+        wanted = Wanted((self._func(*leaves, **named),), self._options.traverse)
+        plan = make_plan(wanted.tasks, self._options.optimize_graph)
+        place_of = {leaf: at for at, leaf in enumerate([*leaves, *named.values()])}
+        used = {i: place_of[plan.tasks[i]] for i in plan.leaves if plan.tasks[i] in place_of}
+        return plan, wanted, len(args), list(kwargs), used
+
+
+def _leaves_told(count: int, names: list[str]) -> str:
+    named = f" and {', '.join(names)}" if names else ""
+    return f"{count} positional {'leaf' if count == 1 else 'leaves'}{named}"
+
+
+def trace(
+    func: Callable[..., Any],
+    *,
+    scheduler: Any = None,
+    num_workers: int | None = None,
+    optimize_graph: bool = True,
+    timeout: float | None = None,
+) -> Trace:
+    """Return a function that builds and plans a graph once, and reruns it with other leaves.
+
+    Parameters
+    ----------
+    func
+        Called once, with a lazy leaf in the place of each argument; returns lazy values in any
+        nesting. What it decides by Python's own ``if`` is decided then, for all reruns.
+    scheduler, num_workers, optimize_graph, timeout
+        As in `compute`; used by every rerun.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, trace
+    >>> square = delayed(lambda x: x * x)
+    >>> norm2 = trace(lambda x, y: square(x) + square(y))
+    >>> norm2(3, 4), norm2(5, 12)
+    (25, 169)
+    """
+    if not callable(func):
+        raise TypeError(f"trace needs a function that returns lazy values; got {func!r:.100}")
+    options = Options(
+        "trace", {}, scheduler, num_workers, True, optimize_graph, timeout
+    )
+    return Trace(func, options)

@@ -1,0 +1,119 @@
+"""Lengths that are known only when something was computed, found out when they are needed.
+
+Most are what masks choose: then only the masks are computed. Of what is left, the shapes of the
+blocks are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.api import evaluate
+from lazyflow.array.nodes.expr import Chunks, Expr, Index, below, rebuilt, same
+from lazyflow.array.nodes.indexing.masks import Masked
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class Sized(Expr):
+    """A node whose lengths were found out."""
+
+    __slots__ = ()
+
+    def __init__(self, node: Expr, chunks: Chunks) -> None:
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.chunks,)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Sized(inputs[0], self.chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.block(self.inputs[0], index)
+
+
+def known(*values: Any) -> None:
+    """Find out the lengths of arrays that are not known, in one compute; leave all else."""
+    unknown = [x for x in values if None in getattr(getattr(x, "_expr", None), "shape", ())]
+    for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
+        x._expr = expr
+
+
+def resolved(nodes: Sequence[Expr]) -> list[Expr]:
+    """Return equals of nodes whose lengths are all known."""
+    unknown = [node for node in nodes if None in node.shape]
+    made = dict(zip(unknown, _by_blocks(_by_masks(unknown)), strict=True))
+    return [made.get(node, node) for node in nodes]
+
+
+def _by_masks(nodes: list[Expr]) -> list[Expr]:
+    """Return equals in which what masks choose is known; computes the masks, once."""
+    origins = [node for node in below(nodes) if isinstance(node, Masked) and not node.counts]
+    if not origins:
+        return nodes
+    masks = list(dict.fromkeys([x.inputs[1] for x in origins if x.mask_counts() is None]))
+    counts = dict(zip(masks, _computed(masks, count), strict=True))
+
+    def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
+        made = same(node, inputs)
+        if isinstance(node, Masked) and not node.counts:
+            known = node.mask_counts()
+            assert isinstance(made, Masked)
+            found = tuple(counts[node.inputs[1]]) if known is None else known
+            if known is None:
+                node.with_counts(found)  # whoever has the same mask knows it from now on
+            return made.with_counts(found)
+        return made
+
+    return rebuilt(nodes, change)
+
+
+def _by_blocks(nodes: list[Expr]) -> list[Expr]:
+    """Return equals whose lengths are known; computes the shapes of their blocks."""
+    unknown = [node for node in nodes if None in node.shape]
+    found = iter(_computed(unknown, block_shape))
+    return [_sized(node, next(found)) if None in node.shape else node for node in nodes]
+
+
+def _computed(nodes: list[Expr], function: Any) -> list[Any]:
+    """Return what a function gives for each block of some nodes."""
+    from lazyflow.array.nodes.lowering import Lowering
+    from lazyflow.array.passes.pipeline import optimize
+
+    if not nodes:
+        return []
+    low = Lowering()
+    wanted = [
+        [low.task(function, (block,), node) for block in low.blocks(made)]
+        for node, made in zip(nodes, optimize(nodes), strict=True)
+    ]
+    found: list[Any] = evaluate.compute(wanted)[0]
+    return found
+
+
+def block_shape(block: Any) -> tuple[int, ...]:
+    """Return the shape of a block."""
+    shape: tuple[int, ...] = block.shape
+    return shape
+
+
+def count(mask: Any) -> int:
+    """Return how much a block of a mask chooses."""
+    return int(np.count_nonzero(mask))
+
+
+def _sized(node: Expr, shapes: list[tuple[int, ...]]) -> Expr:
+    chunks: list[tuple[int, ...]] = []
+    step = len(shapes)
+    for axis, count in enumerate(node.numblocks):
+        step //= count
+        chunks.append(tuple([shapes[i * step][axis] for i in range(count)]))
+    made = Sized(node, tuple(chunks))
+    made.place = node.place
+    return made

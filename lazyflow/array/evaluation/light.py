@@ -1,0 +1,51 @@
+"""Whether the tasks of some nodes are so short that several threads would only get in each
+other's way: each hands the interpreter lock to the next one after a few microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from lazyflow.array.nodes.expr import Expr, below
+from lazyflow.array.nodes.rechunking import Rechunk
+from lazyflow.array.nodes.reduce import Partials, Reduced
+from lazyflow.array.nodes.sources import Const, Made, Memory, Tasks
+from lazyflow.array.nodes.views import View
+from lazyflow.array.passes.fuse import QUICK, Fused
+from lazyflow.graph.task import HELD
+
+_LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
+_CALL = 12e-6  # of a task without its elements
+_ELEMENT = 0.4e-9  # of one operation on an element that is in a cache
+
+_CHEAP = {"full", "arange", "eye", "tri", "linspace"}
+
+
+def is_light(nodes: Iterable[Expr]) -> bool:
+    """Tell whether all tasks of some nodes take less than about 50 µs, as far as can be known."""
+    return all(_seconds(node) < _LIGHT for node in below(nodes))
+
+
+def _seconds(node: Expr) -> float:
+    """Return what a task of a node takes, guessed; infinity: it may be anything."""
+    if isinstance(node, Const | Memory | Partials | View):
+        return 0.0
+    if isinstance(node, Made):
+        return 0.0 if node.name in _CHEAP else float("inf")
+    if isinstance(node, Tasks):
+        return 0.0 if all(task._func is HELD for task in node.tasks) else float("inf")
+    if isinstance(node, Fused):
+        steps = node.program.steps
+        if any(getattr(step.op, "__name__", None) not in QUICK for step in steps):
+            return float("inf")
+        reads = [x for x in node.inputs if None not in x.shape]
+        if len(reads) < len(node.inputs):
+            return float("inf")
+        elements = max([prod(map(max, x.chunks)) for x in reads], default=1)
+        return _CALL + elements * (len(steps) + len(node.program.outputs) + 1) * _ELEMENT
+    if isinstance(node, Reduced | Rechunk):
+        if None in node.shape:
+            return float("inf")
+        return _CALL + 16 * prod(map(max, node.chunks)) * _ELEMENT
+    return float("inf")

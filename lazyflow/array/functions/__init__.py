@@ -1,0 +1,1 @@
+"""Functions of arrays by NumPy's chapters, found by name in the table of names.py."""

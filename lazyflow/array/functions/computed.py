@@ -1,0 +1,89 @@
+"""Functions that are not ours and look at values: they get chunked arrays computed, and say so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from lazyflow.api import evaluate
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import helper
+from lazyflow.errors import LazyflowWarning
+from lazyflow.graph.task import users_depth
+
+_told: set[str] = set()
+
+_SAVES = "To write chunk by chunk: x.to_zarr(path) or la.store(x, target). "
+
+#: What does the same without computing all at once.
+_INSTEAD = {
+    "save": _SAVES, "savez": _SAVES, "savez_compressed": _SAVES, "savetxt": _SAVES,
+    "array_repr": "", "array_str": "", "array2string": "",
+}
+
+
+@helper()
+def computed_call(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what a function of NumPy gives for the values of arrays, at any depth of lists."""
+    arrays: list[Array] = []
+    _replaced((args, kwargs), lambda x: arrays.append(x))
+    name = f"{func.__module__}.{func.__name__}"
+    targets = kwargs.get("out")
+    if any(isinstance(x, Array) for x in (targets if isinstance(targets, tuple) else [targets])):
+        raise TypeError(
+            f"{name} of chunked arrays gives NumPy's arrays and can't write into a chunked one. "
+            f"Leave out= away: y = la.asarray({name}(x.compute()))"
+        )
+    tell(name, _INSTEAD.get(func.__name__, "For each block by itself: x.map_blocks(f). "), arrays)
+    values = iter(evaluate.compute(*arrays))
+    args, kwargs = _replaced((args, kwargs), lambda _: next(values))
+    return func(*args, **kwargs)
+
+
+def tell(name: str, instead: str, arrays: Iterable[Array]) -> None:
+    """Warn, once for each name, that arrays are computed, and say what does the same in blocks."""
+    if name in _told:
+        return
+    sizes = [None if None in x.shape else x.nbytes for x in arrays]
+    shown = "of unknown size" if None in sizes else f"of {sum(sizes):,} bytes"  # type: ignore
+    warnings.warn(
+        f"{name} looks at values, so chunked arrays {shown} are computed for it here and now, and "
+        f"its result is in memory. {instead}Where that is meant, pass x.compute() for x. "
+        "This is said once for each function.",
+        LazyflowWarning, stacklevel=users_depth(),
+    )
+    _told.add(name)  # not when the warning was raised
+
+
+def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
+    if isinstance(x, Array):
+        return change(x)
+    if type(x) in (list, tuple):
+        return type(x)([_replaced(one, change) for one in x])
+    if type(x) is dict:
+        return {key: _replaced(one, change) for key, one in x.items()}
+    return x
+
+
+@helper()
+def numba_value(x: Array) -> np.ndarray[Any, Any]:
+    """Return the values of an array that a function compiled by Numba was called with."""
+    tell("a function compiled by Numba", "For each block by itself: x.map_blocks(f). ", [x])
+    return np.ascontiguousarray(x.compute())
+
+
+@helper(np.may_share_memory, np.shares_memory)
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Tell whether a change of one array is seen in the other: only in the array itself.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(4)
+    >>> np.may_share_memory(x, x), np.may_share_memory(x, x[:2]), np.may_share_memory(x, [1])
+    (True, False, False)
+    """
+    for one in a, b:
+        as_node(one)
+    return a is b

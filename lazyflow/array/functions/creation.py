@@ -1,0 +1,272 @@
+"""Arrays of formulas: of one value, of ranges, of ones on a diagonal."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.conversion import asarray
+from lazyflow.array.nodes.sources import Made, Region
+
+
+@dataclass(frozen=True)
+class Filled:
+    """One value everywhere, as the bytes of an element."""
+
+    value: bytes
+    dtype: np.dtype[Any]
+    __name__ = "full"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        value = np.frombuffer(self.value, self.dtype).reshape(())  # an element has another dtype
+        return np.broadcast_to(value, [s.stop - s.start for s in region])
+
+
+@dataclass(frozen=True)
+class FilledObject:
+    """One object everywhere."""
+
+    value: Any
+    __name__ = "full"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        out = np.empty([s.stop - s.start for s in region], dtype=object)
+        out.fill(self.value)
+        return out
+
+
+@dataclass(frozen=True)
+class Range:
+    """``start + step * i``, rounded as NumPy does."""
+
+    start: Any
+    step: Any
+    dtype: np.dtype[Any]
+    __name__ = "arange"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        (span,) = region
+        at = np.arange(span.start, span.stop)
+        if self.dtype.kind in "iu":
+            with np.errstate(over="ignore"):
+                return (at * self.step + self.start).astype(self.dtype)
+        first = np.asarray(self.start, self.dtype)[()]
+        delta = np.asarray(self.start + self.step, self.dtype)[()] - first
+        return (first + at * delta).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``num`` numbers evenly from `start` to `stop`."""
+
+    start: Any
+    stop: Any
+    num: int
+    endpoint: bool
+    dtype: np.dtype[Any]
+    __name__ = "linspace"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        (span,) = region
+        kind = np.result_type(self.start, self.stop, float(self.num))
+        parts = self.num - 1 if self.endpoint else self.num
+        at = np.arange(span.start, span.stop).astype(kind)
+        width = np.subtract(self.stop, self.start, dtype=kind)
+        if parts > 0:
+            step = width / parts
+            found = at / parts * width if step == 0 else at * step
+        else:
+            found = at * width
+        found = found + self.start
+        if self.endpoint and self.num > 1 and span.start < span.stop == self.num:
+            found[-1] = self.stop
+        if self.dtype.kind in "iu":
+            np.floor(found, out=found)
+        return found.astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """Ones on a diagonal."""
+
+    k: int
+    dtype: np.dtype[Any]
+    __name__ = "eye"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        rows, columns = region
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        return np.eye(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class Tri:
+    """Ones on and below a diagonal."""
+
+    k: int
+    dtype: np.dtype[Any]
+    __name__ = "tri"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        rows, columns = region
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        return np.tri(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    found = tuple([operator.index(n) for n in given])
+    if any(n < 0 for n in found):
+        raise ValueError("negative dimensions are not allowed")
+    return found
+
+
+def made(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
+    """Return an array of a formula."""
+    dtype = np.dtype(dtype)
+    return Array(Made(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
+
+
+@implements()
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, chunks: Any = "auto"
+) -> Array:
+    """Return an array with one value everywhere."""
+    _check_order(order)
+    value = np.asarray(fill_value)
+    if value.ndim == 0 and dtype is not None:
+        value = np.full((), fill_value, dtype)  # any value to any type, as NumPy's
+    if value.ndim:
+        raise ValueError(
+            f"fill_value must be one value; got an array of shape {value.shape}. Use broadcast_to."
+        )
+    if value.dtype.hasobject:
+        return made(FilledObject(value[()]), _shape(shape), value.dtype, chunks)
+    return made(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
+
+
+def _check_order(order: Any) -> None:
+    if order not in ("C", "K", "A", None):
+        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+
+
+@implements()
+def zeros(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+    """Return an array of zeros."""
+    dtype = np.dtype(float if dtype is None else dtype)
+    return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks)
+
+
+@implements()
+def ones(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+    """Return an array of ones."""
+    dtype = np.dtype(float if dtype is None else dtype)
+    return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks)
+
+
+@implements()
+def empty(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+    """Return an array whose values don't matter: zeros."""
+    return zeros(shape, dtype, order, chunks=chunks)
+
+
+def _like(a: Any, dtype: Any, shape: Any, chunks: Any) -> tuple[Any, Any, Any]:
+    a = asarray(a)
+    if chunks is None:
+        chunks = a.with_known_sizes().chunks if shape is None else "auto"
+    return a.shape if shape is None else shape, a.dtype if dtype is None else dtype, chunks
+
+
+@implements(np.full_like)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None, *, chunks: Any = None,
+) -> Array:
+    """Return an array with one value everywhere, else like `a`."""
+    shape, dtype, chunks = _like(a, dtype, shape, chunks)
+    return full(shape, fill_value, dtype, order, chunks=chunks)
+
+
+@implements(np.zeros_like)
+def zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    chunks: Any = None,
+) -> Array:
+    """Return an array of zeros like `a`."""
+    shape, dtype, chunks = _like(a, dtype, shape, chunks)
+    return zeros(shape, dtype, order, chunks=chunks)
+
+
+@implements(np.ones_like)
+def ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    chunks: Any = None,
+) -> Array:
+    """Return an array of ones like `a`."""
+    shape, dtype, chunks = _like(a, dtype, shape, chunks)
+    return ones(shape, dtype, order, chunks=chunks)
+
+
+@implements(np.empty_like)
+def empty_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    chunks: Any = None,
+) -> Array:
+    """Return an array like `a` whose values don't matter."""
+    return zeros_like(a, dtype, order, subok, shape, chunks=chunks)
+
+
+@implements()
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, chunks: Any = "auto"
+) -> Array:
+    """Return numbers from `start` (0) up to, without, `stop`, `step` apart."""
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if step == 0:
+        raise ZeroDivisionError("arange() needs a step other than 0")
+    dtype = np.arange(start * 0, stop * 0, step).dtype if dtype is None else np.dtype(dtype)
+    if dtype.kind not in "iufc":
+        raise TypeError(f"arange() makes numbers; got dtype {dtype}")
+    count = max(int(np.ceil((stop - start) / step)), 0)
+    return made(Range(start, step, dtype), (count,), dtype, chunks)
+
+
+@implements()
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None, *, chunks: Any = "auto",
+) -> Any:
+    """Return `num` numbers evenly from `start` to `stop`."""
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    kind = np.result_type(start, stop, float(num))
+    formula = Linear(start, stop, num, endpoint, np.dtype(kind if dtype is None else dtype))
+    found = made(formula, (num,), formula.dtype, chunks)
+    parts = num - 1 if endpoint else num
+    return (found, (stop - start) / parts if parts > 0 else np.nan) if retstep else found
+
+
+@implements()
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
+) -> Array:
+    """Return a matrix with ones on a diagonal."""
+    shape = _shape((N, N if M is None else M))
+    return made(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
+
+
+@implements()
+def tri(
+    N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
+) -> Array:
+    """Return a matrix with ones on and below a diagonal."""
+    return made(Tri(int(k), np.dtype(dtype)), _shape((N, N if M is None else M)), dtype, chunks)

@@ -1,0 +1,233 @@
+"""Differences between neighbours, slopes, and areas under points."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.scans import flat
+from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.rechunking import rechunk
+
+_MISSING: Any = np._NoValue
+
+
+def _key(ndim: int, axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
+    return (*[slice(None)] * axis, slice(start, stop), *[slice(None)] * (ndim - axis - 1))
+
+
+def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
+    """Return all but the last and all but the first elements along an axis, in equal chunks.
+
+    Left as they are, their chunks would be cut at the places of both.
+    """
+    before = x[_key(x.ndim, axis, None, -apart)]
+    after = x[_key(x.ndim, axis, apart, None)]
+    return before, Array(rechunk(after.expr, before.chunks))
+
+
+@implements(np.diff)
+def diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING
+) -> Any:
+    """Return differences between neighbours, `n` times; parameters are those of ``np.diff``.
+
+    >>> import lazyflow.array as la
+    >>> la.diff(la.from_array([1, 4, 9, 16], chunks=2)).compute()
+    array([3, 5, 7])
+    """
+    n = operator.index(n)
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError("order must be non-negative but got " + repr(n))
+    known(a, prepend, append)
+    x = Array(as_node(a))
+    if x.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = axis_of(axis, x.ndim)
+    shape = [1 if k == axis else size for k, size in enumerate(x.shape)]
+    parts = []
+    for each in (prepend, x, append):
+        if each is not _MISSING and each is not None:
+            node = as_node(each)
+            parts.append(Array(stretched(node, tuple(shape)) if node.ndim == 0 else node))
+    if len(parts) > 1:
+        x = functions["concatenate"](parts, axis=axis)
+    op: Any = np.not_equal if x.dtype == bool else np.subtract
+    for _ in range(n):
+        before, after = neighbours(x, axis)
+        x = op(after, before)
+    return x
+
+
+@implements(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
+    """Return differences between neighbours of the raveled array; parameters as np.ediff1d."""
+    x = flat(ary)
+    begin = _end_of(to_begin, "to_begin", x.dtype)
+    end = _end_of(to_end, "to_end", x.dtype)
+    before, after = neighbours(x, 0)
+    found: Any = np.subtract(after, before)
+    if begin is not None or end is not None:
+        parts = [y for y in (begin, found, end) if y is not None]
+        found = functions["concatenate"](parts).astype(x.dtype)
+    made: Array = found
+    return made
+
+
+def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
+    if given is None:
+        return None
+    x = flat(given)
+    if not np.can_cast(x.dtype, dtype, casting="same_kind"):
+        raise TypeError(
+            f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
+        )
+    found: Array = functions["astype"](x, dtype)
+    return found
+
+
+# -- slopes -------------------------------------------------------------------------------------
+
+
+@implements(np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Return the slope along each axis; parameters are those of ``np.gradient``.
+
+    Coordinates that are chunked arrays are computed when this is called.
+    """
+    known(f)
+    x = Array(as_node(f))
+    axes = tuple(range(x.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(
+        axis, x.ndim
+    )
+    spaces = _spaces(x, axes, varargs)
+    if edge_order not in (1, 2):
+        raise ValueError("'edge_order' greater than 2 not supported")
+    if x.dtype.kind == "M":
+        x = x.view(x.dtype.str.replace("M8", "m8"))
+    elif x.dtype.kind not in "bfcmSUV":  # booleans, texts and records can't be subtracted
+        x = functions["astype"](x, float)
+    kind = x.dtype if x.dtype.kind in "fcm" else float
+    found = []
+    for one, space in zip(axes, spaces, strict=True):
+        if x.shape[one] < edge_order + 1:
+            raise ValueError(
+                "Shape of array too small to calculate a numerical gradient, at least "
+                "(edge_order + 1) elements are required."
+            )
+        found.append(_slope(x, one, space, edge_order).astype(kind))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any]:
+    """Return for each axis the distance of neighbours: one, or an array of them."""
+    if not given:
+        return [1.0] * len(axes)
+    if len(given) == 1 and np.ndim(given[0]) == 0:
+        return list(given) * len(axes)
+    if len(given) != len(axes):
+        raise TypeError("invalid number of arguments")
+    found: list[Any] = []
+    for axis, each in zip(axes, given, strict=True):
+        if np.ndim(each) == 0:
+            found.append(each)
+            continue
+        places = np.asarray(each)
+        if places.ndim != 1:
+            raise ValueError("distances must be either scalars or 1d")
+        if len(places) != x.shape[axis]:
+            raise ValueError("when 1d, distances must match the length of the corresponding "
+                             "dimension")
+        if np.issubdtype(places.dtype, np.integer):
+            places = places.astype(np.float64)
+        steps = np.diff(places)
+        found.append(steps[0] if (steps == steps[0]).all() else steps)
+    return found
+
+
+def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
+    def at(start: int | None, stop: int | None) -> Array:
+        return x[_key(x.ndim, axis, start, stop)]
+
+    def spread(values: Any) -> Any:
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        return np.reshape(values, shape)
+
+    n = x.shape[axis]
+    even = np.ndim(space) == 0
+    first, last = (space, space) if even else (space[0], space[-1])
+    parts = []
+    if edge_order == 1:
+        parts.append((at(1, 2) - at(0, 1)) / first)
+    else:
+        parts.append(_first(at(0, 1), at(1, 2), at(2, 3), space if even else space[:2], even))
+    if n > 2:
+        before, after = neighbours(x, axis, 2)
+        if even:
+            parts.append((after - before) / (2.0 * space))
+        else:
+            middle = Array(rechunk(at(1, -1).expr, before.chunks))
+            one, two = space[:-1], space[1:]
+            parts.append(
+                spread(-two / (one * (one + two))) * before
+                + spread((two - one) / (one * two)) * middle
+                + spread(one / (two * (one + two))) * after
+            )
+    if edge_order == 1:
+        parts.append((at(-1, None) - at(-2, -1)) / last)
+    else:
+        three = at(-3, -2), at(-2, -1), at(-1, None)
+        parts.append(_last(*three, space if even else space[-2:], even))
+    same = [functions["astype"](part, x.dtype) for part in parts]
+    joined = functions["astype"](functions["concatenate"](same, axis=axis), x.dtype)
+    return Array(rechunk(joined.expr, x.chunks))
+
+
+def _first(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
+    """Return the slope at the first of three points, to the second order."""
+    if even:
+        return -1.5 / space * one + 2.0 / space * two + -0.5 / space * three
+    a, b = space
+    return (
+        -(2.0 * a + b) / (a * (a + b)) * one + (a + b) / (a * b) * two
+        + -a / (b * (a + b)) * three
+    )
+
+
+def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
+    """Return the slope at the last of three points, to the second order."""
+    if even:
+        return 0.5 / space * one + -2.0 / space * two + 1.5 / space * three
+    a, b = space
+    return (
+        b / (a * (a + b)) * one + -(b + a) / (a * b) * two
+        + (2.0 * b + a) / (b * (a + b)) * three
+    )
+
+
+# -- areas --------------------------------------------------------------------------------------
+
+
+@implements(*filter(None, [getattr(np, "trapezoid", None)]))
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+    """Return the area under points joined by lines; parameters are those of ``np.trapezoid``."""
+    known(y, x)
+    heights = Array(as_node(y))
+    axis = axis_of(axis, heights.ndim)
+    steps: Any = dx
+    if x is not None:
+        places = Array(as_node(x))
+        steps = diff(places, axis=axis if places.ndim > 1 else 0)
+        if places.ndim == 1 and heights.ndim > 1:
+            steps = steps[(*[None] * axis, slice(None), *[None] * (heights.ndim - axis - 1))]
+    before, after = neighbours(heights, axis)
+    found: Array = functions["sum"](steps * (after + before) / 2.0, axis)
+    return found

@@ -1,0 +1,214 @@
+"""``einsum``: subscripts, and products of two arrays at a time in a good order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.extremes import result
+from lazyflow.array.functions.products import product, summed
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.contraction import Labels
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.views import Spec, view
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+#: One operand with its labels.
+Term = tuple[Expr, Labels]
+
+
+@implements(np.einsum)
+def einsum(
+    *operands: Any, out: Any = None, dtype: Any = None, order: str = "K", casting: Any = "safe",
+    optimize: Any = False,
+) -> Array:
+    """Return sums of products by subscripts; parameters are those of ``np.einsum``.
+
+    Two operands are multiplied at a time, more of them in the order that ``np.einsum_path``
+    finds (`optimize`; greedily if that is False).
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((2, 3), chunks=2)
+    >>> la.einsum("ij,kj->ik", x, x).compute()
+    array([[3., 3.],
+           [3., 3.]])
+    """
+    if order not in ("K", "C", "A"):
+        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    if len(operands) < 2:
+        raise ValueError("must specify the einstein sum subscripts string and at least one "
+                         "operand, or at least one operand and its corresponding subscripts list")
+    inputs, arrays, wanted = _parsed(operands)
+    found = np.result_type(*[x.dtype for x in arrays]) if dtype is None else np.dtype(dtype)
+    if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*wanted}:
+        found = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
+    for at, x in enumerate(arrays):
+        if not np.can_cast(x.dtype, found, casting):
+            raise TypeError(
+                f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {found!r} "
+                f"according to the rule {casting!r}"
+            )
+    return result(_contracted(_terms(arrays, inputs), wanted, found, optimize), out, casting)
+
+
+# -- subscripts ---------------------------------------------------------------------------------
+
+
+def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Labels]:
+    """Return the labels of the operands, the operands, and the labels of the result."""
+    if isinstance(operands[0], str):
+        text, given = operands[0].replace(" ", ""), operands[1:]
+        left, arrow, right = text.partition("->")
+        subscripts = [_letters(each) for each in left.split(",")]
+        wanted = _letters(right) if arrow else None
+    else:
+        given = operands[: len(operands) // 2 * 2: 2]
+        subscripts = [_numbers(each) for each in operands[1::2]]
+        wanted = _numbers(operands[-1]) if len(operands) % 2 else None
+    arrays = [x if isinstance(x, Array) else Array(as_node(x)) for x in given]
+    if len(subscripts) != len(arrays):
+        raise ValueError(
+            f"einsum() got subscripts for {len(subscripts)} operands, and {len(arrays)} operands"
+        )
+    longest = 0
+    for each, x in zip(subscripts, arrays, strict=True):
+        extra = x.ndim - (len(each) - (Ellipsis in each))
+        if extra < 0:
+            raise ValueError("einstein sum subscripts string contains too many subscripts for an "
+                             f"operand of shape {x.shape}")
+        if extra and Ellipsis not in each:
+            raise ValueError("operand has more dimensions than subscripts given in einstein sum, "
+                             "but no '...' ellipsis provided to broadcast the extra dimensions.")
+        longest = max(longest, extra)
+    inputs = [_spread(each, x.ndim) for each, x in zip(subscripts, arrays, strict=True)]
+    return inputs, arrays, _result_labels(subscripts, wanted, longest)
+
+
+def _letters(text: str) -> list[Any]:
+    before, dots, after = text.partition("...")
+    wrong = set(before + after) - set(_LETTERS)
+    if wrong:
+        raise ValueError(
+            f"invalid subscript {min(wrong)!r} in einstein sum subscripts string, subscripts must "
+            "be letters"
+        )
+    middle = [Ellipsis] if dots else []
+    return [*map(_LETTERS.index, before), *middle, *map(_LETTERS.index, after)]
+
+
+def _numbers(given: Any) -> list[Any]:
+    return [each if each is Ellipsis else operator.index(each) for each in given]
+
+
+def _spread(subscripts: Sequence[Any], ndim: int) -> Labels:
+    """Put labels in the place of an ellipsis: -1 for the last axis in it, -2, ..."""
+    if Ellipsis not in subscripts:
+        return tuple(subscripts)
+    at = subscripts.index(Ellipsis)
+    count = ndim - len(subscripts) + 1
+    return (*subscripts[:at], *range(-count, 0), *subscripts[at + 1:])
+
+
+def _result_labels(subscripts: list[list[Any]], wanted: Any, longest: int) -> Labels:
+    seen = [label for each in subscripts for label in each if label is not Ellipsis]
+    if wanted is None:
+        once = sorted({label for label in seen if seen.count(label) == 1})
+        return (*range(-longest, 0), *once)
+    found = _spread(wanted, len(wanted) - 1 + longest if Ellipsis in wanted else len(wanted))
+    if longest and Ellipsis not in wanted:
+        raise ValueError("output has ellipsis subscripts missing: einstein sum subscripts string "
+                         "must contain '...' in the output as it has in an input")
+    for label in found:
+        name = _LETTERS[label] if 0 <= label < len(_LETTERS) else label
+        if found.count(label) > 1:
+            raise ValueError(
+                f"einstein sum subscripts string includes output subscript {name!r} multiple times"
+            )
+        if label >= 0 and label not in seen:
+            raise ValueError(
+                f"einstein sum subscripts string included output subscript {name!r} which never "
+                "appeared in an input"
+            )
+    return found
+
+
+# -- products -----------------------------------------------------------------------------------
+
+
+def _terms(arrays: list[Array], inputs: list[Labels]) -> list[Term]:
+    """Return operands with each label once; checks the lengths."""
+    lengths: dict[int, Any] = {}
+    found = []
+    for at, (x, labels) in enumerate(zip(arrays, inputs, strict=True)):
+        for label in [label for label in labels if labels.count(label) > 1]:
+            while labels.count(label) > 1:
+                x, labels = _on_diagonal(x, labels, label, at)
+        for label, n in zip(labels, x.shape, strict=True):
+            before = lengths.setdefault(label, n)
+            if before in (1, n):
+                lengths[label] = n
+            elif n != 1:
+                if None in (n, before):
+                    raise SizesNeeded
+                name = _LETTERS[label] if 0 <= label < len(_LETTERS) else "..."
+                raise ValueError(
+                    f"operands could not be broadcast together: subscript {name!r} is for axes of "
+                    f"lengths {before} and {n}"
+                )
+        found.append((x.expr, labels))
+    return found
+
+
+def _on_diagonal(x: Array, labels: Labels, label: int, at: int) -> tuple[Array, Labels]:
+    first = labels.index(label)
+    second = labels.index(label, first + 1)
+    if None in (x.shape[first], x.shape[second]):
+        raise SizesNeeded
+    if x.shape[first] != x.shape[second]:
+        raise ValueError(
+            f"dimensions in operand {at} for collapsing index "
+            f"{_LETTERS[label % len(_LETTERS)]!r} don't match "
+            f"({x.shape[first]} != {x.shape[second]})"
+        )
+    rest = tuple([each for k, each in enumerate(labels) if k not in (first, second)])
+    return functions["diagonal"](x, 0, first, second), (*rest, label)
+
+
+def _contracted(terms: list[Term], out: Labels, dtype: np.dtype[Any], optimize: Any) -> Expr:
+    for places in _path(terms, out, optimize):
+        chosen = [terms[i] for i in places]
+        terms = [term for i, term in enumerate(terms) if i not in places]
+        while len(chosen) > 1:
+            (one, first), (other, second), *rest = chosen
+            needed = {*out, *[label for _, labels in (*rest, *terms) for label in labels]}
+            made = tuple([x for x in dict.fromkeys((*first, *second)) if x in needed])
+            if not rest and not terms:
+                made = out
+            chosen = [(product(one, first, other, second, made, dtype), made), *rest]
+        terms += chosen
+    ((node, labels),) = terms
+    node, labels = summed(node, labels, out, dtype)
+    axes = tuple([labels.index(label) for label in out])
+    return elementwise.cast(view(node, Spec((None,) * node.ndim, axes)), dtype)
+
+
+def _path(terms: list[Term], out: Labels, optimize: Any) -> list[tuple[int, ...]]:
+    if len(terms) < 3:
+        return [tuple(range(len(terms)))]
+    used = sorted({label for _, labels in terms for label in labels})
+    letter = dict(zip(used, _LETTERS, strict=False))
+    text = ",".join("".join(letter[label] for label in labels) for _, labels in terms)
+    text += "->" + "".join(letter[label] for label in out)
+    if any(None in node.shape for node, _ in terms):
+        raise SizesNeeded
+    shapes: list[Any] = [node.shape for node, _ in terms]
+    given = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
+    path, _ = np.einsum_path(text, *given, optimize=optimize or "greedy")
+    return [tuple(each) for each in path[1:]]

@@ -1,0 +1,347 @@
+"""Histograms, counts of integers, and what looks values up in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.tree import Op, tree
+
+range_ = range  # parameters are called as NumPy's
+
+# -- histograms ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counts(Op):
+    """A histogram of each block, added up.
+
+    bins
+        How many bins there are, all as wide; None: edges are given, or there are several axes.
+    count
+        Of axes.
+    weighted
+        The last block is one of weights.
+    dtype
+        Of the result.
+    """
+
+    bins: int | None
+    count: int
+    weighted: bool
+    dtype: Any
+
+    __name__ = "histogram"
+
+    def first(self, *given: Any) -> Any:
+        sample, edges = [block.ravel() for block in given[: self.count]], given[-self.count:]
+        weights = None
+        if self.weighted:  # added up in double precision, as NumPy does, and cast at the end
+            weights = given[self.count].ravel()
+            weights = weights.astype(np.result_type(weights, float), copy=False)
+        if self.bins is not None:
+            limits = edges[0][0], edges[0][-1]
+            return np.histogram(sample[0], self.bins, limits, weights=weights)[0]
+        if self.count == 1:
+            return np.histogram(sample[0], edges[0])[0]
+        return np.histogramdd(tuple(sample), edges, weights=weights)[0]
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        return sum(parts[1:], parts[0])
+
+    def last(self, part: Any) -> Any:
+        return part.astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class WeightsBefore(Op):
+    """The weights of what is below each edge: where NumPy makes a histogram of their differences.
+
+    In the type of the weights: what overflows or is NaN goes on into the bins above.
+    """
+
+    dtype: Any
+
+    __name__ = "histogram"
+
+    def first(self, block: Any, weights: Any, edges: Any) -> Any:
+        values = block.ravel()
+        order = np.argsort(values)
+        values = values[order]
+        sums = np.concatenate([np.zeros(1, self.dtype), weights.ravel()[order].cumsum()])
+        below = np.searchsorted(values, edges[:-1]), np.searchsorted(values, edges[-1:], "right")
+        found = np.zeros(edges.shape, self.dtype)
+        found += sums[np.concatenate(below)]
+        return found
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        return sum(parts[1:], parts[0])
+
+    def last(self, part: Any) -> Any:
+        return np.diff(part)
+
+
+@dataclass(frozen=True)
+class Edges(Op):
+    """Edges of bins over the range of what is there.
+
+    several
+        As for several axes, which give whole numbers other edges than one does.
+    """
+
+    bins: int
+    several: bool
+
+    __name__ = "histogram_bin_edges"
+
+    def first(self, low: Any, high: Any) -> Any:
+        values = np.array([low[()], high[()]], low.dtype)
+        return _even_edges(values, self.bins, None, self.several)
+
+
+def _even_edges(values: Any, bins: Any, limits: Any, several: bool) -> Any:
+    """Return NumPy's edges of bins that are as wide, after its checks."""
+    if several:
+        return np.histogramdd(values[:, None], [bins], [limits])[1][0]
+    return np.histogram_bin_edges(values, bins, limits)
+
+
+def _refuse_text(bins: Any, name: str) -> None:
+    if isinstance(bins, str):
+        raise TypeError(
+            f"bins={bins!r} would have to look at all values before the number of bins is known; "
+            f"give a number of bins or edges, or compute them first: "
+            f"bins=np.histogram_bin_edges(x.compute(), {bins!r})"
+        )
+    if name and isinstance(bins, Array) and bins.ndim != 1:
+        raise ValueError("`bins` must be 1d, when an array")
+
+
+def _edges(
+    node: Expr, bins: Any, limits: Any, several: bool = False
+) -> tuple[Expr, int | None]:
+    """Return the edges of bins, and the number of bins if all are as wide."""
+    _refuse_text(bins, "bins")
+    if isinstance(bins, Array):
+        return bins.expr, None
+    if np.ndim(bins) == 1:
+        edges = np.asarray(bins)
+        if np.any(edges[:-1] > edges[1:]):
+            raise ValueError("`bins` must increase monotonically, when an array")
+        return as_node(edges), None
+    edges = _even_edges(np.empty(0, node.dtype), bins, limits, several)
+    if limits is not None or node.size == 0:
+        return as_node(edges), int(bins)
+    x = Array(node)
+    low, high = functions["min"](x).expr, functions["max"](x).expr
+    kind = _even_edges(np.ones(1, node.dtype), bins, None, several).dtype
+    return tree(Edges(int(bins), several), [low, high], ((int(bins) + 1,),), kind), int(bins)
+
+
+def _numbers(a: Any) -> Expr:
+    node = as_node(a)
+    return elementwise.cast(node, np.uint8) if node.dtype == bool else node
+
+
+@implements(np.histogram_bin_edges)
+def histogram_bin_edges(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None
+) -> Array:
+    """Return the edges of the bins of a histogram; `weights` has no say in them, as in NumPy."""
+    known(a)
+    edges, _ = _edges(_numbers(a), bins, range)
+    return Array(edges)
+
+
+@implements(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Array, Array]:
+    """Return how many elements fall into each bin, and the edges of the bins.
+
+    Parameters are those of ``np.histogram``, but for names of rules as `bins`. Without `range`,
+    the smallest and the largest element are found first, so blocks are read twice.
+
+    >>> import lazyflow.array as la
+    >>> counts, edges = la.histogram(la.arange(10, chunks=3), bins=2)
+    >>> counts.compute(), edges.compute()
+    (array([5, 5]), array([0. , 4.5, 9. ]))
+    """
+    known(a, weights, bins)
+    node = _numbers(a)
+    edges, count = _edges(node, bins, range)
+    inputs = [node]
+    if weights is not None:
+        inputs.append(as_node(weights))
+        if inputs[1].shape != node.shape:
+            raise ValueError("weights should have the same shape as a.")
+    dtype = np.dtype(np.intp) if weights is None else inputs[1].dtype
+    op: Op = Counts(count, 1, weights is not None, dtype)
+    if weights is not None and (count is None or not np.can_cast(dtype, complex)):
+        dtype = dtype.newbyteorder("=")
+        op = WeightsBefore(dtype)
+    (n,) = edges.shape
+    assert n is not None
+    found = Array(tree(op, inputs, ((n - 1,),), dtype, [edges]))
+    if density:
+        widths = functions["astype"](functions["diff"](Array(edges)), float)
+        found = found / widths / functions["sum"](found)
+    return found, Array(edges)
+
+
+def _sample(sample: Any) -> list[Expr]:
+    """Return the coordinates of a sample, each with one axis."""
+    if isinstance(sample, Array | np.ndarray):
+        x = Array(as_node(sample))
+        if x.ndim == 1:
+            return [x.expr]
+        return [x[:, i].expr for i in range_(x.shape[1])]
+    nodes = [as_node(each) for each in sample]
+    if any(node.ndim != 1 or node.shape != nodes[0].shape for node in nodes):
+        raise ValueError("the coordinates of a sample must be arrays of one axis and length")
+    return nodes
+
+
+@implements(np.histogramdd)
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Array, tuple[Array, ...]]:
+    """Return a histogram of points in several dimensions; parameters as np.histogramdd."""
+    known(sample, weights, *(sample if isinstance(sample, list | tuple) else ()))
+    nodes = _sample(sample)
+    common = np.result_type(*[node.dtype for node in nodes])
+    nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
+    count = len(nodes)
+    _refuse_text(bins, "")
+    each = list(bins) if hasattr(bins, "__len__") else [bins] * count
+    if len(each) != count:
+        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
+    ranges = [None] * count if range is None else list(range)
+    if len(ranges) != count:
+        raise ValueError("range argument must have one entry per dimension")
+    edges = [_edges(node, b, r, True)[0] for node, b, r in zip(nodes, each, ranges, strict=True)]
+    inputs = [rechunk(node, nodes[0].chunks) for node in nodes]
+    if weights is not None:
+        inputs.append(as_node(weights))
+        weight = np.zeros(1, inputs[-1].dtype)
+        np.histogramdd(np.zeros((1, 1)), 1, weights=weight)  # refuses, in its words
+    op = Counts(None, count, weights is not None, np.dtype(float))
+    sizes: Any = tuple([(made.shape[0] - 1,) for made in edges])  # type: ignore[operator]
+    found = Array(tree(op, inputs, sizes, float, edges))
+    shown = tuple(map(Array, edges))
+    if density:
+        total = functions["sum"](found)
+        for axis, one in enumerate(shown):
+            key = tuple([slice(None) if k == axis else None for k in range_(count)])
+            found = found / functions["diff"](one)[key]
+        found = found / total
+    return found, shown
+
+
+@implements(np.histogram2d)
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Array, Array, Array]:
+    """Return a histogram of points in two dimensions; parameters as np.histogram2d."""
+    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
+        bins = [bins, bins]
+    found, (one, other) = histogramdd([x, y], bins, range, density, weights)
+    return found, one, other
+
+
+# -- counts of integers -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BinCount(Op):
+    """Counts of each number from 0, added up."""
+
+    least: int
+    dtype: Any
+
+    __name__ = "bincount"
+
+    def first(self, block: Any, weights: Any = None) -> Any:
+        return np.bincount(block, weights, self.least).astype(self.dtype, copy=False)
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        found = np.zeros(max(map(len, parts)), parts[0].dtype)
+        for part in parts:
+            found[: len(part)] += part
+        return found
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
+    """Return how often each number from 0 is there; parameters are those of ``np.bincount``.
+
+    The length of the result is known only when it was computed, unless no number of the type of
+    `x` is as large as `minlength`.
+    """
+    known(x, weights)
+    node = as_node(x)
+    if node.ndim != 1:
+        raise ValueError("object too deep for desired array" if node.ndim else
+                         "object of too small depth for desired array")
+    inputs = [node]
+    if weights is not None:
+        inputs.append(as_node(weights))
+        if inputs[1].shape != node.shape:
+            raise ValueError("The weights and list don't have the same length.")
+    one = [np.zeros(min(1, node.size or 0), each.dtype) for each in inputs]  # NumPy's checks
+    dtype = np.bincount(one[0], one[1] if weights is not None else None, minlength).dtype
+    n = None
+    if node.dtype.kind == "b" or np.iinfo(node.dtype).max < minlength:
+        n = max(minlength, 2)
+    return Array(tree(BinCount(minlength, dtype), inputs, ((n,),), dtype))
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table(Op):
+    """A function of elements and of small arrays that every task gets."""
+
+    func: Any
+    keywords: tuple[tuple[str, Any], ...]
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return str(self.func.__name__)
+
+    def first(self, block: Any, *tables: Any) -> Any:
+        return np.asarray(self.func(block, *tables, **dict(self.keywords)))
+
+
+def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords: Any) -> Array:
+    known(*tables)
+    node = as_node(x)
+    layout = tuple(range_(node.ndim))
+    op = Table(func, tuple(keywords.items()))
+    return Array(tree(op, [node], layout, dtype, list(map(as_node, tables))))
+
+
+@implements(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Array:
+    """Return in which bin each element is; parameters are those of ``np.digitize``."""
+    if not isinstance(bins, Array):
+        np.digitize(np.empty(0, as_node(x).dtype), bins, right)  # NumPy's checks
+    return _looked_up(np.digitize, x, [bins], np.intp, right=bool(right))
+
+
+@implements(np.interp)
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Array:
+    """Return values between points of a piecewise linear function; parameters as np.interp."""
+    dtype = complex if as_node(fp).dtype.kind == "c" else float
+    return _looked_up(np.interp, x, [xp, fp], dtype, left=left, right=right, period=period)

@@ -1,0 +1,230 @@
+"""Index arrays between the brackets of ``x[...]``: what they take, and where its axes stand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.api.evaluate import compute
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, known
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.indexing import keys
+from lazyflow.array.nodes.indexing.gather import Places, gather
+from lazyflow.array.nodes.indexing.masks import check_lengths, masked
+from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.views import Spec, view
+
+
+class Key(NamedTuple):
+    """A key taken apart.
+
+    basic
+        Its slices, integers and new axes; all of the axes that index arrays are for.
+    arrays
+        The index arrays, each with the first axis that it is for of what `basic` gives.
+    first
+        The axis of the result where the axes of the index arrays stand.
+    """
+
+    basic: list[Any]
+    arrays: list[tuple[int, Any]]
+    first: int
+
+
+def settled(entries: list[Any]) -> list[Any]:
+    """Return entries with lazy integers computed: what is taken depends on them."""
+    lazy = [x for x in entries if isinstance(x, Array) and (x.dtype != bool or not x.ndim)]
+    found = iter(compute(*lazy)) if lazy else iter(())
+    waiting = set(map(id, lazy))
+    made = []
+    for each in entries:
+        if id(each) in waiting:
+            each = np.asarray(next(found))
+        if isinstance(each, np.ndarray) and not each.ndim and each.dtype != bool:
+            each = int(each)
+        made.append(each)
+    return made
+
+
+def taken_apart(entries: list[Any]) -> Key:
+    """Sort the entries of a key."""
+    basic: list[Any] = []
+    arrays = []
+    spots: list[int] = []
+    before = axis = 0  # axes of the result that slices gave so far; axes of what basic gives
+    for spot, each in enumerate(entries):
+        if each is Ellipsis:  # of no axes, but between index arrays
+            continue
+        if each is None or isinstance(each, slice):
+            basic.append(each)
+            before += not spots
+            axis += 1
+            continue
+        spots.append(spot)
+        if isinstance(each, int):
+            basic.append(each)
+            continue
+        if each.dtype == bool and not each.ndim:  # a new axis of length 1 or 0
+            basic.append(None)
+            arrays.append((axis, np.zeros(int(bool(each)), dtype=np.intp)))
+            axis += 1
+            continue
+        width = each.ndim if each.dtype == bool else 1
+        basic.extend([slice(None)] * width)
+        arrays.append((axis, each))
+        axis += width
+    together = not spots or spots[-1] - spots[0] == len(spots) - 1
+    return Key(basic, arrays, before if together else 0)
+
+
+def fancy(x: Array, entries: list[Any]) -> Expr:
+    """Return what a key with index arrays takes of an array."""
+    entries = settled(entries)
+    if keys.is_basic(entries):
+        return x[_key(entries)].expr
+    key = taken_apart(entries)
+    base = x[_key(key.basic)]
+    if len(key.arrays) == 1:
+        ((axis, only),) = key.arrays
+        if only.dtype == bool and (only.ndim > 1 or isinstance(only, Array)):
+            return _moved(choose(base, only, axis), (axis,), (key.first,))
+    places = as_places(base, key.arrays)
+    return _points(base.expr, places, key.first)
+
+
+def _key(entries: list[Any]) -> tuple[Any, ...]:
+    return tuple(entries)
+
+
+def choose(base: Array, mask: Any, axis: int) -> Expr:
+    """Return what a mask chooses of the axes of an array from one on."""
+    node = _mask_node(mask, base.chunks[axis:axis + mask.ndim])
+    try:
+        return masked(base.expr, node, axis)
+    except SizesNeeded:
+        if isinstance(mask, Array):
+            known(base, mask)
+            node = mask.expr
+        else:
+            known(base)
+        return masked(base.expr, node, axis)
+
+
+def _mask_node(mask: Any, chunks: Chunks) -> Expr:
+    if isinstance(mask, Array):
+        return mask.expr
+    mask = np.array(mask)
+    mask.setflags(write=False)
+    fits = tuple(map(len, chunks)) and not any(None in sizes for sizes in chunks)
+    if fits and mask.shape == tuple(map(sum, chunks)):
+        return Memory(mask, chunks)
+    return Memory(mask, normalize_chunks("auto", mask.shape, None, mask.dtype))
+
+
+def as_places(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
+    """Return an array of places, none of them negative, for each axis that is indexed.
+
+    Masks become the places where they are True; lazy ones are computed for that.
+    """
+    lazy = [x for _, x in arrays if isinstance(x, Array)]
+    found = iter(compute(*lazy)) if lazy else iter(())
+    if None in base.shape:
+        known(base)
+    places: dict[int, Any] = {}
+    for axis, each in arrays:
+        if isinstance(each, Array):
+            each = next(found)
+        if each.dtype == bool:
+            check_lengths(each.shape, base.shape, axis)
+            places.update(zip(range(axis, axis + each.ndim), each.nonzero(), strict=True))
+        else:
+            places[axis] = inside(each, axis, base.shape[axis])
+    return places
+
+
+def inside(at: Any, axis: int, n: int) -> np.ndarray[Any, Any]:
+    """Return places on an axis, negative ones counted from its end.
+
+    Raises
+    ------
+    IndexError
+        A place is not on the axis.
+    """
+    given = np.asarray(at)
+    at = given.astype(np.intp)  # a copy: the caller's may change
+    if not at.size:
+        return at
+    low = at.min()
+    if low < -n or at.max() >= n:
+        wrong = given[(at < -n) | (at >= n)].flat[0]
+        raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {n}")
+    if low < 0:
+        at[at < 0] += n
+    return at
+
+
+def broadcast_places(places: dict[int, Any]) -> tuple[Any, ...]:
+    """Return index arrays broadcast to one shape."""
+    try:
+        shape = np.broadcast_shapes(*[x.shape for x in places.values()])
+        # Read-only: of np.broadcast_arrays' it can't be asked without a warning, as pickle does.
+        return tuple([np.broadcast_to(x, shape) for x in places.values()])
+    except ValueError:
+        shapes = " ".join(str(x.shape).replace(" ", "") for x in places.values())
+        raise IndexError(
+            "shape mismatch: indexing arrays could not be broadcast together with shapes "
+            f"{shapes}"
+        ) from None
+
+
+def _points(node: Expr, places: dict[int, Any], first: int) -> Expr:
+    axes = tuple(places)
+    shared: Places = broadcast_places(places)
+    ndim = shared[0].ndim
+    varying = _directions(tuple(places.values()), ndim)
+    if varying is not None:
+        return _crossed(node, places, varying, first)
+    made = gather(node, axes, shared)
+    start = axes[0] if len(axes) == 1 else 0
+    return _moved(made, tuple(range(start, start + ndim)), tuple(range(first, first + ndim)))
+
+
+def _directions(places: tuple[Any, ...], ndim: int) -> list[int] | None:
+    """Return along which axis each index array varies, if each has one of its own (np.ix_)."""
+    if len(places) < 2 or len(places) != ndim:
+        return None
+    found = []
+    for each in places:
+        own = [axis for axis, n in enumerate(each.shape, ndim - each.ndim) if n != 1]
+        if len(own) != 1:
+            return None
+        found += own
+    return found if len(set(found)) == ndim else None
+
+
+def _crossed(node: Expr, places: dict[int, Any], varying: list[int], first: int) -> Expr:
+    """Return what index arrays take that each vary along an axis of their own: one by one."""
+    for axis, each in places.items():
+        node = gather(node, (axis,), (each.ravel(),))
+    to = [first + axis for axis in varying]
+    return _moved(node, tuple(places), tuple(to))
+
+
+def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
+    """Return a node with some axes at other places, the rest in its order."""
+    if axes == to:
+        return node
+    order = [axis for axis in range(node.ndim) if axis not in axes]
+    for place, axis in sorted(zip(to, axes, strict=True)):
+        order.insert(place, axis)
+    return view(node, Spec((None,) * node.ndim, tuple(order)))
+
+
+def point(node: Expr, places: dict[int, Any]) -> Expr:
+    """Return points in the manner of ``vindex``: the axes of the index arrays come first."""
+    return _points(node, places, 0)
+
+

@@ -1,0 +1,272 @@
+"""Functions that take elements by their places: `take`, `compress`, `diagonal`, ..."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, helper, implements
+from lazyflow.array.functions.indexing.index_arrays import (
+    as_places,
+    choose,
+    fancy,
+    inside,
+    point,
+    settled,
+    taken_apart,
+)
+from lazyflow.array.functions.scans import as_1d
+from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.indexing.gather import gather
+from lazyflow.array.nodes.indexing.keys import is_basic, parse
+
+
+@helper()
+def fancy_item(x: Array, entries: list[Any]) -> Array:
+    """Return what a key with index arrays takes of an array."""
+    return Array(fancy(x, entries))
+
+
+class Points:
+    """What ``x.vindex`` is: index arrays take points, whose axes come first in the result.
+
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> x = la.from_array(np.arange(12).reshape(3, 4), chunks=2)
+    >>> x.vindex[[0, 1, 2], [3, 2, 1]].compute()
+    array([3, 6, 9])
+    """
+
+    def __init__(self, x: Array) -> None:
+        self._x = x
+
+    def __getitem__(self, key: Any) -> Array:
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(each is None for each in keys):
+            raise IndexError("vindex does not support indexing with None (np.newaxis)")
+        entries = settled(parse(key, self._x.shape))
+        if is_basic(entries):
+            return self._x[tuple(entries)]
+        parts = taken_apart(entries)
+        base = self._x[tuple(parts.basic)]  # integers go with slices: they broadcast
+        return Array(point(base.expr, as_places(base, parts.arrays)))
+
+
+@helper()
+def vindex_of(x: Array) -> Points:
+    """Return what takes points of an array by their coordinates."""
+    return Points(x)
+
+
+def _values(x: Any) -> np.ndarray[Any, Any]:
+    """Return what decides on the shape of a result: computed, if it is lazy."""
+    return np.asarray(x)
+
+
+def _axis(axis: Any, ndim: int) -> int:
+    return int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim))
+
+
+def _placed(at: np.ndarray[Any, Any], axis: int, n: int, mode: str) -> np.ndarray[Any, Any]:
+    if mode == "raise":
+        return inside(at, axis, n)
+    if mode not in ("wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if not n and at.size:
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    return (at % n if mode == "wrap" else at.clip(0, n - 1)).astype(np.intp)
+
+
+@implements(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Array:
+    """Return elements by their places along an axis, or, without one, in C order.
+
+    Lazy places are computed: chunks depend on how they spread.
+    """
+    x = as_1d(a, axis)
+    known(x)
+    at = _values(indices)
+    if at.dtype.kind not in "iub" and at.size:
+        np.zeros(1).take(np.zeros(1, at.dtype))  # refuses, in its words
+    at = at.astype(np.intp)
+    if axis is None:
+        made = _flat(x, _placed(at, 0, x.size, mode))
+    else:
+        axis = _axis(axis, x.ndim)
+        places = _placed(at, axis, x.shape[axis], mode)
+        if not places.ndim:
+            made = x[(slice(None),) * axis + (int(places),)].expr
+        else:
+            made = gather(x.expr, (axis,), (places,))
+    return Array(made) if out is None else into(out, made, "unsafe")
+
+
+def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
+    """Return elements by their places in C order."""
+    if not x.ndim:
+        return x[(None,) * max(at.ndim, 1)].expr if at.size == 1 and at.ndim else _repeated(x, at)
+    places = np.unravel_index(at, x.shape)
+    if not at.ndim:
+        return x[tuple(map(int, places))].expr
+    return gather(x.expr, tuple(range(x.ndim)), places)
+
+
+def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
+    return gather(x[None].expr, (0,), (at,)) if at.ndim else x.expr
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array:
+    """Return what a 1-d condition chooses along an axis, or, without one, in C order."""
+    x = as_1d(a, axis)
+    if as_node(condition).ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    if axis is None and x.ndim != 1:
+        return take(x, np.flatnonzero(_values(condition)), None, out)
+    axis = 0 if axis is None else _axis(axis, x.ndim)
+    known(x)
+    n = x.shape[axis]
+    if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
+        made = choose(x, Array(elementwise.not_zero(condition.expr)), axis)
+        return Array(made) if out is None else into(out, made, "unsafe")
+    return take(x, np.flatnonzero(_values(condition)), axis, out)
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> Array:
+    """Return what a condition of the array's shape chooses, in C order."""
+    x = Array(as_node(arr))
+    mask = Array(elementwise.not_zero(as_node(condition)))
+    known(x, mask)
+    if mask.shape == x.shape and x.ndim:
+        return x[mask]
+    return take(x, np.flatnonzero(_values(mask)))
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
+    """Return the array without some places of an axis, or, without one, in C order."""
+    x = Array(as_node(arr))
+    known(x)
+    if axis is None:
+        n, axis = x.size, None if x.ndim != 1 else 0
+    else:
+        axis = _axis(axis, x.ndim)
+        n = x.shape[axis]
+    if not isinstance(obj, slice | int):
+        obj = _values(obj) if len(obj) or isinstance(obj, Array | np.ndarray) else []
+    try:
+        kept = np.delete(np.arange(n), obj)
+    except IndexError as error:
+        raise IndexError(str(error).replace("axis 0", f"axis {axis or 0}")) from None
+    except ValueError as error:  # a boolean array of another length
+        raise ValueError(str(error).replace("axis 0", f"axis {axis or 0}")) from None
+    return take(x, kept, axis)
+
+
+@implements(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
+    """Return the array with values put in before some places of an axis."""
+    x = Array(as_node(arr))
+    known(x)
+    if axis is None:
+        if x.ndim != 1:
+            x = take(x, np.arange(x.size))
+        axis = 0
+    axis = _axis(axis, x.ndim)
+    n = x.shape[axis]
+    if not isinstance(obj, slice | int):
+        obj = _values(obj)
+    value = Array(as_node(values if isinstance(values, Array) else np.array(values, x.dtype)))
+    known(value)
+    value = value[(None,) * (x.ndim - value.ndim)]
+    at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if at.size == 1 and at.dtype != bool:  # values may be several places
+        place = at.item()
+        if not -n <= place <= n:
+            raise IndexError(f"index {place} is out of bounds for axis {axis} with size {n}")
+        if not at.ndim:  # x[:, place] and x[:, [place]] differ in what they broadcast
+            value = value.transpose((*range(1, axis + 1), 0, *range(axis + 1, value.ndim)))
+        at = at.repeat(value.shape[axis])
+    try:
+        where = np.insert(np.arange(n), at, -1)
+    except IndexError as error:
+        raise IndexError(str(error).replace("axis 0", f"axis {axis}")) from None
+    new = np.flatnonzero(where < 0)
+    lead = (slice(None),) * axis
+    if n:
+        where[new] = 0
+        made = take(x, where, axis)
+    else:
+        shape = (*x.shape[:axis], len(where), *x.shape[axis + 1:])
+        made = functions["zeros"](shape, x.dtype)
+    if len(new):
+        made[(*lead, new)] = value
+    return made
+
+
+@implements(np.diagonal)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """Return diagonals of matrices; parameters as np.diagonal."""
+    x = Array(as_node(a))
+    if x.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    one, other = _axis(axis1, x.ndim), _axis(axis2, x.ndim)
+    if one == other:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    known(x)
+    rows, columns = max(-offset, 0), max(offset, 0)
+    count = max(min(x.shape[one] - rows, x.shape[other] - columns), 0)
+    at = np.arange(count)
+    places = dict(sorted({one: at + rows, other: at + columns}.items()))
+    made = Array(gather(x.expr, tuple(places), tuple(places.values())))
+    return made.transpose((*range(1, made.ndim), 0))
+
+
+@implements(np.diag)
+def diag(v: Any, k: int = 0) -> Array:
+    """Return a diagonal of a matrix, or a matrix with one."""
+    x = Array(as_node(v))
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    known(x)
+    n = x.shape[0]
+    if not n:
+        return functions["zeros"]((abs(k), abs(k)), x.dtype)
+    rows = take(x, np.arange(-max(-k, 0), n + max(k, 0)), mode="clip")
+    on = functions["eye"](n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
+    found: Array = functions["where"](on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
+    return found
+
+
+@implements(np.tril)
+def tril(m: Any, k: int = 0) -> Array:
+    """Return the array with zeros above a diagonal of its last two axes."""
+    return _triangle(m, k, True)
+
+
+@implements(np.triu)
+def triu(m: Any, k: int = 0) -> Array:
+    """Return the array with zeros below a diagonal of its last two axes."""
+    return _triangle(m, k - 1, False)
+
+
+def _triangle(m: Any, k: int, lower: bool) -> Array:
+    x = Array(as_node(m))
+    known(x)
+    if x.ndim == 1:  # as NumPy: each row is the array
+        x = functions["broadcast_to"](x, (x.shape[0], x.shape[0]))
+    if x.ndim < 2:
+        raise ValueError("tril and triu need an array of at least one dimension")
+    chunks = x.chunks[-2:]
+    below = functions["tri"](x.shape[-2], x.shape[-1], k=k, dtype=bool, chunks=chunks)
+    zero = np.zeros((), x.dtype)
+    where = functions["where"]
+    return where(below, x, zero) if lower else where(below, zero, x)

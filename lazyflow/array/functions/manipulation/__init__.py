@@ -1,0 +1,1 @@
+"""Functions that give arrays another shape, order or neighbours."""

@@ -1,0 +1,220 @@
+"""Functions that join arrays: concatenate, stack, block and their relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.conversion import from_array
+from lazyflow.array.functions.manipulation.shaping import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    ravel,
+)
+from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.joined import concatenated
+
+
+@implements(np.concatenate)
+def concatenate(
+    arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Array:
+    """Return arrays one after another along an axis that they have; None: all elements.
+
+    >>> import lazyflow.array as la
+    >>> x = la.concatenate([la.zeros(3, chunks=2), la.ones(2)])
+    >>> x.chunks, x.compute()
+    (((2, 1, 2),), array([0., 0., 0., 1., 1.]))
+    """
+    if axis is None:
+        arrays, axis = [ravel(x) for x in _of_numbers(arrays)], 0
+    parts = _several(arrays, "need at least one array to concatenate")
+    ndim = _ndim_of(parts)
+    axis = np.lib.array_utils.normalize_axis_index(axis, ndim)
+    parts = [x if isinstance(x, Array) else from_array(x, {axis: "auto"}) for x in parts]
+    _check_lengths(parts, axis)
+    nodes = _in_one_dtype(parts, dtype, casting)
+    made = concatenated(nodes, axis)
+    return Array(made) if out is None else into(out, made, casting)
+
+
+def _of_numbers(arrays: Any) -> Any:
+    """Return arrays, and Python numbers as arrays of the type that the others give them."""
+    if not any(type(x) in (int, float, complex) for x in arrays):
+        return arrays
+    nodes = [x if type(x) in (int, float, complex) else as_node(x) for x in arrays]
+    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in nodes])
+    return [Array(x if isinstance(x, Expr) else elementwise.wrapped(x, dtype)) for x in nodes]
+
+
+def _several(arrays: Any, words: str) -> list[Any]:
+    """Return arrays and NumPy arrays of what was given."""
+    if not isinstance(arrays, Array) and not isinstance(arrays, Sequence | np.ndarray):
+        raise TypeError(f"arrays to join must be given as a list or tuple; got {arrays!r:.100}")
+    found = [x if isinstance(x, Array) else _memory(x) for x in arrays]
+    if not found:
+        raise ValueError(words)
+    return found
+
+
+def _memory(x: Any) -> Any:
+    node = as_node(x)
+    return node.array if hasattr(node, "array") else Array(node)
+
+
+def _ndim_of(parts: list[Any]) -> int:
+    ndim: int = parts[0].ndim
+    if ndim == 0:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    for i, x in enumerate(parts):
+        if x.ndim != ndim:
+            raise ValueError(
+                "all the input arrays must have same number of dimensions, but the array at index "
+                f"0 has {ndim} dimension(s) and the array at index {i} has {x.ndim} dimension(s)"
+            )
+    return ndim
+
+
+def _check_lengths(parts: list[Any], axis: int) -> None:
+    first = parts[0].shape
+    for i, x in enumerate(parts):
+        for k, (n, other) in enumerate(zip(first, x.shape, strict=True)):
+            if k != axis and n != other and None not in (n, other):
+                raise ValueError(
+                    "all the input array dimensions except for the concatenation axis must match "
+                    f"exactly, but along dimension {k}, the array at index 0 has size {n} and the "
+                    f"array at index {i} has size {other}"
+                )
+
+
+def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
+    nodes = [as_node(x) for x in parts]
+    wanted = np.result_type(*[x.dtype for x in nodes]) if dtype is None else np.dtype(dtype)
+    for x in nodes:
+        if not np.can_cast(x.dtype, wanted, casting):
+            raise TypeError(
+                f"Cannot cast array data from {x.dtype!r} to {wanted!r} according to the rule "
+                f"{casting!r}"
+            )
+    return [elementwise.cast(x, wanted) for x in nodes]
+
+
+@implements(*filter(None, [getattr(np, "concat", None)]))
+def concat(
+    arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Array:
+    """As `concatenate`."""
+    return concatenate(arrays, axis, out, dtype, casting)
+
+
+@implements(np.stack)
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Array:
+    """Return arrays of one shape along a new axis."""
+    parts = _several(arrays, "need at least one array to stack")
+    if len({x.ndim for x in parts}) > 1 or any(
+        len(set(lengths) - {None}) > 1 for lengths in zip(*[x.shape for x in parts], strict=True)
+    ):
+        raise ValueError("all input arrays must have the same shape")
+    axis = np.lib.array_utils.normalize_axis_index(axis, parts[0].ndim + 1)
+    return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype, casting)
+
+
+@implements(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
+    """Return arrays side by side: along the second axis, of 1-d arrays along the first."""
+    parts = [atleast_1d(x) for x in _several(tup, "need at least one array to concatenate")]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+
+
+@implements(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
+    """Return arrays below each other: along the first axis, 1-d arrays as rows."""
+    parts = [atleast_2d(x) for x in _several(tup, "need at least one array to concatenate")]
+    return concatenate(parts, 0, dtype=dtype, casting=casting)
+
+
+@implements(np.dstack)
+def dstack(tup: Any) -> Array:
+    """Return arrays along the third axis."""
+    parts = [atleast_3d(x) for x in _several(tup, "need at least one array to concatenate")]
+    return concatenate(parts, 2)
+
+
+@implements(np.column_stack)
+def column_stack(tup: Any) -> Array:
+    """Return arrays side by side, 1-d arrays as columns."""
+    parts = [
+        x if x.ndim > 1 else atleast_2d(x).T
+        for x in _several(tup, "need at least one array to concatenate")
+    ]
+    return concatenate(parts, 1)
+
+
+@implements(np.append)
+def append(arr: Any, values: Any, axis: int | None = None) -> Array:
+    """Return an array with values after it; of all elements where no axis is given."""
+    return concatenate([arr, values] if axis is not None else [ravel(arr), ravel(values)], axis)
+
+
+@implements(np.block)
+def block(arrays: Any) -> Array:
+    """Return an array of nested lists of blocks; parameters as np.block.
+
+    >>> import lazyflow.array as la
+    >>> la.block([[la.ones((1, 1)), la.zeros((1, 2))], [la.zeros((1, 3))]]).compute()
+    array([[1., 0., 0.],
+           [0., 0., 0.]])
+    """
+    depth = _depth(arrays, ())
+    leaves = list(_leaves(arrays))
+    ndim = max(depth, *[np.ndim(x) for x in leaves])
+    return _blocked(arrays, depth, ndim)
+
+
+def _depth(arrays: Any, place: tuple[int, ...]) -> int:
+    name = "arrays" + "".join(f"[{i}]" for i in place)
+    if isinstance(arrays, tuple):
+        raise TypeError(
+            f"{name} is a tuple. Only lists can be used to arrange blocks, and np.block does not "
+            "allow implicit conversion from tuple to ndarray."
+        )
+    if not isinstance(arrays, list):
+        return 0
+    if not arrays:
+        raise ValueError(f"List at {name} cannot be empty")
+    depths = [_depth(x, (*place, i)) for i, x in enumerate(arrays)]
+    for i, one in enumerate(depths):
+        if one != depths[0]:
+            raise ValueError(
+                f"List depths are mismatched. First element was at depth "
+                f"{len(place) + 1 + depths[0]}, but there is an element at depth "
+                f"{len(place) + 1 + one} ({name}[{i}])"
+            )
+    return 1 + depths[0]
+
+
+def _leaves(arrays: Any) -> Any:
+    if isinstance(arrays, list):
+        for x in arrays:
+            yield from _leaves(x)
+    else:
+        yield arrays
+
+
+def _blocked(arrays: Any, depth: int, ndim: int) -> Array:
+    if depth:
+        return concatenate([_blocked(x, depth - 1, ndim) for x in arrays], axis=-depth)
+    found = arrays if isinstance(arrays, Array) else Array(as_node(arrays))
+    return found[(None,) * (ndim - found.ndim)] if found.ndim < ndim else found

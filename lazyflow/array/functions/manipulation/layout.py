@@ -1,0 +1,154 @@
+"""How arrays lie: their bytes as another type, and chunks that several of them share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.functions.manipulation.shaping import of
+from lazyflow.array.nodes import elementwise, rechunking
+from lazyflow.array.nodes.align import union
+from lazyflow.array.nodes.reshaped import PerBlock
+
+
+@helper()
+def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
+    """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
+    if dtype is None:
+        return x
+    if order != "C":
+        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    dtype = np.dtype(dtype)
+    if dtype.hasobject or x.dtype.hasobject:
+        raise TypeError("Cannot change data-type for array of references.")
+    if dtype.itemsize == x.itemsize:
+        return Array(elementwise.function(Bits(dtype), (x.expr,), dtype))
+    if not x.ndim:
+        raise ValueError(
+            "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
+        )
+    known(x)
+    if not dtype.itemsize or x.shape[-1] * x.itemsize % dtype.itemsize:
+        raise ValueError(
+            "When changing to a larger dtype, its size must be a divisor of the total size in "
+            "bytes of the last axis of the array."
+        )
+    if any(n * x.itemsize % dtype.itemsize for n in x.chunks[-1]):
+        x = x.rechunk({-1: -1})
+    last = tuple([n * x.itemsize // dtype.itemsize for n in x.chunks[-1]])
+    return Array(PerBlock(x.expr, Bits(dtype), dtype, (*x.chunks[:-1], last)))
+
+
+class Bits:
+    """Sees the bytes of a block as another type."""
+
+    __name__ = "view"
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is Bits and other.dtype == self.dtype
+
+    def __hash__(self) -> int:
+        return hash(("view", self.dtype))
+
+    def __call__(self, x: Any) -> Any:
+        return np.asarray(x, order="C").view(self.dtype)
+
+
+@implements()
+def rechunk(x: Any, chunks: Any = "auto", limit: Any = None) -> Array:
+    """Return the same array in other chunks.
+
+    Parameters
+    ----------
+    x
+        An array.
+    chunks, limit
+        As of `normalize_chunks`; axes that a dict does not name keep theirs.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.rechunk(la.ones((4, 6), chunks=2), {1: 3}).chunks
+    ((2, 2), (3, 3))
+    """
+    x = of(x).with_known_sizes()
+    if isinstance(chunks, dict):
+        given = {
+            axis % x.ndim if -x.ndim <= axis < 0 else axis: n
+            for axis, n in chunks.items() if n is not None
+        }
+        chunks = {**dict(enumerate(x.chunks)), **given}
+    elif isinstance(chunks, tuple | list) and len(chunks) == x.ndim:
+        chunks = [x.chunks[k] if c is None else c for k, c in enumerate(chunks)]
+    dtype = x.dtype if _automatic(chunks) else None
+    wanted = normalize_chunks(chunks, x.shape, limit, dtype, x.chunks)
+    return Array(rechunking.rechunk(x.expr, wanted))
+
+
+def _automatic(chunks: Any) -> bool:
+    if isinstance(chunks, dict):
+        chunks = tuple(chunks.values())
+    return isinstance(chunks, str) or (
+        isinstance(chunks, tuple | list) and any(isinstance(each, str) for each in chunks)
+    )
+
+
+@implements()
+def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
+    """Return arrays with equal chunks along axes of the same name.
+
+    Parameters
+    ----------
+    args
+        An array, the names of its axes (letters of a text, or a tuple), the next array, ...
+        A value whose names are None is left as it is.
+
+    Returns
+    -------
+    The chunks of each name, and the arrays.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> chunks, (x, y) = la.unify_chunks(la.ones(6, chunks=3), "i", la.ones(6, chunks=2), "i")
+    >>> chunks, y.chunks
+    ({'i': (2, 1, 1, 2)}, ((2, 1, 1, 2),))
+    """
+    if len(args) % 2:
+        raise ValueError(
+            f"unify_chunks() takes pairs of an array and the names of its axes; got {len(args)} "
+            "arguments"
+        )
+    pairs = list(zip(args[::2], args[1::2], strict=True))
+    arrays = [of(x) if names is not None else x for x, names in pairs]
+    known(*arrays)
+    given: dict[Any, set[tuple[int, ...]]] = {}
+    for x, (_, names) in zip(arrays, pairs, strict=True):
+        if names is not None and len(names) != x.ndim:
+            raise ValueError(f"an array with {x.ndim} axes got {len(names)} names: {names!r}")
+        for sizes, name in zip(x.chunks if names else (), names or (), strict=True):
+            given.setdefault(name, set()).add(sizes)
+    chunks = {name: _one_of(name, several) for name, several in given.items()}
+    found = []
+    for x, (_, names) in zip(arrays, pairs, strict=True):
+        wanted = {
+            k: chunks[name] for k, name in enumerate(names or ())
+            if x.shape[k] == sum(chunks[name])
+        }
+        found.append(x.rechunk(wanted) if wanted else x)
+    return chunks, found
+
+
+def _one_of(name: Any, several: set[tuple[int, ...]]) -> tuple[int, ...]:
+    long = {sizes for sizes in several if sum(sizes) != 1} or several
+    lengths = set(map(sum, long))
+    if len(lengths) > 1:
+        raise ValueError(f"axes named {name!r} have lengths {sorted(lengths)}: they must be equal")
+    return union(long)

@@ -1,0 +1,254 @@
+"""`pad`: one axis after the other, by concatenation with parts made of the array itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.creation import arange, full, zeros
+from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.manipulation.rearranging import along
+from lazyflow.array.functions.manipulation.shaping import broadcast_to, of
+from lazyflow.array.nodes.elementwise import constant
+
+_OPTIONS = {
+    "constant": "constant_values", "linear_ramp": "end_values", "maximum": "stat_length",
+    "mean": "stat_length", "median": "stat_length", "minimum": "stat_length",
+    "reflect": "reflect_type", "symmetric": "reflect_type", "edge": None, "wrap": None,
+    "empty": None,
+}
+_DEFAULTS = {
+    "constant_values": 0, "end_values": 0, "stat_length": None, "reflect_type": "even",
+}
+
+_REDUCTIONS = {"maximum": "max", "minimum": "min", "mean": "mean", "median": "median"}
+
+#: Of these NumPy refuses types and values that don't fit, where nothing is added, too.
+_CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
+
+#: Makes what comes before (False) or after (True) an array along an axis, of a width.
+Maker = Callable[[Array, int, bool, int], Array]
+
+
+@implements(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+    """Return an array with more elements around it; parameters as np.pad, without functions.
+
+    Narrow edges become part of the chunks beside them.
+
+    >>> import lazyflow.array as la
+    >>> x = la.pad(la.arange(5, chunks=3), (2, 1), "reflect")
+    >>> x.chunks, x.compute()
+    (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
+    """
+    option, value = _option(mode, kwargs)
+    x = of(array)
+    known(x)
+    widths = _widths(pad_width, x.ndim)
+    if not x.size and mode not in ("constant", "empty"):
+        return _of_nothing(x, widths)
+    found = x
+    for axis, (left, right) in enumerate(widths):
+        if mode in ("reflect", "symmetric"):
+            found = _reflected(found, axis, left, right, mode == "symmetric", value)
+            continue
+        make = _maker(mode, option, value, x.ndim, axis)
+        parts = [found]
+        for after, n in enumerate((left, right)):
+            if n or mode in _CHECKED:
+                part = make(found, axis, bool(after), n).astype(x.dtype)
+                parts.insert(after * len(parts), part)
+        found = concatenate(parts, axis)
+    found = found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
+    return found.astype(x.dtype)
+
+
+def _option(mode: Any, given: dict[str, Any]) -> tuple[str | None, Any]:
+    if callable(mode):
+        raise TypeError(
+            "pad() of chunked arrays takes no function as mode. Pad with mode='empty', and fill "
+            "the edges in by x.map_blocks(...) or by assignment, x[:2] = ..."
+        )
+    if mode not in _OPTIONS:
+        raise ValueError(f"mode '{mode}' is not supported")
+    option = _OPTIONS[mode]
+    wrong = set(given) - {option}
+    if wrong:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
+    return option, given.get(option or "", _DEFAULTS.get(option or ""))
+
+
+def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(given, dict):
+        pairs: list[Any] = [(0, 0)] * ndim
+        for axis, width in given.items():
+            pairs[axis] = (width, width) if np.ndim(width) == 0 else tuple(width)
+        given = pairs
+    widths = np.asarray(given)
+    if widths.dtype.kind != "i" and widths.size:
+        raise TypeError("`pad_width` must be of integral type.")
+    found = [(int(left), int(right)) for left, right in _pairs(widths, ndim)]
+    if any(width < 0 for pair in found for width in pair):
+        raise ValueError("index can't contain negative values")
+    return found
+
+
+def _pairs(given: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """Return two values for each axis."""
+    if given is None:
+        return [(None, None)] * ndim
+    values = np.asarray(given)
+    if values.size == 1 or (values.size == 2 and values.shape != (2, 1)):
+        values = values.ravel()
+        return [(values[0], values[-1])] * ndim
+    return list(map(tuple, np.broadcast_to(values, (ndim, 2)).tolist()))  # of Python's, as NumPy
+
+
+def _of_nothing(x: Array, widths: list[tuple[int, int]]) -> Array:
+    for axis, pair in enumerate(widths):
+        if x.shape[axis] == 0 and any(pair):
+            raise ValueError(
+                f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'"
+            )
+    shape = [n + left + right for n, (left, right) in zip(x.shape, widths, strict=True)]
+    return zeros(shape, x.dtype, chunks=-1)
+
+
+def _beside(before: tuple[int, ...], widths: tuple[int, int], now: tuple[int, ...]) -> Any:
+    """Return chunks with narrow edges put into the chunks that they are beside."""
+    found = list(before)
+    most = max(before)
+    left, right = widths
+    after: list[int] = []
+    if left and left <= most:
+        found[0] += left
+    elif left:
+        found[:0] = _even(left, max(most, 1))
+    if right and right <= most:
+        found[-1] += right
+    elif right:
+        after = _even(right, max(most, 1))
+    assert sum(found) + sum(after) == sum(now)
+    return (*found, *after)
+
+
+def _even(n: int, most: int) -> list[int]:
+    count = -(-n // most)
+    return [n * (i + 1) // count - n * i // count for i in range(count)]
+
+
+# -- what is added --------------------------------------------------------------------------------
+
+
+def _maker(mode: str, option: str | None, value: Any, ndim: int, axis: int) -> Maker:
+    if mode == "wrap":
+        return _wrapped
+    if mode == "edge":
+        return lambda x, k, after, n: _wide(_edge(x, k, after), k, n)
+    pair = _pairs(0 if mode == "empty" else value, ndim)[axis]
+    if mode in _REDUCTIONS:
+        return lambda x, k, after, n: _statistic(x, k, after, n, mode, pair[after])
+    if mode == "linear_ramp":
+        return lambda x, k, after, n: _ramp(x, k, after, n, pair[after])
+    return lambda x, k, after, n: _constant(x, k, n, pair[after])
+
+
+def _wide(x: Array, axis: int, n: int) -> Array:
+    shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
+    return broadcast_to(x, shape)
+
+
+def _edge(x: Array, axis: int, after: bool) -> Array:
+    return along(x, axis, slice(-1, None) if after else slice(0, 1))
+
+
+def _constant(x: Array, axis: int, n: int, value: Any) -> Array:
+    shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
+    element = np.empty(1, x.dtype)
+    element[0] = value  # NumPy refuses here what the type does not have
+    if x.dtype.hasobject:  # which full() would convert
+        return broadcast_to(Array(constant(element.reshape(()))), shape)
+    chunks = [sizes if k != axis else "auto" for k, sizes in enumerate(x.chunks)]
+    return full(shape, element[0], x.dtype, chunks=chunks)
+
+
+def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any) -> Array:
+    whole = x.shape[axis]
+    taken = whole if length is None else min(int(length), whole)
+    if taken < 0:
+        raise ValueError("index can't contain negative values")
+    if taken == 0 and mode in ("maximum", "minimum"):
+        raise ValueError("stat_length of 0 yields no value for padding")
+    part = along(x, axis, slice(whole - taken, None) if after else slice(0, taken))
+    found = functions[_REDUCTIONS[mode]](part, axis=axis, keepdims=True)
+    if x.dtype.kind in "iu" and found.dtype.kind == "f":
+        found = functions["round"](found)
+    return _wide(found, axis, n)
+
+
+def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
+    """Return ``np.linspace(end, edge, n, endpoint=False)``, turned around after the array."""
+    edge = _edge(x, axis, after)
+    np.linspace(end, np.zeros(1, x.dtype), 0, endpoint=False, dtype=x.dtype)  # says what is wrong
+    if not n:
+        return along(x, axis, slice(0, 0))
+    kind = np.result_type(np.asarray(end).dtype, x.dtype, 1.0)
+    start = np.asarray(end).astype(kind)[()]
+    at = arange(n).astype(kind)[(slice(None), *[None] * (x.ndim - axis - 1))]
+    width = edge.astype(kind) - start
+    step = width / n
+    # as NumPy: if one of the steps is 0, all lines are made in the way that suits that
+    made = functions["where"]((step == 0).any(), at / n * width, at * step) + start
+    if x.dtype.kind in "iu":
+        made = np.floor(made)
+    return functions["flip"](made, axis) if after else made
+
+
+def _wrapped(x: Array, axis: int, after: bool, n: int) -> Array:
+    """Return what repeats the array: its places go on periodically on both sides."""
+    length = x.shape[axis]
+    first, last = (length, length + n) if after else (-n, 0)
+    parts = []
+    for number in range(first // length, -(-last // length)):
+        start = max(first - number * length, 0)
+        stop = min(last - number * length, length)
+        parts.append(along(x, axis, slice(start, stop)))
+    return concatenate(parts, axis)
+
+
+def _reflected(x: Array, axis: int, left: int, right: int, edges: bool, how: str) -> Array:
+    """Return an array with what is there by now turned around at both ends, until it is enough.
+
+    In NumPy's steps: from them it follows where infinite values become NaN.
+    """
+    if how not in ("even", "odd"):
+        raise ValueError(f"reflect_type must be 'even' or 'odd'; got {how!r}")
+    period = x.shape[axis]
+    if period == 1:
+        shape = (*x.shape[:axis], left + 1 + right, *x.shape[axis + 1:])
+        return broadcast_to(x, shape)
+    skipped = 0 if edges else 1  # the edge itself, which is not reflected
+    while left or right:
+        n = x.shape[axis]
+        most = (n - skipped) // (period - skipped) * (period - skipped)
+        before, after = min(most, left), min(most, right)
+        parts = [x]
+        if before:
+            part = along(x, axis, slice(skipped, skipped + before))
+            parts.insert(0, _turned(part, _edge(x, axis, False), axis, how))
+        if after:
+            part = along(x, axis, slice(n - skipped - after, n - skipped))
+            parts.append(_turned(part, _edge(x, axis, True), axis, how))
+        x = concatenate([part.astype(x.dtype) for part in parts], axis)
+        left, right = left - before, right - after
+    return x
+
+
+def _turned(part: Array, edge: Array, axis: int, how: str) -> Array:
+    """Return a part turned around, reflected at the edge's value if it is odd."""
+    part = along(part, axis, slice(None, None, -1))
+    return 2 * edge - part if how == "odd" else part

@@ -1,0 +1,313 @@
+"""Functions that put elements in other places: flip, roll, repeat, tile, split, grids."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.array.chunks import normalize_chunks, parse_bytes
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.creation import arange
+from lazyflow.array.functions.manipulation.joining import concatenate, stack
+from lazyflow.array.functions.manipulation.shaping import broadcast_to, of, ravel, transpose
+from lazyflow.array.functions.scans import as_1d
+from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.reshaped import reshaped
+
+
+def along(x: Array, axis: int, key: Any) -> Array:
+    """Return what an index along one axis takes."""
+    return x[(*[slice(None)] * axis, key)]
+
+
+# -- flips and rolls ------------------------------------------------------------------------------
+
+
+@implements(np.flip)
+def flip(m: Any, axis: Any = None) -> Array:
+    """Return an array with axes turned around: all, or those given."""
+    x = of(m)
+    axes = range(x.ndim) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+    return x[tuple([slice(None, None, -1) if k in axes else slice(None) for k in range(x.ndim)])]
+
+
+@implements(np.flipud)
+def flipud(m: Any) -> Array:
+    """Return an array with its first axis turned around."""
+    if of(m).ndim < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
+
+
+@implements(np.fliplr)
+def fliplr(m: Any) -> Array:
+    """Return an array with its second axis turned around."""
+    if of(m).ndim < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+@implements(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
+    """Return an array turned by 90 degrees `k` times, from the first towards the second axis."""
+    x = of(m)
+    if len(tuple(axes)) != 2:
+        raise ValueError("len(axes) must be 2.")
+    one, other = axes
+    if one == other or abs(one - other) == x.ndim:
+        raise ValueError("Axes must be different.")
+    if not all(-x.ndim <= axis < x.ndim for axis in (one, other)):
+        raise ValueError(f"Axes={axes} out of range for array of ndim={x.ndim}.")
+    k %= 4
+    if k == 0:
+        return x
+    if k == 2:
+        return flip(x, (one, other))
+    order = list(range(x.ndim))
+    order[one], order[other] = order[other], order[one]
+    return transpose(flip(x, other), order) if k == 1 else flip(transpose(x, order), other)
+
+
+@implements(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Array:
+    """Return an array whose elements moved on, those at the end to the beginning.
+
+    Chunks stay as they are.
+    """
+    x = of(a)
+    known(x)
+    if axis is None:
+        return roll(ravel(x), shift, 0).reshape(x.shape)
+    axes = np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+    pairs = np.broadcast(shift, axes)
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    shifts = dict.fromkeys(range(x.ndim), 0)
+    for by, k in pairs:
+        shifts[int(k)] += operator.index(by)
+    found = x
+    for k, by in shifts.items():
+        n = x.shape[k]
+        if n and by % n:
+            cut = n - by % n
+            parts = [along(found, k, slice(cut, None)), along(found, k, slice(None, cut))]
+            found = concatenate(parts, k).rechunk(x.chunks)
+    return found.astype(x.dtype)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+@implements(np.repeat)
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
+    """Return an array with each element, or each row of an axis, repeated.
+
+    Parameters
+    ----------
+    repeats
+        How often: one number for all, or one for each, known now.
+    """
+    x = as_1d(a, axis)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    known(x)
+    counts = np.asarray(repeats)
+    if not isinstance(repeats, np.ndarray):  # as NumPy does it: 2.0 and [] are integers
+        counts = counts.astype(np.intp)
+    if counts.dtype.kind not in "iub" or counts.ndim > 1:
+        raise TypeError(f"repeats must be an integer or integers along one axis; got {repeats!r}")
+    if (counts < 0).any():
+        raise ValueError("repeats may not contain negative values.")
+    if counts.size == 1:
+        return _copies(x, axis, int(counts.ravel()[0]), axis + 1)
+    n = x.shape[axis]
+    if len(counts) != n:
+        raise ValueError(
+            f"operands could not be broadcast together with shape ({n},) ({len(counts)},)"
+        )
+    taken: Array = functions["take"](x, np.repeat(np.arange(n), counts), axis=axis)
+    return taken
+
+
+@implements(np.tile)
+def tile(A: Any, reps: Any) -> Array:
+    """Return an array put side by side as often as `reps` says for each axis."""
+    given = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
+    counts = list(map(operator.index, given))
+    x = of(A)
+    known(x)
+    if x.ndim < len(counts):
+        x = x[(None,) * (len(counts) - x.ndim)]
+    counts = [1] * (x.ndim - len(counts)) + counts
+    for axis, count in enumerate(counts):
+        if count < 0:
+            raise ValueError("negative dimensions are not allowed")
+        x = _copies(x, axis, count, axis)
+    return x
+
+
+def _copies(x: Array, axis: int, count: int, place: int) -> Array:
+    """Return an axis as it is after a new one of this length was put at a place beside it."""
+    if count == 1:
+        return x
+    n = x.shape[axis]
+    shape = [*x.shape[:axis], n * count, *x.shape[axis + 1:]]
+    if not x.size or not count:
+        return functions["zeros"](shape, x.dtype, chunks=-1)
+    wide = functions["expand_dims"](x, place)
+    node = stretched(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
+    others = prod([max(sizes) for k, sizes in enumerate(x.chunks) if k != axis])
+    limit = _chunk_bytes() // max(others * x.itemsize, 1)
+    return Array(reshaped(node, tuple(shape), max(limit, *x.chunks[axis])))
+
+
+def _chunk_bytes() -> int:
+    limit = config.get("chunk_bytes")
+    return parse_bytes(limit) if isinstance(limit, str) else int(limit)
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+@implements(np.array_split)
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Return parts of an array along an axis, as even as can be, or cut at given places."""
+    x = of(ary)
+    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    known(x)
+    n = x.shape[axis]
+    if np.ndim(indices_or_sections):
+        cuts = [0, *map(operator.index, indices_or_sections), n]
+    else:
+        count = operator.index(indices_or_sections)
+        if count <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        each, more = divmod(n, count)
+        cuts = [i * each + min(i, more) for i in range(count + 1)]
+    return [along(x, axis, slice(a, b)) for a, b in pairwise(cuts)]
+
+
+@implements(np.split)
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Return equal parts of an array along an axis, or parts cut at given places."""
+    x = of(ary)
+    if not np.ndim(indices_or_sections):
+        known(x)
+        n = x.shape[np.lib.array_utils.normalize_axis_index(axis, x.ndim)]
+        if indices_or_sections > 0 and n % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
+    return array_split(x, indices_or_sections, axis)
+
+
+@implements(np.hsplit)
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Return parts of an array along the second axis, of a 1-d array along the first."""
+    x = of(ary)
+    if x.ndim == 0:
+        raise ValueError("hsplit only works on arrays of 1 or more dimensions")
+    return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+
+
+@implements(np.vsplit)
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Return parts of an array along the first axis."""
+    x = of(ary)
+    if x.ndim < 2:
+        raise ValueError("vsplit only works on arrays of 2 or more dimensions")
+    return split(x, indices_or_sections, 0)
+
+
+@implements(np.dsplit)
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Return parts of an array along the third axis."""
+    x = of(ary)
+    if x.ndim < 3:
+        raise ValueError("dsplit only works on arrays of 3 or more dimensions")
+    return split(x, indices_or_sections, 2)
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
+    """Return an array without the zeros at the ends of axes; parameters as np.trim_zeros.
+
+    Where they end is computed when this is called.
+    """
+    x = of(filt)
+    known(x)
+    ends = trim.lower()
+    if ends not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")
+    axes = range(x.ndim) if axis is None else sorted(
+        np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, "axis")
+    )
+    if not axes:
+        return x
+    there = (x != 0) if x.dtype.hasobject else Array(elementwise.not_zero(x.expr))
+    bounds = []
+    for k in axes:
+        hit = there.any(axis=tuple([one for one in range(x.ndim) if one != k]))
+        n = x.shape[k]
+        at = arange(n, chunks=hit.chunks).expr
+        bounds.append(Array(elementwise.where(hit.expr, at, n)).min(initial=n))
+        bounds.append(Array(elementwise.where(hit.expr, at, -1)).max(initial=-1))
+    found = iter(np.asarray(stack(bounds)).tolist())
+    slices = [slice(None)] * x.ndim
+    for k, first, last in zip(axes, found, found, strict=True):
+        nothing = last < 0
+        slices[k] = slice(0, 0) if nothing else slice(
+            first if "f" in ends else None, last + 1 if "b" in ends else None
+        )
+    return x[tuple(slices)]
+
+
+# -- grids ----------------------------------------------------------------------------------------
+
+
+@implements(np.meshgrid)
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Array, ...]:
+    """Return coordinates of a grid, one array for each axis; parameters as np.meshgrid.
+
+    Results are views until they are computed, with ``copy=False`` as with True.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    count = len(xi)
+    found = []
+    for k, x in enumerate(xi):
+        flat = ravel(of(x))
+        found.append(flat[tuple([slice(None) if i == k else None for i in range(count)])])
+    if indexing == "xy" and count > 1:
+        found = [functions["swapaxes"](x, 0, 1) for x in found]
+    return tuple(found) if sparse or not found else functions["broadcast_arrays"](*found)
+
+
+@implements()
+def indices(
+    dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *, chunks: Any = "auto"
+) -> Any:
+    """Return an array of the indices of a grid, or with ``sparse=True`` a tuple of thin arrays."""
+    shape = tuple(map(operator.index, dimensions))
+    sizes = normalize_chunks(chunks, shape, None, dtype)
+    thin = tuple([
+        arange(n, dtype=dtype, chunks=(sizes[k],))[
+            tuple([slice(None) if i == k else None for i in builtins.range(len(shape))])
+        ]
+        for k, n in enumerate(shape)
+    ])
+    if sparse:
+        return thin
+    if not thin:
+        return functions["zeros"]((0,), dtype)
+    return stack([broadcast_to(x, shape, chunks=sizes) for x in thin])

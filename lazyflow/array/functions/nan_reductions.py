@@ -1,0 +1,198 @@
+"""Reductions that leave NaN out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, known
+from lazyflow.array.dispatch import helpers, implements
+from lazyflow.array.functions.reductions import (
+    counted,
+    finished,
+    is_objects,
+    max,
+    mean_of,
+    min,
+    needs_elements,
+    of_objects,
+    prod,
+    sum,
+    total_of_objects,
+    variance_of,
+)
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.elementwise import constant
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.moments import axes_of, count_over, reduced
+
+_MISSING: Any = np._NoValue
+
+
+def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
+    """Return a node and what of it counts: not NaN, and wanted."""
+    node, mask = counted(a, where)
+    if node.dtype.kind not in "fcO":
+        return node, mask
+    is_number = _is_number(node)
+    if mask is not None:
+        (is_number,) = elementwise.ufunc(np.logical_and, (is_number, mask))
+    return node, is_number
+
+
+def _is_number(node: Expr) -> Expr:
+    if node.dtype.kind == "O":  # of which NaN are those that don't equal themselves
+        return elementwise.function(_equals_itself, (node,), bool)
+    (is_nan,) = elementwise.ufunc(np.isnan, (node,))
+    return elementwise.ufunc(np.logical_not, (is_nan,))[0]
+
+
+def _equals_itself(block: Any) -> Any:
+    return ~np.not_equal(block, block, dtype=bool)
+
+
+def filled(a: Any, value: float) -> Array:
+    """Return an array with a value in the place of NaN."""
+    node, is_number = _numbers_only(a, True)
+    if is_number is None:
+        return Array(node)
+    return Array(elementwise.where(is_number, node, constant(value, node.dtype)))
+
+
+@implements(np.nansum)
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+    initial: Any = _MISSING, where: Any = True,
+) -> Array:
+    """Return the sum over axes of what is not NaN."""
+    if is_objects(a, dtype):
+        return total_of_objects(np.nansum, np.add, a, axis, out, keepdims, initial, where)
+    return sum(filled(a, 0), axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.nanprod)
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+    initial: Any = _MISSING, where: Any = True,
+) -> Array:
+    """Return the product over axes of what is not NaN."""
+    if is_objects(a, dtype):
+        return total_of_objects(np.nanprod, np.multiply, a, axis, out, keepdims, initial, where)
+    return prod(filled(a, 1), axis, dtype, out, keepdims, initial, where)
+
+
+def _inexact(node: Expr, dtype: Any) -> None:
+    """Refuse a type of the result that means and variances of these elements can't have."""
+    if dtype is not None and node.dtype.kind in "fc" and np.dtype(dtype).kind not in "fc":
+        raise TypeError("If a is inexact, then dtype must be inexact")
+
+
+@implements(np.nanmean)
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+    where: Any = True,
+) -> Array:
+    """Return the mean over axes of what is not NaN."""
+    if is_objects(a, dtype):
+        return of_objects(np.nanmean, a, axis, out, keepdims, where)
+    node, mask = _numbers_only(a, where)
+    _inexact(node, dtype)
+    return finished(mean_of(node, mask, axis, dtype, keepdims, node.dtype.kind in "fc"), out)
+
+
+def _nan_variance(
+    a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
+    correction: Any,
+) -> Array:
+    node, mask = _numbers_only(a, where)
+    _inexact(node, dtype)
+    where = where if is_objects(a, dtype) else True
+    return variance_of(
+        Array(node), axis, dtype, out, ddof, keepdims, where, root, correction, mask,
+        node.dtype.kind in "fcO",
+    )
+
+
+@implements(np.nanvar)
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
+) -> Array:
+    """Return the variance over axes of what is not NaN."""
+    return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
+
+
+@implements(np.nanstd)
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
+) -> Array:
+    """Return the standard deviation over axes of what is not NaN."""
+    return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
+
+
+@implements(np.nanmax)
+def nanmax(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
+    where: Any = True,
+) -> Array:
+    """Return the largest element over axes of what is not NaN."""
+    return _nan_extreme(max, np.fmax, -np.inf, a, axis, out, keepdims, initial, where)
+
+
+@implements(np.nanmin)
+def nanmin(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
+    where: Any = True,
+) -> Array:
+    """Return the smallest element over axes of what is not NaN."""
+    return _nan_extreme(min, np.fmin, np.inf, a, axis, out, keepdims, initial, where)
+
+
+def _nan_extreme(
+    extreme: Any, ufunc: np.ufunc, least: float, a: Any, axis: Any, out: Any, keepdims: Any,
+    initial: Any, where: Any,
+) -> Array:
+    known(a, where)
+    node, mask = counted(a, where)
+    node = elementwise.cast(node, node.dtype.newbyteorder("="))
+    if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
+        by = helpers["ufunc_reduce"]
+        found = by(ufunc, Array(node), axis, None, None, keepdims, initial, where)
+        return finished(elementwise.function(_told, (found.expr,), found.dtype), out)
+    if node.dtype.kind == "O":
+        has_initial = initial is not _MISSING and initial is not None
+        needs_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
+        func = np.nanmax if ufunc is np.fmax else np.nanmin
+        options = {"initial": initial} if has_initial else {}
+        return of_objects(func, a, axis, out, keepdims, where, **options)
+    if node.dtype.kind != "f":
+        return extreme(Array(node), axis, out, keepdims, initial, where)
+    counts, start = _is_number(node), None
+    if initial is not _MISSING and initial is not None:
+        start = node.dtype.type(initial)
+    needs_elements(ufunc, start is not None, mask, count_over(node, axes_of(axis, node.ndim)))
+    if mask is not None:
+        (counts,) = elementwise.ufunc(np.logical_and, (counts, mask))
+    filled = elementwise.where(counts, node, constant(least, node.dtype))
+    found = extreme(Array(filled), axis, None, keepdims, least)
+    there = reduced(counts, "any", axis, keepdims, bool)
+    return finished(
+        elementwise.function(
+            _of_numbers, (found.expr, there), node.dtype, ufunc=ufunc, start=start
+        ), out,
+    )
+
+
+def _told(found: Any) -> Any:
+    if np.isnan(found).any():
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+    return found
+
+
+def _of_numbers(found: Any, there: Any, ufunc: np.ufunc, start: Any) -> Any:
+    """Return extremes of what was there and of where they start, NaN where that is nothing."""
+    found = np.where(there, found, np.asarray(np.nan, found.dtype))
+    return _told(found if start is None else ufunc(start, found))

@@ -1,0 +1,360 @@
+"""Products of arrays: dot, matmul, tensordot and their like."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.extremes import result
+from lazyflow.array.functions.scans import flat
+from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
+from lazyflow.array.nodes.contraction import Labels, contraction
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.moments import reduced
+from lazyflow.array.nodes.tree import Op, tree, whole_along
+from lazyflow.array.nodes.views import Spec, view
+from lazyflow.graph.task import users_depth
+
+# -- two nodes with labelled axes ---------------------------------------------------------------
+
+
+def product(
+    one: Expr, first: Labels, other: Expr, second: Labels, out: Labels, dtype: Any
+) -> Expr:
+    """Return the product of two nodes, summed over labels that are not in `out`.
+
+    Labels stand once in each; lengths are equal, or 1 in one of both.
+    """
+    dtype = np.dtype(dtype)
+    of_one = dict(zip(first, one.shape, strict=True))
+    of_other = dict(zip(second, other.shape, strict=True))
+    one, first = _narrow(one, first, of_other)
+    other, second = _narrow(other, second, of_one)
+    one, first = summed(one, first, (*second, *out), dtype)
+    other, second = summed(other, second, (*first, *out), dtype)
+    away = [label for label in first if label not in out]
+    shared = set(first) & set(second)
+    if away and not shared.issuperset({*first, *second}):
+        return contraction(one, other, (first, second, out), dtype)
+    whole = (*out, *away)
+    (made,) = elementwise.ufunc(np.multiply, (
+        elementwise.cast(_laid_out(one, first, whole), dtype),
+        elementwise.cast(_laid_out(other, second, whole), dtype),
+    ))
+    return summed(made, whole, out, dtype)[0]
+
+
+def summed(node: Expr, labels: Labels, kept: Labels, dtype: np.dtype[Any]) -> tuple[Expr, Labels]:
+    """Return a node without the labels that nobody needs, summed over them."""
+    axes = tuple([k for k, label in enumerate(labels) if label not in kept])
+    if not axes:
+        return node, labels
+    kind = "any" if dtype.kind == "b" else "sum"
+    if dtype.hasobject:  # of which sums depend on the order
+        node = whole_along(node, axes)
+    return reduced(node, kind, axes, False, dtype), tuple([x for x in labels if x in kept])
+
+
+def _narrow(node: Expr, labels: Labels, others: dict[int, Any]) -> tuple[Expr, Labels]:
+    """Leave out axes of length 1 along which the other node is longer."""
+    gone = [
+        n == 1 and others.get(label, 1) != 1 for label, n in zip(labels, node.shape, strict=True)
+    ]
+    if not any(gone):
+        return node, labels
+    spec = Spec(
+        tuple([0 if each else None for each in gone]),
+        tuple([k for k, each in enumerate(gone) if not each]),
+    )
+    return view(node, spec), tuple([x for x, each in zip(labels, gone, strict=True) if not each])
+
+
+def _laid_out(node: Expr, labels: Labels, whole: Labels) -> Expr:
+    axes = tuple([labels.index(label) if label in labels else ~1 for label in whole])
+    return view(node, Spec((None,) * node.ndim, axes))
+
+
+def _contracted(
+    a: Any, first: Labels, b: Any, second: Labels, out: Labels, dtype: Any
+) -> Expr:
+    return product(as_node(a), first, as_node(b), second, out, dtype)
+
+
+def _differ(n: int | None, m: int | None) -> bool:
+    """Tell whether lengths over which is summed differ."""
+    if n is None or m is None:
+        raise SizesNeeded
+    return n != m
+
+
+# -- matmul and its like ------------------------------------------------------------------------
+
+
+@implements()
+def matmul(
+    x1: Any, x2: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None,
+    **options: Any,
+) -> Array:
+    """Return the matrix product; parameters are those of ``np.matmul``, without `axes`.
+
+    >>> import lazyflow.array as la
+    >>> (la.ones((2, 3), chunks=2) @ la.ones((3, 2), chunks=2)).compute()
+    array([[3., 3.],
+           [3., 3.]])
+    """
+    if options:
+        raise TypeError(
+            f"matmul() of chunked arrays takes out=, casting= and dtype=, not {min(options)}=; "
+            "move the axes by moveaxis() first"
+        )
+    a, b = _given(x1), _given(x2)
+    for at, x in enumerate((a, b)):
+        if x.ndim == 0:
+            raise ValueError(
+                f"matmul: Input operand {at} does not have enough dimensions (has 0, gufunc core "
+                "with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
+            )
+    inner = a.shape[-1], b.shape[max(b.ndim - 2, 0)]
+    if _differ(*inner):
+        raise ValueError(
+            "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            f"(n?,k),(k,m?)->(n?,m?) (size {inner[1]} is different from {inner[0]})"
+        )
+    wanted: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **wanted)
+    batch = max(a.ndim, b.ndim, 2) - 2
+    broadcast_shape([a.shape[:-2], b.shape[:-2]])
+    leading = tuple(range(batch))
+    row, summing, column = batch, batch + 1, batch + 2
+    rows = (row,) if a.ndim > 1 else ()
+    columns = (column,) if b.ndim > 1 else ()
+    first = (*leading[batch - max(a.ndim - 2, 0):], *rows, summing)
+    second = (*leading[batch - max(b.ndim - 2, 0):], summing, *columns)
+    return result(_contracted(a, first, b, second, (*leading, *rows, *columns), found), out)
+
+
+def _given(x: Any) -> Array:
+    return x if isinstance(x, Array) else Array(as_node(x))
+
+
+def _conjugate(x: Array) -> Array:
+    found: Array = functions["conj"](x) if x.dtype.kind in "cO" else x
+    return found
+
+
+def _dtype(a: Array, b: Array) -> np.dtype[Any]:
+    *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None))
+    return found
+
+
+@implements(np.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Array:
+    """Return the dot product; parameters are those of ``np.dot``."""
+    a, b = _given(a), _given(b)
+    if a.ndim == 0 or b.ndim == 0:
+        return result((a * b).expr, out)
+    at = max(b.ndim - 2, 0)
+    if _differ(a.shape[-1], b.shape[at]):
+        raise ValueError(
+            f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
+            f"{b.shape[at]} (dim {at})"
+        )
+    return result(tensordot(a, b, ((a.ndim - 1,), (at,))).expr, out)
+
+
+def _shown(x: Array) -> str:
+    return str(x.shape).replace(" ", "")
+
+
+@implements(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
+    """Return sums of products over axes; parameters are those of ``np.tensordot``."""
+    a, b = _given(a), _given(b)
+    if not isinstance(axes, tuple | list) and np.ndim(axes) == 0:
+        count = operator.index(axes)
+        first, second = tuple(range(-count, 0)), tuple(range(count))
+    else:
+        first, second = [(x,) if np.ndim(x) == 0 else tuple(x) for x in axes]
+    if len(first) != len(second):
+        raise ValueError("shape-mismatch for sum")
+    first = tuple([normalize_axis_index(k, a.ndim) for k in first])
+    second = tuple([normalize_axis_index(k, b.ndim) for k in second])
+    if any(_differ(a.shape[k], b.shape[m]) for k, m in zip(first, second, strict=True)):
+        raise ValueError("shape-mismatch for sum")
+    if {a.dtype.char, b.dtype.char} & set("LQ") and "m" in (a.dtype.kind, b.dtype.kind):
+        a, b = (functions["astype"](x, object) for x in (a, b))  # which NumPy makes of both
+    if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
+        spans: Array = tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
+        return spans
+    if len(set(first)) < len(first) or len(set(second)) < len(second):
+        raise ValueError("an axis can be summed over once only; axes= names one twice")
+    labels = tuple(range(a.ndim))
+    others = tuple([
+        first[second.index(m)] if m in second else a.ndim + m for m in range(b.ndim)
+    ])
+    out = tuple([x for x in (*labels, *others) if x not in first])
+    return Array(_contracted(a, labels, b, others, out, _dtype(a, b)))
+
+
+def _as_numbers(x: Array) -> Array:
+    """Return spans of time as NumPy's products take them: NaT is a number, and units are lost."""
+    found: Array = x.view(np.int64) if x.dtype.kind == "m" else functions["astype"](x, np.int64)
+    return found
+
+
+@implements(np.inner)
+def inner(a: Any, b: Any) -> Array:
+    """Return sums of products over the last axes."""
+    a, b = _given(a), _given(b)
+    if a.ndim == 0 or b.ndim == 0:
+        found: Array = a * b
+        return found
+    if _differ(a.shape[-1], b.shape[-1]):
+        raise ValueError(
+            f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
+            f"{b.shape[-1]} (dim {b.ndim - 1})"
+        )
+    return tensordot(a, b, ((-1,), (-1,)))
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Array:
+    """Return the products of all elements with all others."""
+    return result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
+
+
+@implements(np.vdot)
+def vdot(a: Any, b: Any, /) -> Array:
+    """Return the sum of products of the conjugate of `a` with `b`, both raveled."""
+    a, b = _given(a), _given(b)
+    if a.shape != b.shape:
+        known(a, b)
+        if a.size != b.size:
+            raise ValueError(
+                f"cannot take the product of vectors of {a.size} and {b.size} elements"
+            )
+        a, b = flat(a), flat(b)
+    if "m" in (a.dtype.kind, b.dtype.kind):
+        return tensordot(a, b, a.ndim)
+    labels = tuple(range(a.ndim))
+    return Array(_contracted(_conjugate(a), labels, b, labels, (), _dtype(a, b)))
+
+
+@implements()
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
+    """Return the sums of products of the conjugate of `x1` with `x2` along an axis."""
+    a, b = _given(x1), _given(x2)
+    for at, x in enumerate((a, b)):
+        if x.ndim == 0:
+            raise ValueError(
+                f"vecdot: Input operand {at} does not have enough dimensions (has 0, gufunc core "
+                "with signature (n),(n)->() requires 1)"
+            )
+    a, b = (_last(x, axis) for x in (a, b))
+    if _differ(a.shape[-1], b.shape[-1]):
+        raise ValueError(
+            "vecdot: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            f"(n),(n)->() (size {b.shape[-1]} is different from {a.shape[-1]})"
+        )
+    broadcast_shape([a.shape[:-1], b.shape[:-1]])
+    batch = tuple(range(max(a.ndim, b.ndim) - 1))
+    first = (*batch[len(batch) - a.ndim + 1:], len(batch))
+    second = (*batch[len(batch) - b.ndim + 1:], len(batch))
+    dtype = _dtype(a, b)
+    return result(_contracted(_conjugate(a), first, b, second, batch, dtype), out)
+
+
+def _last(x: Array, axis: int) -> Array:
+    """Return an array with an axis at the end."""
+    axis = normalize_axis_index(operator.index(axis), x.ndim)
+    return x.transpose((*[k for k in range(x.ndim) if k != axis], axis))
+
+
+@implements()
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
+    """Return products of matrices with vectors, the last axes."""
+    a, b = _given(x1), _given(x2)
+    return result(matmul(a, b[..., None])[..., 0].expr, out)
+
+
+@implements()
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
+    """Return products of conjugate vectors, the last axis, with matrices."""
+    a, b = _given(x1), _given(x2)
+    return result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
+
+
+@implements(np.trace)
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Array:
+    """Return the sum along diagonals; parameters are those of ``np.trace``."""
+    found = functions["diagonal"](_given(a), offset, axis1, axis2)
+    total: Array = functions["sum"](found, -1, dtype, out)
+    return total
+
+
+@dataclass(frozen=True)
+class Cross(Op):
+    """The cross product of vectors along the last axis."""
+
+    __name__ = "cross"
+
+    def first(self, a: Any, b: Any) -> Any:
+        return np.cross(a, b)
+
+
+def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
+    """Return the cross product where one vector or both have two elements."""
+    warnings.warn(
+        "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
+        "instead. (deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=users_depth(),
+    )
+    dtype = np.promote_types(x.dtype, y.dtype)
+    x, y = (functions["astype"](each, dtype) for each in (x, y))
+    last: Array = x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
+    if x.shape[-1] == y.shape[-1]:
+        return last
+    if x.shape[-1] == 2:
+        others = [x[..., 1] * y[..., 2], -(x[..., 0] * y[..., 2])]
+    else:
+        others = [-(x[..., 2] * y[..., 1]), x[..., 2] * y[..., 0]]
+    made: Array = functions["stack"]([*others, last], axis=axisc)
+    return made
+
+
+@implements(np.cross)
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> Array:
+    """Return the cross product of vectors; parameters are those of ``np.cross``."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    known(a, b)
+    if not (np.ndim(a) and np.ndim(b)):
+        raise ValueError("At least one array has zero dimension")
+    x, y = _last(_given(a), axisa), _last(_given(b), axisb)
+    lengths = {x.shape[-1], y.shape[-1]}
+    if not lengths <= {2, 3}:
+        raise ValueError(
+            "incompatible dimensions for cross product\n(dimension must be 2 or 3, they are "
+            f"{x.shape[-1]} and {y.shape[-1]})"
+        )
+    if 2 in lengths:
+        return _cross_in_plane(x, y, axisc)
+    shape = broadcast_shape([x.shape, y.shape])
+    nodes = [whole_along(stretched(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]
+    layout = (*range(len(shape) - 1), (3,))
+    made = Array(tree(Cross(), nodes, layout, np.result_type(x.dtype, y.dtype)))
+    order = list(range(len(shape) - 1))
+    order.insert(normalize_axis_index(operator.index(axisc), len(shape)), len(shape) - 1)
+    return made.transpose(order)

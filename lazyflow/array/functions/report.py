@@ -1,0 +1,114 @@
+"""What an expression becomes: which operations run together, how, and why not otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import implements
+from lazyflow.array.kernels import run
+from lazyflow.array.nodes.expr import Expr, below
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.reduce import Partials
+from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.views import View
+from lazyflow.array.passes.fuse import Fused
+from lazyflow.array.passes.pipeline import optimize
+
+
+@implements()
+def report(*arrays: Array, keep: bool = False) -> str:
+    """Tell what computing some arrays together would run. Nothing is computed.
+
+    Parameters
+    ----------
+    *arrays
+        Arrays.
+    keep
+        As for `persist`: the chunks of the arrays stay as they are.
+
+    Returns
+    -------
+    A line for each kind of task: how many, what is fused in it, the elements of a block, what is
+    read; below it whether a kernel runs it or ufuncs over tiles, and why its group ends there.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.ones(4_000_000, chunks=1_000_000)
+    >>> print(la.report((x * 2 + 1).sum()))  # doctest: +ELLIPSIS
+    4 x multiply, add, sum: blocks of 1,000,000, 0 bytes read from memory
+        2 operations and sum over 1,000,000 elements, 8.0 MB read: ...
+        ends here: it reduces each block
+    1 x sum: merges partial results
+    1 x sum: a view of blocks
+    """
+    wanted = [x.expr for x in arrays]
+    nodes = optimize(wanted, keep, config.get("array_fusion"))
+    counts = _counts(nodes)
+    return "\n".join(line for node in below(nodes) if counts.get(node) for line in _lines(
+        node, counts[node]
+    ))
+
+
+def _counts(nodes: list[Expr]) -> dict[Expr, int]:
+    """Count the tasks that each node would have."""
+    low = Lowering()
+    low.lower(nodes)
+    return low.counts()
+
+
+def _lines(node: Expr, count: int) -> list[str]:
+    if isinstance(node, Fused):
+        return _of_fused(node, count)
+    if isinstance(node, Partials):
+        return []
+    if isinstance(node, Tasks):
+        return [f"{count:,} x {node.name}: blocks that are tasks already, or kept"]
+    does = "merges partial results" if any(isinstance(x, Partials) for x in node.inputs) else (
+        "a view of blocks" if isinstance(node, View) else (
+            "blocks as they are" if node.inputs else "copies what is read"
+        )
+    )
+    return [f"{count:,} x {node.name}: {does}"]
+
+
+def _of_fused(node: Fused, count: int) -> list[str]:
+    names = [getattr(step.op, "name", None) or step.op.__name__ for step in node.program.steps]
+    names += [wanted[1].kind for wanted in node.program.outputs if wanted[1] is not None]
+    blocks = _blocks(node)
+    shape = np.broadcast_shapes(*[block.shape for block in blocks])
+    size = " x ".join(f"{n:,}" for n in shape) or "1"
+    read = sum(
+        block.nbytes for x, block in zip(node.inputs, blocks[len(node.consts):], strict=True)
+        if not _is_made(x)
+    )
+    head = f"{count:,} x {', '.join(names)}: blocks of {size}, {_bytes(read)} read from memory"
+    told = run.report(node.program, blocks).splitlines()
+    return [head, *[f"    {line}" for line in told], f"    ends here: {node.why}"]
+
+
+def _is_made(node: Expr) -> bool:
+    while isinstance(node, View):
+        (node,) = node.inputs
+    return type(node).__name__ == "Made"
+
+
+def _blocks(node: Fused) -> list[Any]:
+    """Return arrays like the first block of each input; their values are never looked at."""
+    found: list[Any] = list(node.consts)
+    for x in node.inputs:
+        shape = tuple([sizes[0] or 0 for sizes in x.chunks])
+        found.append(np.empty(shape, x.dtype))
+    return found
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+

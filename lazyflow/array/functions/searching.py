@@ -1,0 +1,198 @@
+"""Where elements are, and which there are: `nonzero`, `searchsorted`, `unique`, ..."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.indexing.index_arrays import choose as chosen
+from lazyflow.array.functions.ufuncs import into, stretched
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.per_block import PerBlock
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.sources import Made, Region
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The place of each element, along a new last axis."""
+
+    ndim: int
+    __name__ = "argwhere"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        *places, which = region
+        out = np.empty([s.stop - s.start for s in region], dtype=np.intp)
+        for k in range(which.start, which.stop):
+            shape = [-1 if axis == k else 1 for axis in range(self.ndim)]
+            out[..., k - which.start] = np.arange(places[k].start, places[k].stop).reshape(shape)
+        return out
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number of each element in C order."""
+
+    shape: tuple[int, ...]
+    __name__ = "flatnonzero"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        places = np.ogrid[region]
+        found = np.ravel_multi_index(tuple(places), self.shape)
+        return found.astype(np.intp, copy=False)
+
+
+def _mask(a: Any) -> Array:
+    return Array(elementwise.not_zero(as_node(a)))
+
+
+@implements(np.argwhere)
+def argwhere(a: Any) -> Array:
+    """Return the places of the elements that are not zero, a row for each."""
+    mask = _mask(a)
+    known(mask)
+    if not mask.ndim:
+        return argwhere(mask[None])[:, :0]
+    ndim = mask.ndim
+    made = Made(Coordinates(ndim), np.dtype(np.intp), (*mask.chunks, (ndim,)))
+    return Array(chosen(Array(made), mask, 0))
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> tuple[Array, ...]:
+    """Return the places of the elements that are not zero, an array for each axis."""
+    if not as_node(a).ndim:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
+            "instead."
+        )
+    found = argwhere(a)
+    return tuple([found[:, k] for k in range(found.shape[1])])
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> Array:
+    """Return the places, in C order, of the elements that are not zero."""
+    mask = _mask(a)
+    known(mask)
+    if not mask.ndim:
+        mask = mask[None]
+    made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
+    return Array(chosen(Array(made), mask, 0))
+
+
+@implements(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
+    """Return for each element the one of the choices that it is the number of."""
+    if isinstance(choices, Array):
+        choices = list(choices)
+    given = [x if type(x) in (int, float, complex) else as_node(x) for x in choices]
+    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in given])
+    for x in given:
+        if isinstance(x, Expr) and not np.can_cast(x.dtype, dtype, "safe"):
+            raise TypeError(
+                f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule 'safe'"
+            )
+    nodes = [
+        elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
+        for x in given
+    ]
+    arrays = [Array(as_node(a)), *map(Array, nodes)]
+    if arrays[0].dtype.kind not in "iub":
+        np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
+    known(*arrays)
+    made = elementwise.function(
+        _choose, tuple([x.expr for x in arrays]), dtype, mode=mode
+    )
+    return Array(made) if out is None else into(out, made, "unsafe")
+
+
+def _choose(a: Any, *choices: Any, mode: str) -> Any:
+    where = np.broadcast_arrays(a, *choices)
+    out = np.empty(where[0].shape, choices[0].dtype)
+    if mode == "raise" and a.size and (a.min() < 0 or a.max() >= len(choices)):
+        raise ValueError("invalid entry in choice array")
+    at = where[0] % len(choices) if mode == "wrap" else where[0].clip(0, len(choices) - 1)
+    for k, each in enumerate(where[1:]):
+        np.copyto(out, each, where=at == k)
+    return out
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
+    """Return elements by their places along an axis, which are others for each row."""
+    x, at = Array(as_node(arr)), Array(as_node(indices))
+    known(x, at)
+    if at.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if axis is None:
+        if at.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+        x, axis = functions["take"](x, np.arange(x.size)), 0
+    if at.ndim != x.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    axis = int(np.lib.array_utils.normalize_axis_index(axis, x.ndim))
+    beside = [each.shape[:axis] + each.shape[axis + 1:] for each in (x, at)]
+    try:
+        rest = np.broadcast_shapes(*beside)
+    except ValueError as error:  # NumPy's is one of places
+        raise IndexError(
+            f"`indices` of shape {at.shape} don't broadcast with `arr` of shape {x.shape}: "
+            f"beside axis {axis} lengths must be equal or 1"
+        ) from error
+    nodes = [
+        stretched(each.expr, (*rest[:axis], each.shape[axis], *rest[axis:])) for each in (x, at)
+    ]
+    chunks = tuple([
+        (nodes[0].shape[k],) if k == axis else sizes for k, sizes in enumerate(nodes[0].chunks)
+    ])
+    own = (*chunks[:axis], nodes[1].chunks[axis], *chunks[axis + 1:])
+    inputs = rechunk(nodes[0], chunks), rechunk(nodes[1], own)
+    return Array(PerBlock(Along(axis), inputs, x.dtype, own))
+
+
+@dataclass(frozen=True)
+class Along:
+    """Takes elements of a block along an axis."""
+
+    axis: int
+    __name__ = "take_along_axis"
+
+    def __call__(self, block: Any, at: Any) -> Any:
+        return np.take_along_axis(block, at, self.axis)
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
+    """Return where elements would go into a sorted array, which becomes one block for that."""
+    if side not in ("left", "right"):
+        raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
+    x, value = Array(as_node(a)), Array(as_node(v))
+    known(x)
+    if x.ndim != 1:
+        raise ValueError("object of too small depth for desired array")
+    if sorter is not None:
+        if as_node(sorter).shape != x.shape:
+            raise ValueError("sorter.size must equal number of elements in array")
+        x = functions["take"](x, sorter)
+    whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
+    made = PerBlock(Search(side), (whole, value.expr), np.dtype(np.intp), value.chunks)
+    return Array(made)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Finds where elements of a block go into an array."""
+
+    side: Any
+    __name__ = "searchsorted"
+
+    def __call__(self, whole: Any, value: Any) -> Any:
+        return np.asarray(np.searchsorted(whole, value, self.side))
+
+

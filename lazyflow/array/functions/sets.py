@@ -1,0 +1,232 @@
+"""The different elements of an array: found for each block, then merged by sixteens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.per_block import PerBlock
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+_TOGETHER = 16  # partial results that are merged by one task
+
+
+class Distinct(Expr):
+    """A table of the different elements, where each is first, and how often it is there.
+
+    Its one block is a tuple of these columns, seen by `Column` only.
+
+    alone
+        Only the elements are wanted: NumPy finds them in another way, and others of equal ones.
+    """
+
+    __slots__ = ("alone", "equal_nan")
+
+    def __init__(self, node: Expr, equal_nan: bool, alone: bool) -> None:
+        super().__init__(node.dtype, ((None,),), (node,))
+        self.equal_nan = equal_nan
+        self.alone = alone
+
+    @property
+    def name(self) -> str:
+        return "unique"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.equal_nan, self.alone)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Distinct(inputs[0], self.equal_nan, self.alone)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        (node,) = self.inputs
+        bounds = low.bounds(node)
+        find, merge = Find(self.equal_nan, self.alone), MergeTables(self.equal_nan)
+        parts = []
+        for at in product(*map(range, node.numblocks)):
+            first = tuple([edges[i] for edges, i in zip(bounds, at, strict=True)])
+            where = Start(first, node.shape)  # type: ignore[arg-type]
+            parts.append(low.task(find, (where, low.block(node, at)), self))
+        while len(parts) > 1:
+            parts = [
+                low.task(merge, parts[i:i + _TOGETHER], self)
+                for i in range(0, len(parts), _TOGETHER)
+            ]
+        return parts[0]
+
+
+class Column(Expr):
+    """One of the arrays of a tuple that another node's only block is."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, table: Expr, number: int, dtype: np.dtype[Any], chunks: Chunks) -> None:
+        super().__init__(dtype, chunks, (table,))
+        self.number = number
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.number, self.dtype, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Column(inputs[0], self.number, self.dtype, self.chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        (table,) = self.inputs
+        return low.task(Item(self.number), (low.block(table, (0,) * table.ndim),), self)
+
+
+@dataclass(frozen=True)
+class Item:
+    """Takes an item of a tuple."""
+
+    number: int
+    __name__ = "unique"
+
+    def __call__(self, table: Any) -> Any:
+        return table[self.number]
+
+
+class Start:
+    """Where a block begins in an array of a shape."""
+
+    __slots__ = ("first", "shape")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, first: Index, shape: tuple[int, ...]) -> None:
+        self.first = first
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return Start, (self.first, self.shape)
+
+
+@dataclass(frozen=True)
+class Find:
+    """Finds the table of a block."""
+
+    equal_nan: bool
+    alone: bool
+    __name__ = "unique"
+
+    def __call__(self, where: Start, block: Any) -> Any:
+        if self.alone:
+            return (np.unique(block, equal_nan=self.equal_nan),)
+        values, first, counts = np.unique(
+            block, return_index=True, return_counts=True, equal_nan=self.equal_nan
+        )
+        if where.shape and len(first):
+            inner = np.unravel_index(first, block.shape)
+            places = [at + start for at, start in zip(inner, where.first, strict=True)]
+            first = np.ravel_multi_index(places, where.shape)
+        return values, first, counts
+
+
+@dataclass(frozen=True)
+class MergeTables:
+    """Merges the tables of several blocks."""
+
+    equal_nan: bool
+    __name__ = "unique-merge"
+
+    def __call__(self, *tables: Any) -> Any:
+        every, *places = [
+            np.concatenate(column, dtype=column[0].dtype) for column in zip(*tables, strict=True)
+        ]
+        if not places:
+            return (np.unique(every, equal_nan=self.equal_nan),)
+        firsts, counts = places
+        values, inverse = np.unique(every, return_inverse=True, equal_nan=self.equal_nan)
+        first = np.full(len(values), np.iinfo(np.intp).max)
+        np.minimum.at(first, inverse, firsts)
+        count = np.zeros(len(values), dtype=np.intp)
+        np.add.at(count, inverse, counts)
+        return values, first, count
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Finds all that is wanted of an array that is one block; `alone` as of `Distinct`."""
+
+    axis: int | None
+    equal_nan: bool
+    alone: bool
+    __name__ = "unique"
+
+    def __call__(self, block: Any) -> Any:
+        if self.alone:
+            return (np.unique(block, axis=self.axis, equal_nan=self.equal_nan),)
+        return np.unique(
+            block, return_index=True, return_inverse=True, return_counts=True, axis=self.axis,
+            equal_nan=self.equal_nan,
+        )
+
+
+def _inverse(values: Any, block: Any) -> Any:
+    return np.asarray(np.searchsorted(values, block))
+
+
+_inverse.__name__ = "unique-inverse"
+
+
+@implements(np.unique)
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:
+    """Return the different elements, sorted; parameters as np.unique.
+
+    How many there are is known only when something was computed. Along an axis the array becomes
+    one block.
+    """
+    x = Array(as_node(ar))
+    known(x)
+    node = x.expr
+    kind = node.dtype.kind
+    alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
+    alone = not (return_index or return_inverse or return_counts)
+    if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
+        found = _of_whole(node, axis, bool(equal_nan), alone)
+    else:
+        table = Distinct(node, bool(equal_nan), alone)
+        values = Column(table, 0, node.dtype, ((None,),))
+        places = [Column(table, k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
+        inverse = PerBlock(_inverse, (values, node), np.dtype(np.intp), node.chunks)
+        found = [values, places[0], inverse, places[1]]
+    wanted = (True, return_index, return_inverse, return_counts)
+    made = tuple([Array(each) for each, on in zip(found, wanted, strict=True) if on])
+    return made if len(made) > 1 else made[0]
+
+
+def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]:
+    chunks: Chunks = ((None,),)
+    inner: Chunks = tuple([(n,) for n in node.shape])
+    if axis is not None:
+        axis = int(np.lib.array_utils.normalize_axis_index(axis, node.ndim))
+        chunks = (*inner[:axis], (None,), *inner[axis + 1:])
+        inner = inner[axis:axis + 1]
+    whole = rechunk(node, tuple([(n,) for n in node.shape]))
+    table = PerBlock(Whole(axis, equal_nan, alone), (whole,), node.dtype, whole.chunks)
+    place = np.dtype(np.intp)
+    return [
+        Column(table, 0, node.dtype, chunks),
+        Column(table, 1, place, ((None,),)),
+        Column(table, 2, place, inner),
+        Column(table, 3, place, ((None,),)),
+    ]
+
+
+@implements(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Array:
+    """Return the different elements of two arrays together, sorted."""
+    found: Array = unique(functions["concatenate"]((ar1, ar2), axis=None))
+    return found

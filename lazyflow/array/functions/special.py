@@ -1,0 +1,121 @@
+"""Functions of single elements that are not ufuncs: NumPy's own on each tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.functions.manipulation.shaping import of
+from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.nodes import elementwise
+
+
+def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
+    """Apply a function of NumPy, whose dtype is that which it gives for one element."""
+    node = as_node(x)
+    dtype = function(np.ones(1, node.dtype), **keywords).dtype
+    made = elementwise.function(function, (node,), dtype, **keywords)
+    found: Array = Array(made) if out is None else into(out, made)
+    return found
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> Array:
+    """Return ``sin(pi x) / (pi x)``, 1 where `x` is 0."""
+    return _each(np.sinc, x)
+
+
+@implements(np.i0)
+def i0(x: Any) -> Array:
+    """Return the modified Bessel function of the first kind, order 0."""
+    return _each(np.i0, x)
+
+
+@implements(np.fix)
+def fix(x: Any, out: Any = None) -> Array:
+    """Return elements rounded towards zero."""
+    return _each(np.fix, x, out)
+
+
+@implements(np.isreal)
+def isreal(x: Any) -> Array:
+    """Return whether the imaginary parts of elements are 0."""
+    return _each(np.isreal, x)
+
+
+@implements(np.iscomplex)
+def iscomplex(x: Any) -> Array:
+    """Return whether the imaginary parts of elements are not 0."""
+    return _each(np.iscomplex, x)
+
+
+@implements(np.isneginf)
+def isneginf(x: Any, out: Any = None) -> Array:
+    """Return whether elements are minus infinity."""
+    return _each(np.isneginf, x, out)
+
+
+@implements(np.isposinf)
+def isposinf(x: Any, out: Any = None) -> Array:
+    """Return whether elements are plus infinity."""
+    return _each(np.isposinf, x, out)
+
+
+@implements()
+def isnull(values: Any) -> Array:
+    """Return whether elements are missing: NaN, NaT, or in arrays of objects None.
+
+    >>> import lazyflow.array as la
+    >>> la.isnull(la.asarray([1.0, float("nan")])).compute()
+    array([False,  True])
+    """
+    return Array(elementwise.function(_missing, (as_node(values),), bool))
+
+
+@implements()
+def notnull(values: Any) -> Array:
+    """Return whether elements are there: the opposite of `isnull`."""
+    found: Any = np.logical_not(isnull(values))
+    return found
+
+
+def _missing(x: Any) -> Any:
+    if x.dtype.kind == "O":
+        none, unequal = np.equal(x, None), np.not_equal(x, x)  # type: ignore[call-overload]
+        return none.astype(bool) | unequal.astype(bool)
+    if x.dtype.kind in "mM":
+        return np.isnat(x)
+    return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
+
+
+@implements(np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
+    """Return elements of the first choice whose condition holds; parameters as np.select."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if len(condlist) == 0:
+        raise ValueError("select with an empty condition list is not possible")
+    conditions = [of(each) for each in condlist]
+    for i, each in enumerate(conditions):
+        if each.dtype != bool:
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
+    choices = [x if type(x) in (int, float, complex) else of(x) for x in [*choicelist, default]]
+    dtype = functions["result_type"](*choices)
+    for each in choices[:-1]:
+        kind = np.asarray(each).dtype if not isinstance(each, Array) else each.dtype
+        if not np.can_cast(kind, dtype, "same_kind"):  # the default is cast in any way
+            raise TypeError(
+                f"Cannot cast a choice of {kind!r} to {dtype!r} according to the rule 'same_kind'. "
+                f"Write np.{dtype}({each!r:.20}) as the choice"
+            )
+    *chosen, found = [
+        x.astype(dtype) if isinstance(x, Array) else Array(elementwise.wrapped(x, dtype))
+        for x in choices
+    ]
+    for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
+        found = functions["where"](condition, choice, found)
+    return found

@@ -1,0 +1,152 @@
+"""How quantities vary together, and whether arrays are equal."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.nodes.align import broadcast_shape
+from lazyflow.array.nodes.elementwise import constant
+
+_MISSING: Any = np._NoValue
+
+
+def _observations(m: Any, rowvar: bool, dtype: np.dtype[Any]) -> Array:
+    """Return the variables in rows."""
+    x = functions["astype"](Array(as_node(m)), dtype)
+    if x.ndim > 2:
+        raise ValueError("m has more than 2 dimensions")
+    if x.ndim == 0:
+        x = x[None]
+    if x.ndim == 1:
+        return x[None]
+    found: Array = x if rowvar else x.T
+    return found
+
+
+def _weights(given: Any, name: str, count: int) -> Array:
+    w = Array(as_node(given))
+    if name == "fweights" and w.dtype.kind not in "iub" and (
+        isinstance(given, Array) or not np.all(np.asarray(given) == np.around(given))
+    ):
+        raise TypeError("fweights must be integer")
+    if w.ndim > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if w.shape[0] != count:
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    if not isinstance(given, Array) and np.any(np.asarray(given) < 0):
+        raise ValueError(f"{name} cannot be negative")
+    found: Array = functions["astype"](w, float)
+    return found
+
+
+@implements(np.cov)
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
+    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+) -> Array:
+    """Return the covariances of variables; parameters are those of ``np.cov``.
+
+    >>> import lazyflow.array as la
+    >>> la.cov(la.asarray([[0., 1, 2], [2, 1, 0]])).compute()
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    known(m, y, fweights, aweights)
+    given = [as_node(each) for each in (m, y) if each is not None]
+    if dtype is None:
+        dtype = np.result_type(*[each.dtype for each in given], np.float64)
+    x = _observations(m, rowvar, np.dtype(dtype))
+    if not x.shape[0]:
+        return Array(as_node(np.zeros((0, 0))))  # as in NumPy, whatever the type and `y`
+    if y is not None:
+        other = _observations(y, rowvar, np.dtype(dtype))
+        x = functions["concatenate"]([x, other], axis=0)
+    ddof = ddof if ddof is not None else int(not bias)
+    count = x.shape[1]
+    weights = [
+        _weights(each, name, count)
+        for each, name in ((fweights, "fweights"), (aweights, "aweights")) if each is not None
+    ]
+    if not weights:
+        if count - ddof <= 0:
+            warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
+        scale: Any = max(count - ddof, 0)
+        x = x - functions["mean"](x, 1, keepdims=True)
+        right = x
+    else:
+        w = weights[0] * weights[1] if len(weights) > 1 else weights[0]
+        total = functions["sum"](w)
+        mean = functions["sum"](x * w, 1, keepdims=True) / total
+        scale = total - ddof
+        if aweights is not None and ddof:
+            scale = total - ddof * functions["sum"](w * weights[-1]) / total
+        scale = np.maximum(scale, 0)
+        x = x - mean
+        right = x * w
+    found = functions["matmul"](x, functions["conj"](right).T)
+    inverse: Any = np.true_divide(1, scale)
+    found = found * (inverse if isinstance(inverse, Array) else float(inverse))
+    squeezed: Array = found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
+    return squeezed
+
+
+@implements(np.corrcoef)
+def corrcoef(
+    x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None
+) -> Array:
+    """Return the correlations of variables; parameters are those of ``np.corrcoef``."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c
+    n = c.shape[0]
+    on_diagonal = functions["eye"](n, dtype=bool, chunks=c.chunks)
+    variances = functions["sum"](functions["where"](on_diagonal, c, 0), 0)
+    deviations = np.sqrt(functions["real"](variances))
+    c = c / deviations[:, None]
+    c = c / deviations[None, :]
+    if c.dtype.kind == "c":
+        found: Array = np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
+        return found
+    clipped: Array = np.clip(c, -1, 1)
+    return clipped
+
+
+# -- equality -----------------------------------------------------------------------------------
+
+
+def _no() -> Array:
+    return Array(constant(False, bool))
+
+
+@implements(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
+    """Return whether two arrays have the same shape and elements."""
+    one, other = Array(as_node(a1)), Array(as_node(a2))
+    known(one, other)
+    if one.shape != other.shape:
+        return _no()
+    same = one == other
+    if equal_nan and one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM":
+        same = same | (np.isnan(one) & np.isnan(other))
+    found: Array = functions["all"](same)
+    return found
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> Array:
+    """Return whether two arrays are equal once they are broadcast to one shape."""
+    one, other = Array(as_node(a1)), Array(as_node(a2))
+    known(one, other)
+    try:
+        broadcast_shape([one.shape, other.shape])
+    except ValueError:
+        return _no()
+    found: Array = functions["all"](one == other)
+    return found

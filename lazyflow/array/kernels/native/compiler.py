@@ -1,0 +1,237 @@
+"""Kernels compiled by llvmlite, in a thread of their own or at once; one at a time.
+
+llvmlite loads with the first kernel. There is one engine, never dropped, because dropping one
+that shares its target machine ends the process. A fork waits for the kernel that is being
+compiled, since LLVM's locks would stay closed in the child; so does the end of the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import os
+import platform
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import lru_cache
+from time import monotonic, perf_counter
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.native import kernel_files
+
+NEW, QUEUED, READY, REFUSED = "new", "queued", "ready", "refused"
+
+
+class Kernel:
+    """One compiled function, or the wish for it.
+
+    text
+        Its module, with NAME where its name goes.
+    check
+        Called with the function once it is compiled: returns what is wrong with its results.
+    state
+        NEW, QUEUED, READY or REFUSED; `why` says why refused.
+    elements
+        How many it would have been run over so far.
+    """
+
+    def __init__(self, text: str, check: Callable[[Any], str | None]) -> None:
+        self.text = text
+        self.check = check
+        self.state = NEW
+        self.why = ""
+        self.elements = 0
+        self.milliseconds = 0.0
+        self.from_disk = False
+        self.function: Any = None
+
+
+class _Engine:
+    def __init__(self) -> None:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        cpu = llvm.get_host_cpu_name()
+        able = llvm.get_host_cpu_features()
+        if not able.get("sse4.1"):  # floor and the like would be calls of a library
+            raise RuntimeError(f"kernels need SSE 4.1, which {cpu} doesn't have")
+        features = able.flatten()
+        self._llvm = llvm
+        self._machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=cpu, features=features, opt=2
+        )
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
+        self._loaded: dict[str, Any] = {}
+        # For ever: at the interpreter's end llvmlite would dispose of it when half is gone.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        versions = (np.__version__, llvmlite.__version__)
+        self._made_for = repr((versions, cpu, features)).encode()
+
+    def name(self, text: str) -> str:
+        """Return a name for the kernel: of its text, the processor and the versions."""
+        return "k" + hashlib.sha256(self._made_for + text.encode()).hexdigest()[:48]
+
+    def compile(self, text: str) -> bytes:
+        module = self._llvm.parse_assembly(text)
+        module.verify()
+        return bytes(self._machine.emit_object(module))
+
+    def load(self, code: bytes, name: str) -> Any:
+        if name in self._loaded:
+            return self._loaded[name]
+        found = self._llvm.object_file.ObjectFileRef.from_data(code)
+        self._engine.add_object_file(found)
+        self._engine.finalize_object()
+        address = self._engine.get_function_address(name)
+        made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        self._loaded[name] = made
+        return made
+
+
+_engine: _Engine | None = None
+_compiling = threading.Lock()  # held while LLVM works
+_changed = threading.Condition()  # for what follows
+_queue: deque[tuple[Kernel, str | None]] = deque()
+_running: list[Kernel] = []
+_thread: threading.Thread | None = None
+_ended = False
+
+
+@lru_cache(1)
+def flag_functions() -> tuple[int, int]:
+    """Return where C's feclearexcept and fetestexcept are."""
+    own = ctypes.CDLL("libm.so.6")
+    clear, test = (
+        ctypes.cast(found, ctypes.c_void_p).value for found in (own.feclearexcept, own.fetestexcept)
+    )
+    return clear or 0, test or 0
+
+
+@lru_cache(1)
+def unavailable() -> str:
+    """Return why nothing can be compiled here, or nothing."""
+    here = f"{platform.system()} on {platform.machine()}"
+    if here != "Linux on x86_64":
+        return f"kernels are generated for Linux on x86_64, this is {here}"
+    try:
+        flag_functions()
+    except (OSError, AttributeError) as error:
+        return f"the C library's floating-point flags can't be reached: {error}"
+    return ""
+
+
+def compile_now(kernel: Kernel, folder: str | None) -> None:
+    """Compile a kernel, or take it from the folder."""
+    global _engine
+    start = perf_counter()
+    with _compiling:
+        if kernel.state in (READY, REFUSED) or _ended:
+            return
+        try:
+            if _engine is None:
+                _engine = _Engine()
+            _make(_engine, kernel, folder)
+        except Exception as error:
+            kernel.state, kernel.why = REFUSED, f"{type(error).__name__}: {error}"
+        kernel.milliseconds = (perf_counter() - start) * 1e3
+
+
+def _make(engine: _Engine, kernel: Kernel, folder: str | None) -> None:
+    name = engine.name(kernel.text)
+    code = None if folder is None else kernel_files.read(folder, name)
+    kernel.from_disk = code is not None
+    if code is None:
+        code = engine.compile(kernel.text.replace("NAME", name))
+    function = engine.load(code, name)
+    if not kernel.from_disk:
+        wrong = kernel.check(function)
+        if wrong:
+            kernel.state, kernel.why = REFUSED, wrong
+            return
+        if folder is not None:
+            kernel_files.write(folder, name, code)
+    kernel.function = function
+    kernel.state = READY
+
+
+def request(kernel: Kernel, folder: str | None) -> None:
+    """Have a new kernel compiled in the background."""
+    global _thread
+    with _changed:
+        if kernel.state != NEW or _ended:
+            return
+        if _thread is None:
+            thread = threading.Thread(target=_work, name="lazyflow-kernels", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending, or there can't be more threads
+                return
+            _thread = thread
+        kernel.state = QUEUED
+        _queue.append((kernel, folder))
+        _changed.notify_all()
+
+
+def _work() -> None:
+    while True:
+        with _changed:
+            while not _queue:
+                _changed.wait()
+            kernel, folder = _queue.popleft()
+            _running.append(kernel)
+        compile_now(kernel, folder)
+        with _changed:
+            _running.remove(kernel)
+            _changed.notify_all()
+
+
+def wait_compiled(timeout: float | None = None) -> bool:
+    """Wait until no kernel is being compiled; return False when `timeout` seconds were too few."""
+    until = None if timeout is None else monotonic() + timeout
+    with _changed:
+        while _queue or _running:
+            left = None if until is None else until - monotonic()
+            if left is not None and left <= 0:
+                return False
+            _changed.wait(left)
+    return True
+
+
+def _before_fork() -> None:
+    _compiling.acquire()
+    _changed.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _changed.release()
+    _compiling.release()
+
+
+def _after_fork_in_child() -> None:
+    global _compiling, _changed, _thread
+    for kernel in [*_running, *[kernel for kernel, _ in _queue]]:
+        if kernel.state == QUEUED:
+            kernel.state = NEW
+    _queue.clear()
+    _running.clear()
+    _compiling, _changed, _thread = threading.Lock(), threading.Condition(), None
+
+
+def _at_exit() -> None:
+    global _ended
+    with _compiling:  # LLVM's own end must not meet it at work
+        _ended = True
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
+atexit.register(_at_exit)

@@ -1,0 +1,398 @@
+"""Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`, which returns what was raised.
+
+pointers    feclearexcept, fetestexcept, loops (function and data of each call of one), sources,
+            sinks, scratch
+numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
+            a run, lanes of all blocks; then for each source that lies in rows: its step between
+            rows, and within one
+
+Everything comes as an argument, so the object has nothing to be linked to and can be kept on disk.
+Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.lowering import KINDS, Call
+from lazyflow.array.kernels.native.operations import Body, emit, memory, register
+from lazyflow.array.kernels.native.staging import (
+    ANY,
+    CONSTANT,
+    FLAT,
+    SAME,
+    UNIT,
+    Group,
+    Spec,
+    Stages,
+)
+from lazyflow.array.kernels.order import GROUP
+
+Inside = Callable[[Body, str], None]
+
+WIDTH = 16  # elements that a loop takes at once
+RUN = 2048  # elements of a value in scratch memory
+
+
+class Writer:
+    """Writes kernels without moments.
+
+    states
+        More variables of a kernel, with their first values.
+    """
+
+    states: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, spec: Spec, stages: Stages) -> None:
+        self.spec = spec
+        self.stages = stages
+        self.lines: list[str] = []
+        self.names = [0]
+        self.body = self.at(1)
+        self.calls = [call for group in stages.groups for call in group.loops]
+        self.constants: dict[tuple[int, int], str] = {}
+        self.cursors: dict[int, str] = {}  # where a source in rows is: a variable
+        self.here: dict[int, str] = {}  # the first element of the run: of sources and sinks
+
+    def at(self, width: int) -> Body:
+        return Body(width, self.lines, self.names)
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    # -- the frame
+
+    def write(self, name: str) -> str:
+        """Return the text of a module with the kernel."""
+        self._entry()
+        self._run_starts()
+        for number in range(len(self.stages.groups)):
+            self._group(number)
+        self._second_ways()
+        self._run_ends()
+        intrinsics: dict[str, str] = {}
+        for line in self.lines:
+            if "call" in line and "@llvm." in line:
+                _declare(line, intrinsics)
+        head = [f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"]
+        return "\n".join([*head, *self.lines, "}", *sorted(intrinsics.values()), ""])
+
+    def _entry(self) -> None:
+        b, spec = self.body, self.spec
+        self.label("entry")
+        names = ["clear", "test"]
+        for at in range(len(self.calls)):
+            names += [f"loop{at}", f"data{at}"]
+        names += [f"source{at}" for at in range(len(spec.sources))]
+        names += [f"sink{at}" for at in range(len(spec.sinks))] + ["scratch"]
+        for at, name in enumerate(names):
+            b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
+            b.do(f"%{name} = load ptr, ptr %{name}.at")
+        numbers = ["first", "end", "outer", "lanes", "row", "most", "slots"]
+        for at, (_, way) in enumerate(spec.sources):
+            if way in (UNIT, SAME, ANY):
+                numbers += [f"across{at}", f"along{at}"]
+        for at, name in enumerate(numbers):
+            b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
+            b.do(f"%{name} = load i64, ptr %{name}.at")
+        most = max([call_size(call) for call in self.calls], default=1)
+        for name in ("args", "steps"):
+            b.do(f"%{name} = alloca [{most} x ptr]")
+        b.do("%count = alloca i64")
+        for name, start in (
+            *(("pos", "%first"), ("in_outer", "%outer"), ("in_lanes", "%lanes")),
+            *(("in_row", "%row"), ("rows", str(GROUP)), ("acc", "0"), ("base", "0")),
+            *self.states,
+        ):
+            b.do(f"%{name} = alloca i64")
+            b.do(f"store i64 {start}, ptr %{name}")
+        for at, (dtype, way) in enumerate(spec.sources):
+            if way == CONSTANT:
+                self._constant(at, dtype)
+            elif way != FLAT:
+                self.cursors[at] = f"%cursor{at}"
+                b.do(f"%cursor{at} = alloca ptr")
+                if self.states:
+                    b.do(f"%old_cursor{at} = alloca ptr")
+                b.do(f"store ptr %source{at}, ptr %cursor{at}")
+        for at, value in enumerate(self.stages.scratch):
+            b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
+        b.do("%cleared = call i32 %clear(i32 61)")
+        b.do("br label %head")
+
+    def _constant(self, at: int, dtype: np.dtype[Any]) -> None:
+        value = self._load(self.body, f"%source{at}", dtype)
+        self.constants[at, 1] = value
+        self.constants[at, WIDTH] = self._splat(value, dtype)
+
+    def _splat(self, value: str, dtype: np.dtype[Any]) -> str:
+        kind = register(dtype)
+        wide = f"<{WIDTH} x {kind}>"
+        one = self.body.let(f"insertelement {wide} poison, {kind} {value}, i64 0")
+        return self.body.let(
+            f"shufflevector {wide} {one}, {wide} poison, <{WIDTH} x i32> zeroinitializer"
+        )
+
+    def _get(self, name: str) -> str:
+        return self.body.let(f"load i64, ptr %{name}")
+
+    def _run_starts(self) -> None:
+        b = self.body
+        self.label("head")
+        self.pos = self._get("pos")
+        some = b.let(f"icmp slt i64 {self.pos}, %end")
+        b.do(f"br i1 {some}, label %run, label %finish")
+        self.label("run")
+        self._block_may_start()
+        run = b.let(f"sub i64 %end, {self.pos}")
+        for limit in (*map(self._get, ("in_outer", "in_lanes", "in_row")), "%most"):
+            less = b.let(f"icmp slt i64 {run}, {limit}")
+            run = b.let(f"select i1 {less}, i64 {run}, i64 {limit}")
+        b.do(f"%n = add i64 {run}, 0")
+        for at, (dtype, way) in enumerate(self.spec.sources):
+            if way == FLAT:
+                self.here[at] = self._offset(f"%source{at}", self.pos, dtype)
+            elif way != CONSTANT:
+                self.here[at] = b.let(f"load ptr, ptr {self.cursors[at]}")
+            if way == SAME:
+                value = self._load(b, self.here[at], dtype)
+                self.constants[at, 1] = value
+                self.constants[at, WIDTH] = self._splat(value, dtype)
+        acc = self._get("acc")
+        self.results = [
+            self._offset(f"%sink{at}", acc if kind else self.pos, self.spec.dtypes[value])
+            for at, (value, kind, _) in enumerate(self.spec.sinks)
+        ]
+        self._choose_way()
+
+    def _offset(self, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
+        return self.body.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
+
+    def _run_ends(self) -> None:
+        b = self.body
+        self.label(f"g{len(self.stages.groups)}.start")
+        left = {}
+        for name in ("in_outer", "in_lanes", "in_row"):
+            left[name] = b.let(f"sub i64 {self._get(name)}, %n")
+            b.do(f"store i64 {left[name]}, ptr %{name}")
+        b.do(f"store i64 {b.let(f'add i64 {self.pos}, %n')}, ptr %pos")
+        acc = self._get("acc")
+        b.do(f"store i64 {b.let(f'add i64 {acc}, %n')}, ptr %acc")
+        outer = b.let(f"icmp eq i64 {left['in_outer']}, 0")
+        lanes = b.let(f"icmp eq i64 {left['in_lanes']}, 0")
+        over = b.let(f"or i1 {outer}, {lanes}")
+        b.do(f"br i1 {over}, label %lanes.over, label %lanes.go")
+        self.label("lanes.over")
+        rows = b.let(f"sub i64 {self._get('rows')}, 1")
+        none = b.let(f"icmp eq i64 {rows}, 0")
+        full = b.let(f"or i1 {none}, {outer}")
+        base = self._get("base")
+        further = b.let(f"add i64 {base}, %lanes")
+        base = b.let(f"select i1 {full}, i64 {further}, i64 {base}")
+        b.do(f"store i64 {b.let(f'select i1 {full}, i64 {GROUP}, i64 {rows}')}, ptr %rows")
+        base = self._block_over(full, base)
+        b.do(f"store i64 {base}, ptr %base")
+        b.do(f"store i64 {base}, ptr %acc")
+        b.do("store i64 %lanes, ptr %in_lanes")
+        again = b.let(f"select i1 {outer}, i64 %outer, i64 {left['in_outer']}")
+        b.do(f"store i64 {again}, ptr %in_outer")
+        b.do("br label %lanes.go")
+        self.label("lanes.go")
+        self._advance(b, left["in_row"])
+        self.label("finish")
+        b.do("%flags = call i32 %test(i32 61)")
+        b.do("ret i32 %flags")
+
+    def _advance(self, b: Body, in_row: str) -> None:
+        for at, cursor in self.cursors.items():
+            moved = b.let(f"mul i64 %n, %along{at}")
+            b.do(
+                f"store ptr {b.let(f'getelementptr i8, ptr {self.here[at]}, i64 {moved}')}, "
+                f"ptr {cursor}"
+            )
+        end = b.let(f"icmp eq i64 {in_row}, 0")
+        b.do(f"br i1 {end}, label %row.over, label %head")
+        self.label("row.over")
+        b.do("store i64 %row, ptr %in_row")
+        for at, cursor in self.cursors.items():
+            back = b.let(f"mul i64 %row, %along{at}")
+            step = b.let(f"sub i64 %across{at}, {back}")
+            now = b.let(f"load ptr, ptr {cursor}")
+            b.do(f"store ptr {b.let(f'getelementptr i8, ptr {now}, i64 {step}')}, ptr {cursor}")
+        b.do("br label %head")
+
+    # -- what moments change
+
+    def _block_may_start(self) -> None:
+        """Write what is done before each run."""
+
+    def _choose_way(self) -> None:
+        """Write the jump to what is done with a run."""
+        self.body.do("br label %g0.start")
+
+    def _second_ways(self) -> None:
+        """Write what else can be done with a run than the groups."""
+
+    def _block_over(self, full: str, base: str) -> str:
+        """Write what follows a row of lanes, the block's last one if `full`."""
+        return base
+
+    # -- groups
+
+    def _group(self, number: int) -> None:
+        group, b, name = self.stages.groups[number], self.body, f"g{number}"
+        last = number == len(self.stages.groups) - 1
+        self.label(f"{name}.start")
+        if group.inline or group.kept or last:
+            b.do(f"br label %{name}.loops")
+            self._loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._turn(group, last))
+            self.label(f"{name}.calls")
+        for call in group.loops:
+            self._call(call)
+        b.do(f"br label %g{number + 1}.start")
+
+    def _loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
+        """Write a block that goes from `low` to `high`: by vectors, then one by one."""
+        one = self.body
+        self.label(name)
+        length = one.let(f"sub i64 {high}, {low}")
+        whole = one.let(f"and i64 {length}, {-WIDTH}")
+        middle = one.let(f"add i64 {low}, {whole}")
+        some = one.let(f"icmp sgt i64 {whole}, 0")
+        one.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
+        self._loop(f"{name}.vector", WIDTH, name, low, middle, f"{name}.rest", inside)
+        self.label(f"{name}.rest")
+        some = one.let(f"icmp slt i64 {middle}, {high}")
+        one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
+        self._loop(f"{name}.scalar", 1, f"{name}.rest", middle, high, after, inside)
+
+    def _loop(
+        self, name: str, width: int, before: str, low: str, high: str, after: str, inside: Inside
+    ) -> None:
+        b = self.at(width)
+        self.label(name)
+        index, following = b.name(), b.name()
+        b.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{name} ]")
+        inside(b, index)
+        b.do(f"{following} = add i64 {index}, {width}")
+        done = b.let(f"icmp eq i64 {following}, {high}")
+        b.do(f"br i1 {done}, label %{after}, label %{name}")
+
+    def _turn(self, group: Group, last: bool) -> Inside:
+        """Return what the loop of a group does: compute, keep, and in the last feed the sinks."""
+
+        def inside(b: Body, index: str) -> None:
+            value = self._values(b, index, group.inline)
+            for n in group.kept:
+                self._store(b, value(n), f"%kept{n}", index, self.spec.dtypes[n])
+            if not last:
+                return
+            for (n, kind, mask), pointer in zip(self.spec.sinks, self.results, strict=True):
+                counted = None if mask is None else value(mask)
+                self._sink(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
+
+        return inside
+
+    def _values(self, b: Body, index: str, calls: Sequence[Call]) -> Callable[[int], str]:
+        """Write calls; return what gives values at an index: theirs, or read once."""
+        values: dict[int, str] = {}
+
+        def value(n: int) -> str:
+            if n not in values:
+                values[n] = self._read(b, n, index)
+            return values[n]
+
+        for call in calls:
+            given = [value(n) for n in call.operands]
+            values[call.results[0]] = emit(b, call.op, call.loop, given)
+        return value
+
+    def _read(self, b: Body, n: int, index: str) -> str:
+        if (n, b.width) in self.constants:
+            return self.constants[n, b.width]
+        dtype = self.spec.dtypes[n]
+        if n >= len(self.spec.sources):
+            return self._load(b, self._element(b, f"%kept{n}", index, dtype), dtype)
+        if self.spec.sources[n][1] == ANY:
+            return self._gather(b, n, index)
+        return self._load(b, self._element(b, self.here[n], index, dtype), dtype)
+
+    def _gather(self, b: Body, n: int, index: str) -> str:
+        dtype = self.spec.dtypes[n]
+        one = self.body
+        kind = b.type(dtype)
+        found = "poison"
+        for lane in range(b.width):
+            number = one.let(f"add i64 {index}, {lane}") if lane else index
+            where = one.let(f"mul i64 {number}, %along{n}")
+            pointer = one.let(f"getelementptr i8, ptr {self.here[n]}, i64 {where}")
+            value = self._load(one, pointer, dtype)
+            if b.width == 1:
+                return value
+            found = one.let(f"insertelement {kind} {found}, {register(dtype)} {value}, i64 {lane}")
+        return found
+
+    def _element(self, b: Body, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
+        return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
+
+    def _load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
+        kind = b.wide(memory(dtype))
+        value = b.let(f"load {kind}, ptr {pointer}, align 1")
+        if memory(dtype) == register(dtype):
+            return value
+        return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
+
+    def _store(self, b: Body, value: str, pointer: str, index: str, dtype: np.dtype[Any]) -> None:
+        where, kind = self._element(b, pointer, index, dtype), b.wide(memory(dtype))
+        if memory(dtype) != register(dtype):
+            value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
+        b.do(f"store {kind} {value}, ptr {where}, align 1")
+
+    def _sink(
+        self,
+        b: Body,
+        value: str,
+        kind: str | None,
+        mask: str | None,
+        pointer: str,
+        index: str,
+        dtype: np.dtype[Any],
+    ) -> None:
+        if kind is not None:
+            before = self._load(b, self._element(b, pointer, index, dtype), dtype)
+            value = emit(b, KINDS[kind], (dtype,) * 3, [before, value])
+        self._store(b, value, pointer, index, dtype)
+
+    def _call(self, call: Call) -> None:
+        b, at = self.body, self.calls.index(call)
+        for slot, n in enumerate((*call.operands, *call.results)):
+            size = self.spec.dtypes[n].itemsize
+            pointer = f"%kept{n}"
+            if n < len(self.spec.sources) and n not in self.stages.scratch:
+                constant = self.spec.sources[n][1] == CONSTANT
+                pointer = f"%source{n}" if constant else self.here[n]
+                size = 0 if constant else size
+            arg = b.let(f"getelementptr ptr, ptr %args, i64 {slot}")
+            b.do(f"store ptr {pointer}, ptr {arg}")
+            step = b.let(f"getelementptr i64, ptr %steps, i64 {slot}")
+            b.do(f"store i64 {size}, ptr {step}")
+        b.do("store i64 %n, ptr %count")
+        b.do(f"call void %loop{at}(ptr %args, ptr %count, ptr %steps, ptr %data{at})")
+
+
+def call_size(call: Call) -> int:
+    """Return how many arguments a loop has."""
+    return len(call.operands) + len(call.results)
+
+
+def _declare(line: str, found: dict[str, str]) -> None:
+    kind, _, rest = line.partition("call ")[2].partition(" @")
+    name, _, given = rest.partition("(")
+    types = [kind] * given.count(kind)
+    if ".constrained." in name:
+        operand = given.partition(" %")[0] if given[0] != "<" else given.partition(">")[0] + ">"
+        types = [operand] * given.count(operand) + ["metadata"] * given.count("metadata")
+    found[name] = f"declare {kind} @{name}({', '.join(types)})"

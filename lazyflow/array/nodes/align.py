@@ -1,0 +1,85 @@
+"""Making the shapes and chunks of several arrays fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from lazyflow.array.nodes.expr import Chunks, Expr
+
+
+class SizesNeeded(Exception):
+    """Lengths that are not known yet have to be: whoever holds the arrays finds them out."""
+
+    def __str__(self) -> str:
+        return (
+            "axes whose lengths are not known, as of what a boolean array chooses, do not surely "
+            "fit what they meet here. Find the lengths out first: x.compute_chunk_sizes()"
+        )
+
+
+def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """Return the shape to which some broadcast.
+
+    >>> broadcast_shape([(3, 1), (4,), ()])
+    (3, 4)
+    """
+    ndim = max(map(len, shapes), default=0)
+    found: list[int | None] = []
+    for axis in range(-ndim, 0):
+        lengths = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(lengths) > 1:
+            if None in lengths:
+                raise SizesNeeded
+            shown = " ".join(str(shape) for shape in shapes)
+            raise ValueError(f"operands could not be broadcast together with shapes {shown}")
+        found.append(lengths.pop() if lengths else 1)
+    return tuple(found)
+
+
+def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
+    """Return the chunks of what is made of some nodes, element by element.
+
+    Where theirs differ, every place where one of them is cut is a cut. `fit`: it is known that
+    blocks of unknown lengths do.
+    """
+    first = nodes[0].chunks if nodes else ()
+    if all(node.chunks is first for node in nodes):
+        return first
+    shape = broadcast_shape([node.shape for node in nodes])
+    ndim = len(shape)
+    found = []
+    for axis, n in zip(range(-ndim, 0), shape, strict=True):
+        given = {
+            node.chunks[axis] for node in nodes
+            if node.ndim >= -axis and (node.shape[axis] != 1 or n == 1)
+        }
+        if len(given) > 1:
+            given = {union(given)} if n is not None else given
+            if n is None and not fit:
+                raise SizesNeeded
+        found.append(given.pop())
+    return tuple(found)
+
+
+def union(several: set[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return chunks that are cut wherever one of these is.
+
+    >>> union({(2, 4), (3, 3)})
+    (2, 1, 3)
+    """
+    cuts = sorted({end for chunks in several for end in accumulate(chunks)})
+    if not cuts or cuts == [0]:
+        return (0,)
+    return tuple([end - start for start, end in zip([0, *cuts], cuts, strict=False) if end > start])
+
+
+def share(node: Expr, shape: tuple[int | None, ...], chunks: Chunks) -> Chunks:
+    """Return the chunks that a node of a broadcast shape needs to fit a whole in `chunks`."""
+    if node.shape == shape:
+        return chunks
+    skipped = len(shape) - node.ndim
+    return tuple([
+        (1,) if node.shape[axis] == 1 and shape[axis + skipped] != 1 else chunks[axis + skipped]
+        for axis in range(node.ndim)
+    ])

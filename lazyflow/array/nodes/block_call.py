@@ -1,0 +1,251 @@
+"""The node of a user's function that is called once for each block, and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.nodes.bound_call import Call, ones
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.lowering import Where
+from lazyflow.array.nodes.rechunking import in_chunks
+from lazyflow.array.nodes.returned import Outcome
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class Along(NamedTuple):
+    """Which blocks of an axis a function gets for a block of the result.
+
+    axis
+        The axis of the result whose block has the same number; None: all blocks of this one.
+    together
+        How many neighbours are given together; None: one, and it is not in a list.
+    total
+        How many blocks the axis has, or, if it has one that is given again and again, others have.
+    alone
+        It has one block.
+    """
+
+    axis: int | None
+    together: int | None
+    total: int
+    alone: bool
+
+    @property
+    def is_list(self) -> bool:
+        """Whether several blocks are given."""
+        return self.axis is None or self.together is not None
+
+    def numbers(self, index: Index) -> range:
+        """Return the numbers of the blocks."""
+        if self.axis is None:
+            return range(self.total)
+        at = index[self.axis]
+        if self.together is None:
+            return range(at, at + 1)
+        return range(at * self.together, min((at + 1) * self.together, self.total))
+
+
+class Share(NamedTuple):
+    """What of one input a function gets: blocks by axes, in nested lists or put together."""
+
+    axes: tuple[Along, ...]
+    concatenate: bool
+
+    def of(self, low: Lowering, node: Expr, index: Index) -> Any:
+        """Return the task of a block, or nested lists of such tasks."""
+        return self._nested(low, node, index, ())
+
+    def _nested(self, low: Lowering, node: Expr, index: Index, before: Index) -> Any:
+        if len(before) == len(self.axes):
+            return low.block(node, before)
+        along = self.axes[len(before)]
+        numbers: Sequence[int] = along.numbers(index)
+        if along.alone:
+            again = along.is_list and not self.concatenate
+            numbers = [0] * (len(numbers) if again else 1)
+        found = [self._nested(low, node, index, (*before, i)) for i in numbers]
+        return found if along.is_list else found[0]
+
+    def given(self, blocks: Any) -> Any:
+        """Return what the function gets, in a task."""
+        lists = [axis for axis, along in enumerate(self.axes) if along.is_list]
+        if not lists or not self.concatenate:
+            return blocks
+        found = joined(blocks, lists)
+        return read_only(found) if isinstance(found, np.ndarray) else found
+
+    def fake(self, dtype: np.dtype[Any]) -> Any:
+        """Return what stands for the blocks while a dtype is found out."""
+        found: Any = ones((1,) * len(self.axes), dtype)
+        if not self.concatenate:
+            for along in self.axes:
+                if along.is_list:
+                    found = [found]
+        return found
+
+
+def joined(blocks: Any, axes: Sequence[int]) -> Any:
+    """Return one array of nested lists of arrays, whose levels are for these axes.
+
+    >>> joined([[np.ones((1, 2)), np.ones((1, 3))]], (0, 1)).shape
+    (1, 5)
+    """
+    first, *others = axes
+    if others:
+        blocks = [joined(each, others) for each in blocks]
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=first)
+
+
+class BlockCalls(Expr):
+    """A user's function, called for each block.
+
+    shares
+        For each input what of it the function gets.
+    checked
+        What it returns has to be as the array says; else it may be anything.
+    taken
+        The chunks of the inputs, whose blocks it gets.
+    """
+
+    __slots__ = ("call", "checked", "shares", "taken")
+
+    def __init__(
+        self,
+        call: Call,
+        inputs: tuple[Expr, ...],
+        shares: tuple[Share, ...],
+        dtype: np.dtype[Any] | LazyDtype,
+        chunks: Chunks,
+        checked: bool = True,
+        taken: tuple[Chunks, ...] | None = None,
+    ) -> None:
+        super().__init__(dtype, chunks, inputs)
+        self.call = call
+        self.shares = shares
+        self.checked = checked
+        self.taken = taken or tuple([x.chunks for x in inputs])
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    def params(self) -> tuple[Any, ...]:
+        return (id(self.call),)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        inputs = tuple([in_chunks(x, sizes) for x, sizes in zip(inputs, self.taken, strict=True)])
+        return BlockCalls(
+            self.call, inputs, self.shares, self.dtype_or_lazy, self.chunks, self.checked,
+            self.taken,
+        )
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        func = low.shared(self, "call", BlockCall, self)
+        shares = [
+            share.of(low, node, index)
+            for share, node in zip(self.shares, self.inputs, strict=True)
+        ]
+        return low.task(func, (Where(index, ()), *self.call.inputs, *shares), self)
+
+
+class BlockCall:
+    """The function of the tasks: calls the user's for one block."""
+
+    def __init__(self, node: BlockCalls) -> None:
+        self.call = node.call
+        self.__name__ = node.name
+        self.shares = node.shares
+        self.outcome = None
+        if node.checked:
+            self.outcome = Outcome(node.name, node.call.asked_by, node.chunks, node.known_dtype)
+        self.infos = None
+        if node.call.takes_info:
+            self.infos = Infos(node.call, node.shares, node.taken, node.chunks, node.known_dtype)
+
+    def __call__(self, where: Where, *given: Any) -> Any:
+        count = len(self.call.inputs)
+        blocks = [
+            share.given(each) for share, each in zip(self.shares, given[count:], strict=True)
+        ]
+        args, kwargs = self.call.arguments(given[:count], blocks)
+        if self.call.takes_id:
+            kwargs["block_id"] = where.index
+        if self.infos is not None:
+            kwargs["block_info"] = self.infos.at(where.index)
+        try:
+            found = self.call.func(*args, **kwargs)
+        except BaseException as error:
+            BaseException.add_note(
+                error, f"lazyflow: {self.call.name} was called for block {where.index}"
+            )
+            raise
+        return found if self.outcome is None else self.outcome.of(found, where.index)
+
+
+class Infos:
+    """What a function that has a parameter block_info is told of the blocks that it gets."""
+
+    def __init__(
+        self, call: Call, shares: tuple[Share, ...], taken: tuple[Chunks, ...], chunks: Chunks,
+        dtype: np.dtype[Any] | None,
+    ) -> None:
+        self.places = call.places
+        self.shares = shares
+        self.taken = taken
+        self.chunks = chunks
+        self.dtype = dtype
+        self.bounds = [_bounds(each) for each in taken]
+        self.out_bounds = _bounds(chunks)
+
+    def at(self, index: Index) -> dict[int | None, dict[str, Any]]:
+        """Return block_info for a block."""
+        found: dict[int | None, dict[str, Any]] = {}
+        for place, share, chunks, bounds in zip(
+            self.places, self.shares, self.taken, self.bounds, strict=True
+        ):
+            spans = [
+                range(1) if along.alone else along.numbers(index) for along in share.axes
+            ]
+            found[place] = {
+                **_whole(chunks),
+                "array-location": [
+                    (edge[span.start], edge[span.stop])
+                    for edge, span in zip(bounds, spans, strict=True)
+                ],
+                "chunk-location": tuple([span.start for span in spans]),
+            }
+        found[None] = {
+            **_whole(self.chunks),
+            "array-location": [
+                (edge[i], edge[i + 1]) for edge, i in zip(self.out_bounds, index, strict=True)
+            ],
+            "chunk-location": index,
+            "chunk-shape": tuple(
+                [sizes[i] for sizes, i in zip(self.chunks, index, strict=True)]
+            ),
+            "dtype": self.dtype,
+        }
+        return found
+
+
+def _whole(chunks: Chunks) -> dict[str, Any]:
+    return {
+        "shape": tuple([None if None in sizes else sum(sizes) for sizes in chunks]),
+        "num-chunks": tuple(map(len, chunks)),
+    }
+
+
+def _bounds(chunks: Chunks) -> list[list[int | None]]:
+    return [
+        [None] * (len(sizes) + 1) if None in sizes else [0, *accumulate(sizes)]
+        for sizes in chunks
+    ]

@@ -1,0 +1,177 @@
+"""Operations on each element: ufuncs, `where`, casts, and functions that act like them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.kernels.program import CAST, WHERE, Step
+from lazyflow.array.kernels.program import Elementwise as Function
+from lazyflow.array.nodes.align import common_chunks
+from lazyflow.array.nodes.compiled import ufunc_for
+from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.sources import Const
+from lazyflow.array.nodes.views import Spec
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+Loop = tuple[np.dtype[Any], ...]
+
+
+class Elementwise(Expr):
+    """One operation on nodes that broadcast against each other.
+
+    op, loop, result
+        As of a `Step`.
+    """
+
+    __slots__ = ("loop", "op", "result")
+
+    def __init__(
+        self, op: Any, inputs: tuple[Expr, ...], loop: Loop, result: int = 0, fit: bool = False
+    ) -> None:
+        super().__init__(loop[len(inputs) + result], common_chunks(inputs, fit), inputs)
+        self.op = op
+        self.loop = loop
+        self.result = result
+
+    @property
+    def name(self) -> str:
+        return str(self.op.name if isinstance(self.op, Function) else self.op.__name__)
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.op, self.loop, self.result)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Elementwise(self.op, inputs, self.loop, self.result, True)
+
+    def through(self, spec: Spec) -> Any:
+        if any(axis < 0 and ~axis != 1 for axis in spec.axes):  # what is repeated is computed once
+            return None
+        made = [(x, _share(x, self, spec)) for x in self.inputs]
+        return made, lambda found: self.with_inputs(tuple(found))
+
+    def step(self, operands: tuple[int, ...]) -> Step:
+        """Return the operation on numbered values."""
+        return Step(self.op, operands, self.loop, self.result)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.fused_block(self, index)
+
+
+def _share(node: Expr, whole: Expr, spec: Spec) -> Spec:
+    """Return what a view of a whole takes of an input that broadcasts to it."""
+    skipped = whole.ndim - node.ndim
+    picks: list[Any] = []
+    stretched = set()
+    for axis, n in enumerate(node.shape):
+        pick = spec.picks[axis + skipped]
+        if n == 1 and whole.shape[axis + skipped] != 1 and pick is not None:
+            picks.append(0)
+            stretched.add(axis)
+        else:
+            picks.append(pick)
+    axes = [
+        ~1 if axis < skipped or axis - skipped in stretched else axis - skipped
+        for axis in spec.axes
+    ]
+    while skipped and axes and axes[0] == ~1:  # broadcasting puts it there
+        del axes[0]
+    return Spec(tuple(picks), tuple(axes))
+
+
+#: Ufuncs of which a 0-d constant is as good as a Python number.
+_WEAK = {bool: np.dtype(bool), int: int, float: float, complex: complex}
+
+
+#: Those that take whole numbers that their other operand's dtype does not have.
+_COMPARISONS = {np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal}
+
+
+def ufunc(
+    func: Any, operands: Sequence[Any], dtype: Any = None, casting: str = "same_kind"
+) -> tuple[Expr, ...]:
+    """Return the results of a ufunc of nodes and numbers, with NumPy's types.
+
+    Raises
+    ------
+    TypeError
+        The ufunc has no loop for these types.
+    """
+    given: list[Any] = [x.dtype if isinstance(x, Expr) else _WEAK[type(x)] for x in operands]
+    wanted = [None] * func.nout
+    options: dict[str, Any] = {"casting": casting}
+    if dtype is not None:
+        options["signature"] = (*[None] * func.nin, *[np.dtype(dtype)] * func.nout)
+    resolver: np.ufunc = func
+    if not isinstance(func, np.ufunc):
+        made_up = [np.empty(0, x.dtype) if isinstance(x, Expr) else x for x in operands]
+        resolver = ufunc_for(func, made_up, **({} if dtype is None else {"dtype": dtype}))
+    loop: Loop = resolver.resolve_dtypes((*given, *wanted), **options)
+    try:
+        inputs = tuple([
+            x if isinstance(x, Expr) else constant(x, loop[i]) for i, x in enumerate(operands)
+        ])
+    except OverflowError:
+        if func not in _COMPARISONS:
+            raise
+        exact = [x if isinstance(x, Expr) else constant(x) for x in operands]
+        return ufunc(func, exact, dtype, casting)
+    return tuple([Elementwise(func, inputs, loop, i) for i in range(func.nout)])
+
+
+def constant(value: Any, dtype: Any = None) -> Const:
+    """Return a node of a number."""
+    array = np.asarray(value, dtype=dtype)
+    array.setflags(write=False)
+    return Const(array)
+
+
+def wrapped(value: Any, dtype: Any) -> Const:
+    """Return a node of a number that wraps in a dtype that does not have it, as in ``np.where``."""
+    return constant(np.asarray(value).astype(dtype))
+
+
+def cast(node: Expr, dtype: Any) -> Expr:
+    """Return a node in another dtype, as ``astype(casting="unsafe")``."""
+    dtype = np.dtype(dtype)
+    if dtype == node.dtype:
+        return node
+    if isinstance(node, Const):
+        return constant(node.value.astype(dtype))
+    return Elementwise(CAST, (node,), (node.dtype, dtype))
+
+
+def not_zero(node: Expr) -> Expr:
+    """Return which elements are not zero; of structured ones those with a field that is not."""
+    return function(_not_zero, (node,), bool) if node.dtype.kind == "V" else cast(node, bool)
+
+
+def _not_zero(block: Any) -> Any:
+    found = np.zeros(block.shape, bool)
+    found.reshape(-1)[np.flatnonzero(block)] = True
+    return found
+
+
+def where(condition: Expr, a: Any, b: Any) -> Expr:
+    """Return ``np.where(condition, a, b)``; `a` and `b` may be Python numbers."""
+    if condition.dtype != bool:
+        condition = cast(condition, bool)
+    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in (a, b)])
+    native = dtype if dtype.kind == "V" else dtype.newbyteorder("=")
+    a, b = [x if isinstance(x, Expr) else wrapped(x, native) for x in (a, b)]
+    made = Elementwise(WHERE, (condition, a, b), (condition.dtype, native, native, native))
+    # beside a Python number NumPy keeps the order of bytes of spans of time
+    return cast(made, dtype) if dtype.kind == "m" else made
+
+
+def function(
+    func: Any, operands: tuple[Expr, ...], dtype: Any, **keywords: Any
+) -> Expr:
+    """Return what a function gives that works element by element on whole tiles."""
+    op = Function(func, tuple(sorted(keywords.items())))
+    return Elementwise(op, operands, (*[x.dtype for x in operands], np.dtype(dtype)))

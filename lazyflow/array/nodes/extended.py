@@ -1,0 +1,306 @@
+"""Blocks extended by what is around them: neighbours, and what stands beyond the edge."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.rechunking import in_chunks
+from lazyflow.array.nodes.views import Pick, cut
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+#: What stands beyond the edge, by name; anything else is a value that does.
+BOUNDARIES = ("none", "periodic", "reflect", "nearest")
+
+
+class Margin(NamedTuple):
+    """How blocks of one axis are extended.
+
+    before, after
+        By how many elements.
+    boundary
+        One of BOUNDARIES, or a value. "none": blocks at the edge are not extended there.
+    grid
+        The chunks that are extended; they begin where the axis does, and may end earlier.
+    """
+
+    before: int
+    after: int
+    boundary: Any
+    grid: tuple[int, ...]
+
+    def ends(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return by how much each block is extended before and after, in an axis of length n."""
+        found = []
+        for size, end in zip(self.grid, accumulate(self.grid), strict=True):
+            before, after = self.before, self.after
+            if self._is("none"):
+                before, after = min(before, end - size), min(after, n - end)
+            found.append((before, after))
+        return tuple(found)
+
+    def pieces(self, start: int, stop: int, edges: list[int]) -> list[Piece]:
+        """Return what the extended block of a range consists of.
+
+        edges
+            Where the chunks of the axis begin, and where it ends.
+        """
+        n = edges[-1]
+        low, high = start - self.before, stop + self.after
+        found = _pieces(edges, Pick(max(low, 0), 1, min(high, n) - max(low, 0)))
+        if self._is("none"):
+            return found
+        return [
+            *self._beyond(max(-low, 0), -1, edges),
+            *found,
+            *self._beyond(max(high - n, 0), 1, edges),
+        ]
+
+    def _is(self, boundary: str) -> bool:
+        return isinstance(self.boundary, str) and self.boundary == boundary
+
+    def _beyond(self, count: int, side: int, edges: list[int]) -> list[Piece]:
+        """Return what stands before (side -1) or after the axis."""
+        n = edges[-1]
+        if not count:
+            return []
+        if self._is("periodic") or self._is("reflect"):
+            copies = []
+            for copy, at in enumerate(range(0, count, n)):  # from the edge outwards
+                length = min(n, count - at)
+                if self._is("reflect") and copy % 2 == 0:
+                    pick = Pick(length - 1 if side < 0 else n - 1, -1, length)
+                else:
+                    pick = Pick(n - length if side < 0 else 0, 1, length)
+                copies.append(_pieces(edges, pick))
+            return [piece for copy in copies[::side] for piece in copy]
+        if self._is("nearest"):
+            (last,) = _pieces(edges, Pick(0 if side < 0 else n - 1, 1, 1))
+            return [last._replace(length=count)]
+        return [Piece(None, slice(None), count)]
+
+
+class Piece(NamedTuple):
+    """A part of an extended block along one axis.
+
+    number, place
+        Of which block, and what of it; None: the boundary's value.
+    length
+        How long it is; what is taken may have length 1 and is repeated.
+    """
+
+    number: int | None
+    place: slice
+    length: int
+
+
+def _pieces(edges: list[int], pick: Pick) -> list[Piece]:
+    """Return what a pick of an axis takes of each chunk; looks only at the chunks around.
+
+    >>> _pieces([0, 3, 6, 9], Pick(4, 1, 2))
+    [Piece(number=1, place=slice(1, 3, 1), length=2)]
+    """
+    if not pick.length:
+        return [Piece(0, slice(0, 0, 1), 0)]
+    ends = pick.start, pick.start + (pick.length - 1) * pick.step
+    first = bisect_right(edges, min(ends)) - 1
+    last = bisect_right(edges, max(ends))
+    sizes = tuple([b - a for a, b in pairwise(edges[first:last + 1])])
+    inner = pick._replace(start=pick.start - edges[first])
+    return [Piece(first + number, place, n) for number, place, n in cut(sizes, inner)]
+
+
+class Extended(Expr):
+    """Blocks of another node, extended. Each is made by one task of the blocks around."""
+
+    __slots__ = ("margins", "taken")
+
+    def __init__(
+        self, node: Expr, margins: tuple[Margin, ...], taken: Chunks | None = None
+    ) -> None:
+        chunks = tuple([
+            tuple([
+                before + size + after
+                for size, (before, after) in zip(margin.grid, margin.ends(n), strict=True)
+            ])
+            for margin, n in zip(margins, known_shape(node), strict=True)
+        ])
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        self.margins = margins
+        self.taken = taken or node.chunks
+
+    @property
+    def name(self) -> str:
+        return "overlap"
+
+    def params(self) -> tuple[Any, ...]:
+        return (repr(self.margins),)  # a value may be NaN, which equals nothing
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Extended(in_chunks(inputs[0], self.taken), self.margins, self.taken)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        (node,) = self.inputs
+        grids = low.shared(self, "grid", _grid, self.margins)
+        axes = [
+            margin.pieces(grid[i], grid[i + 1], edges)
+            for margin, grid, i, edges in zip(
+                self.margins, grids, index, low.bounds(node), strict=True
+            )
+        ]
+        numbers = [
+            list(dict.fromkeys([piece.number for piece in axis if piece.number is not None]))
+            for axis in axes
+        ]
+        if self._is_block(axes):
+            return low.block(node, tuple([axis[0].number for axis in axes]))  # type: ignore[misc]
+        placed = [
+            [piece._replace(number=None if piece.number is None else own.index(piece.number))
+             for piece in axis]
+            for axis, own in zip(axes, numbers, strict=True)
+        ]
+        values = tuple([margin.boundary for margin in self.margins])
+        task = Extend(placed, tuple(map(len, numbers)), values)
+        return low.task(task, [low.block(node, i) for i in product(*numbers)], self)
+
+    def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
+        """Tell whether a block of the input is taken as it is."""
+        return all(
+            len(axis) == 1
+            and axis[0].number is not None
+            and axis[0].place == slice(0, sizes[axis[0].number], 1)
+            for sizes, axis in zip(self.inputs[0].chunks, axes, strict=True)
+        )
+
+
+def known_shape(node: Expr) -> tuple[int, ...]:
+    """Return the shape of a node whose lengths are all known."""
+    return node.shape  # type: ignore[return-value]
+
+
+def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
+    return [[0, *accumulate(margin.grid)] for margin in margins]
+
+
+class Extend:
+    """Makes an extended block of pieces of blocks.
+
+    pieces
+        For each axis; numbers are places among the blocks.
+    counts
+        How many blocks there are along each axis.
+    values
+        What stands beyond the edge of each axis, where no block does.
+    """
+
+    __name__ = "overlap"
+    _lazyflow_kind = ATOM
+
+    def __init__(
+        self, pieces: list[list[Piece]], counts: tuple[int, ...], values: tuple[Any, ...]
+    ) -> None:
+        self.pieces = pieces
+        self.counts = counts
+        self.values = values
+
+    def __call__(self, *blocks: Any) -> Any:
+        if len(blocks) == 1 and all(
+            len(axis) == 1 and axis[0].number is not None for axis in self.pieces
+        ):
+            (found,) = blocks
+            taken = found[tuple([axis[0].place for axis in self.pieces])]
+            if taken.shape == tuple([axis[0].length for axis in self.pieces]):
+                return taken
+        shape = tuple([sum([piece.length for piece in axis]) for axis in self.pieces])
+        out = np.empty_like(blocks[0], shape=shape, subok=True)
+        spans = [_spans(axis) for axis in self.pieces]
+        for places in product(*spans):
+            numbers = [piece.number for _, piece in places]
+            if None not in numbers:
+                at = 0
+                for number, count in zip(numbers, self.counts, strict=True):
+                    at = at * count + number  # type: ignore[operator]
+                out[tuple([to for to, _ in places])] = blocks[at][
+                    tuple([piece.place for _, piece in places])
+                ]
+        for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
+            for to, piece in own:
+                if piece.number is None:
+                    out[(*[slice(None)] * axis, to)] = self.values[axis]
+        return read_only(out)
+
+
+def _spans(axis: list[Piece]) -> list[tuple[slice, Piece]]:
+    at = 0
+    found = []
+    for piece in axis:
+        found.append((slice(at, at + piece.length), piece))
+        at += piece.length
+    return found
+
+
+class Trimmed(Expr):
+    """Blocks of another node without their outer elements.
+
+    cuts
+        For each axis and block how many are taken off before and after.
+    """
+
+    __slots__ = ("cuts", "taken")
+
+    def __init__(
+        self, node: Expr, cuts: tuple[tuple[tuple[int, int], ...], ...],
+        taken: Chunks | None = None,
+    ) -> None:
+        chunks = tuple([
+            tuple([
+                None if size is None else max(size - before - after, 0)
+                for size, (before, after) in zip(sizes, own, strict=True)
+            ])
+            for sizes, own in zip(node.chunks, cuts, strict=True)
+        ])
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        self.cuts = cuts
+        self.taken = taken or node.chunks
+
+    @property
+    def name(self) -> str:
+        return "trim"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.cuts,)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Trimmed(in_chunks(inputs[0], self.taken), self.cuts, self.taken)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        block = low.block(self.inputs[0], index)
+        ends = tuple([own[i] for own, i in zip(self.cuts, index, strict=True)])
+        if not any(map(any, ends)):
+            return block
+        return low.task(low.shared(self, ends, Trim, ends), [block], self)
+
+
+class Trim:
+    """Takes elements off a block."""
+
+    __name__ = "trim"
+
+    def __init__(self, ends: tuple[tuple[int, int], ...]) -> None:
+        self.ends = ends
+
+    def __call__(self, block: Any) -> Any:
+        return block[tuple([
+            slice(before, max(n - after, before))
+            for (before, after), n in zip(self.ends, block.shape, strict=True)
+        ])]

@@ -1,0 +1,1 @@
+"""What stands between the brackets of ``x[...]``, and the nodes that take and write elements."""

@@ -1,0 +1,205 @@
+"""An array in which some elements are others: ``x[key] = value``."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.indexing.gather import gather
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.views import Pick, cut
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class Targets:
+    """Points that are written, sorted by the blocks of the array that they are in.
+
+    axes
+        The axes that index arrays are for, ascending.
+    order
+        Numbers of the points, those of the first block first; of one block in their order.
+    counts
+        How many points each block has that has any.
+    local
+        For each such block its number, and index arrays of it.
+    """
+
+    def __init__(self, node: Expr, axes: Index, places: tuple[Any, ...]) -> None:
+        self.axes = axes
+        self.grid = tuple([node.numblocks[axis] for axis in axes])
+        block: Any = 0
+        local = []
+        for axis, at in zip(axes, places, strict=True):
+            sizes = node.chunks[axis]
+            starts = np.array([0, *accumulate(sizes)])
+            number = np.searchsorted(starts[1:], at.ravel(), side="right")
+            local.append(at.ravel() - starts[number])
+            block = block * len(sizes) + number
+        self.order = np.argsort(block, kind="stable")
+        numbers, counts = np.unique(block, return_counts=True)
+        self.counts = tuple(counts.tolist())
+        ends = list(accumulate(self.counts, initial=0))
+        self.local = {
+            int(number): (k, tuple([x[self.order[ends[k]:ends[k + 1]]] for x in local]))
+            for k, number in enumerate(numbers)
+        }
+
+    def find(self, index: Index) -> tuple[int, Any] | None:
+        """Return the number of the points of a block among those of all, and where they are."""
+        number = 0
+        for axis, count in zip(self.axes, self.grid, strict=True):
+            number = number * count + index[axis]
+        return self.local.get(number)
+
+
+class Assigned(Expr):
+    """A node, some of whose elements are those of another.
+
+    inputs
+        The node, and the values: first, where there are `targets`, an axis of points, then the
+        axes of the node that these are not for. Of an axis of length 1 the element is for all.
+    picks
+        For each axis what is written, steps positive; None for those of the targets.
+    """
+
+    __slots__ = ("picks", "targets")
+
+    def __init__(
+        self, node: Expr, value: Expr, picks: tuple[Pick | None, ...], targets: Targets | None
+    ) -> None:
+        super().__init__(node.dtype, node.chunks, (node, value))
+        self.picks = picks
+        self.targets = targets
+
+    @property
+    def name(self) -> str:
+        return "setitem"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.picks, id(self.targets))
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Assigned(inputs[0], inputs[1], self.picks, self.targets)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        node, value = self.inputs
+        cuts = low.shared(self, "cuts", _cuts, self)
+        at: list[int] = []
+        local: Any = None
+        if self.targets is not None:
+            found = self.targets.find(index)
+            if found is None:
+                return low.block(node, index)
+            at.append(found[0])
+            local = found[1]
+        region = []
+        whole = local is None
+        for axis, pieces in enumerate(cuts):
+            if pieces is None:
+                region.append(slice(None))
+                continue
+            piece = pieces.get(index[axis])
+            if piece is None:
+                return low.block(node, index)
+            at.append(piece[0])
+            region.append(piece[1])
+            whole = whole and piece[2] == node.chunks[axis][index[axis]]
+        values = low.block(value, tuple([
+            0 if len(sizes) == 1 else i for sizes, i in zip(value.chunks, at, strict=True)
+        ]))
+        if whole:
+            shape = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
+            return low.task(fill, (Shape(shape), values), self)
+        func = low.shared(self, "write", Write, self.targets.axes if self.targets else ())
+        target = Target(tuple(region), local)
+        return low.task(func, (target, low.block(node, index), values), self)
+
+
+def assigned(
+    node: Expr, value: Expr, picks: tuple[Pick | None, ...], targets: Targets | None
+) -> Expr:
+    """Return a node with some elements from `value`, laid out as `Assigned` says."""
+    chunks: list[tuple[int, ...]] = []
+    axes = iter(value.shape)
+    if targets is not None:
+        chunks.append((1,) if next(axes) == 1 else targets.counts)
+    for sizes, pick in zip(node.chunks, picks, strict=True):
+        if pick is not None:
+            pieces = tuple([n for _, _, n in cut(sizes, pick)])
+            chunks.append((1,) if next(axes) == 1 else pieces)
+    return Assigned(node, rechunk(value, tuple(chunks)), picks, targets)
+
+
+def by_blocks(value: Expr, ndim: int, targets: Targets, shape: tuple[int, ...]) -> Expr:
+    """Return values with their first axes, those of index arrays, as one in the targets' order."""
+    places = np.unravel_index(targets.order, shape)
+    return gather(value, tuple(range(ndim)), places, (targets.counts,))
+
+
+def _cuts(node: Assigned) -> list[dict[int, tuple[int, slice, int]] | None]:
+    """Return for each axis what is written of each chunk, and its number among those."""
+    return [
+        None if pick is None else {
+            number: (k, piece, n) for k, (number, piece, n) in enumerate(cut(sizes, pick))
+        }
+        for sizes, pick in zip(node.chunks, node.picks, strict=True)
+    ]
+
+
+class Target:
+    """What is written of a block: a region, and of the axes of index arrays points."""
+
+    __slots__ = ("local", "region")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, region: tuple[slice, ...], local: Any) -> None:
+        self.region = region
+        self.local = local
+
+    def __reduce__(self) -> Any:
+        return Target, (self.region, self.local)
+
+
+class Write:
+    """Writes values into a copy of a block."""
+
+    __name__ = "setitem"
+
+    def __init__(self, axes: Index) -> None:
+        self.axes = axes
+
+    def __call__(self, target: Target, block: Any, values: Any) -> Any:
+        out = np.array(block)
+        part = out[target.region]
+        if target.local is None:
+            part[...] = values
+        else:
+            np.moveaxis(part, self.axes, range(len(self.axes)))[target.local] = values
+        return out
+
+
+class Shape:
+    """The shape of a block."""
+
+    __slots__ = ("shape",)
+    _lazyflow_kind = ATOM
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return Shape, (self.shape,)
+
+
+def fill(where: Shape, values: Any) -> Any:
+    """Return a block that is written as a whole."""
+    return np.broadcast_to(values, where.shape)
+
+

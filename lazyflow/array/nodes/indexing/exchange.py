@@ -1,0 +1,376 @@
+"""The tasks that gather points: right from memory, or by exchange between blocks.
+
+Where points of a block come from few blocks, one task takes them from these. Where every block
+needs points of every other, that would be as many edges as blocks squared. Then neighbouring
+sources are put together in groups and their points sorted by where they go, and neighbouring
+blocks are made together of one slice of each group: for n blocks about 2·√n tasks and n edges
+more than blocks.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise, product
+from math import isqrt, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.views import View, of_base
+from lazyflow.array.passes.fuse import coalesced
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.indexing.gather import Gather
+    from lazyflow.array.nodes.lowering import Lowering
+
+_GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
+_FEW = 8  # blocks that a block is made of without an exchange, on average
+
+
+class Direct:
+    """Blocks of points of an ndarray."""
+
+    def __init__(self, low: Lowering, node: Gather) -> None:
+        self.node = node
+        self.array = _seen(node.inputs[0])
+        self.bounds = low.bounds(node)
+        self.func = TakePoints(node.axes)
+
+    def block(self, low: Lowering, index: Index) -> Task:
+        """Return the task of one block."""
+        spans = [slice(edges[i], edges[i + 1]) for edges, i in zip(self.bounds, index, strict=True)]
+        points = self.node.points
+        places = tuple([each[tuple(spans[points])] for each in self.node.places])
+        rest = (*spans[:points.start], *spans[points.stop:])
+        return low.task(self.func, (Points(places, rest), self.array), self.node)
+
+
+def _seen(node: Expr) -> np.ndarray[Any, Any]:
+    """Return an array in memory, or a view of one, as NumPy's."""
+    if not isinstance(node, View):
+        found: np.ndarray[Any, Any] = node.array  # type: ignore[attr-defined]
+        return found
+    whole = tuple([(n,) for n in node.shape])
+    edges: list[list[Any]] = [[0, n] for (n,) in whole]
+    spec = node.spec
+    region = of_base(spec, whole, (0,) * node.ndim, edges)
+    found = _seen(node.inputs[0])[(*region, ...)]  # an array also where one object is left
+    kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
+    found = found.transpose([kept.index(axis) for axis in spec.axes if axis >= 0])
+    found = found[(*[None if axis < 0 else slice(None) for axis in spec.axes], ...)]
+    return np.broadcast_to(found, node.shape)  # type: ignore[arg-type]
+
+
+class Points:
+    """Which points a task takes, and of which part of the other axes."""
+
+    __slots__ = ("places", "rest")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, places: tuple[Any, ...], rest: tuple[slice, ...]) -> None:
+        self.places = places
+        self.rest = rest
+
+    def __reduce__(self) -> Any:
+        return Points, (self.places, self.rest)
+
+
+class TakePoints:
+    """Takes points of a whole array."""
+
+    __name__ = "take"
+
+    def __init__(self, axes: Index) -> None:
+        self.axes = axes
+
+    def __call__(self, points: Points, array: Any) -> Any:
+        rest = iter(points.rest)
+        ndim = len(points.rest) + len(self.axes)
+        part = array[tuple([
+            slice(None) if axis in self.axes else next(rest) for axis in range(ndim)
+        ])]
+        return taken(part, self.axes, points.places)
+
+
+def taken(block: Any, axes: Index, places: tuple[Any, ...]) -> Any:
+    """Return points of an array: index arrays for some axes, all of the others."""
+    if len(axes) > 1:
+        return np.moveaxis(block, axes, range(len(axes)))[places]
+    (axis,), (at,) = axes, places
+    if block.flags.c_contiguous and block.shape[axis]:
+        return block.take(at, axis, mode="clip")  # places were checked when the array was built
+    return block[(*(slice(None),) * axis, at)]
+
+
+class Exchange:
+    """Blocks of points of a node that has blocks.
+
+    Points are numbered: those of the first block, in C order, then those of the next one. A block
+    of the node is one of `grid`, the chunks of the indexed axes, and one of the others.
+    """
+
+    def __init__(self, low: Lowering, node: Gather) -> None:
+        self.node = node
+        self.axes = node.axes
+        self.first = node.points.start
+        self.base = _larger(node.inputs[0], node.axes)
+        self.grid = tuple([self.base.numblocks[axis] for axis in node.axes])
+        self.counts = tuple([len(sizes) for sizes in node.chunks[node.points]])
+        self.shapes = list(product(*node.chunks[node.points]))
+        self.ends = list(accumulate(map(prod, self.shapes), initial=0))
+        self._find(_in_order(node.places, node.chunks[node.points]))
+        self.collect = Collect(self.axes, node.dtype)
+        self.made: dict[Any, Task] = {}
+        self._group(low)
+
+    def _find(self, places: tuple[Any, ...]) -> None:
+        """Find the block of each point, and where in the block it is."""
+        self.local = []
+        number: Any = 0
+        for axis, at in zip(self.axes, places, strict=True):
+            sizes = self.base.chunks[axis]
+            if len(set(sizes[:-1])) <= 1 and sizes[0] >= sizes[-1]:
+                block = at // max(sizes[0], 1)
+                self.local.append(at - block * sizes[0])
+            else:
+                starts = np.array([0, *accumulate(sizes)])
+                block = np.searchsorted(starts[1:], at, side="right")
+                self.local.append(at - starts[block])
+            number = number * len(sizes) + block
+        kind = np.min_scalar_type(prod(self.grid))  # what is small is sorted by counting
+        self.source = number.astype(kind)
+
+    def _group(self, low: Lowering) -> None:
+        """Decide whether to exchange by groups; if so, sort the points by their group."""
+        sources, blocks = prod(self.grid), len(self.shapes)
+        edges = sum([len(np.unique(self.source[a:b])) for a, b in pairwise(self.ends)])
+        self.together = _together(sources, _bytes(self.base))
+        self.next = _together(blocks, _bytes(self.node))
+        self.far = edges > _FEW * (sources + blocks) and self.together * self.next > 1
+        if not self.far:
+            return
+        group = self.source // self.together
+        order = np.argsort(group, kind="stable")
+        count = -(-sources // self.together)
+        cuts = np.searchsorted(group[order], np.arange(1, count, dtype=group.dtype))
+        self.of_group = [each for each in np.split(order, cuts) if len(each)]
+        edge = self.ends[:-1:self.next] + self.ends[-1:]
+        self.slices = [np.searchsorted(each, edge).tolist() for each in self.of_group]
+        self.spread = Spread(self.first, self.node.dtype)
+        self.cut = Cut(self.first)
+
+    def block(self, low: Lowering, index: Index) -> Task:
+        """Return the task of one block."""
+        points = self.node.points
+        number = 0
+        for i, count in zip(index[points], self.counts, strict=True):
+            number = number * count + i
+        rest = (*index[:points.start], *index[points.stop:])
+        shape = self.shapes[number] if len(self.counts) != 1 else None
+        a, b = self.ends[number:number + 2]
+        if not self.far:
+            return self._collected(low, slice(a, b), rest, shape)
+        if self.next == 1:
+            return self._spread_over(low, number, rest, shape)
+        start = self.ends[number - number % self.next]
+        whole = self._spread_over(low, number // self.next, rest, None)
+        return low.task(self.cut, (Piece(a - start, b - start, shape), whole), self.node)
+
+    def _collected(self, low: Lowering, chosen: Any, rest: Index, shape: Any) -> Task:
+        """Return a task that takes chosen points of all blocks that they are in."""
+        source = self.source[chosen]
+        order = np.argsort(source, kind="stable")
+        numbers, starts = np.unique(source[order], return_index=True)
+        local = tuple([each[chosen][order] for each in self.local])
+        if not len(numbers):
+            numbers = np.zeros(1, dtype=int)
+        blocks = [low.block(self.base, self._index(int(number), rest)) for number in numbers]
+        cuts = [*starts.tolist()[1:], len(source)]
+        where = Parts(None if len(blocks) == 1 else order, local, cuts, shape)
+        return low.task(self.collect, (where, *blocks), self.node)
+
+    def _index(self, number: int, rest: Index) -> Index:
+        at = iter(np.unravel_index(number, self.grid))
+        others = iter(rest)
+        return tuple([
+            int(next(at)) if axis in self.axes else next(others) for axis in range(self.base.ndim)
+        ])
+
+    def _spread_over(self, low: Lowering, number: int, rest: Index, shape: Any) -> Task:
+        """Return the task that makes neighbouring blocks as one, of a slice of each group."""
+        found = self.made.get((number, rest))
+        if found is not None:
+            return found
+        start = self.ends[number * self.next]
+        groups: list[Task] = []
+        spans, to = [], []
+        for group, (chosen, edges) in enumerate(zip(self.of_group, self.slices, strict=True)):
+            a, b = edges[number:number + 2]
+            if a < b or not groups:
+                groups.append(self._sorted(low, group, rest))
+                spans.append((a, b))
+                to.append(chosen[a:b] - start)
+        stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
+        where = Slices(to, spans, stop - start, shape)
+        found = self.made[number, rest] = low.task(self.spread, (where, *groups), self.node)
+        return found
+
+    def _sorted(self, low: Lowering, group: int, rest: Index) -> Task:
+        key = ("sorted", group, rest)
+        found = self.made.get(key)
+        if found is None:
+            found = self.made[key] = self._collected(low, self.of_group[group], rest, None)
+        return found
+
+
+def _larger(node: Expr, axes: Index) -> Expr:
+    """Return a node that can be made in any chunks in larger ones along the indexed axes."""
+    if not node.free:
+        return node
+    single = tuple([
+        sizes if axis in axes else (max(sizes),) for axis, sizes in enumerate(node.chunks)
+    ])
+    larger = coalesced(single)
+    return node.with_chunks(tuple([
+        larger[axis] if axis in axes else sizes for axis, sizes in enumerate(node.chunks)
+    ]))
+
+
+def _in_order(places: tuple[Any, ...], chunks: Any) -> tuple[Any, ...]:
+    """Return index arrays flat, block after block."""
+    if len(chunks) == 1:
+        return places
+    edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in chunks]
+    spans = [tuple([slice(a, b) for a, b in each]) for each in product(*edges)]
+    return tuple([np.concatenate([each[span].ravel() for span in spans]) for each in places])
+
+
+def _bytes(node: Expr) -> int:
+    largest = [max([n or 1 for n in sizes]) for sizes in node.chunks]
+    return prod(largest) * max(node.dtype.itemsize, 1)
+
+
+def _together(count: int, size: int) -> int:
+    """Return how many neighbours of some size to put together: as many as there will be groups."""
+    return max(min(isqrt(count), _GROUP // max(size, 1)), 1)
+
+
+class Parts:
+    """Which points a task takes of its blocks.
+
+    order
+        Where they go, those of the first block first; None: as they come, of one block.
+    local
+        Index arrays of the blocks, in the same order.
+    cuts
+        How many points end with each block.
+    shape
+        Of the axes of points in the result; None: one axis.
+    """
+
+    __slots__ = ("cuts", "local", "order", "shape")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, order: Any, local: tuple[Any, ...], cuts: list[int], shape: Any) -> None:
+        self.order = order
+        self.local = local
+        self.cuts = cuts
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return Parts, (self.order, self.local, self.cuts, self.shape)
+
+
+class Collect:
+    """Takes points of blocks, and puts them where they go."""
+
+    __name__ = "take"
+
+    def __init__(self, axes: Index, dtype: np.dtype[Any]) -> None:
+        self.axes = axes
+        self.dtype = dtype
+        self.first = axes[0] if len(axes) == 1 else 0
+
+    def __call__(self, parts: Parts, *blocks: Any) -> Any:
+        if parts.order is None:
+            return shaped(taken(blocks[0], self.axes, parts.local), self.first, parts.shape)
+        rest = [n for axis, n in enumerate(blocks[0].shape) if axis not in self.axes]
+        out = np.empty((*rest[:self.first], len(parts.order), *rest[self.first:]), self.dtype)
+        lead = (slice(None),) * self.first
+        start = 0
+        for block, stop in zip(blocks, parts.cuts, strict=True):
+            local = tuple([each[start:stop] for each in parts.local])
+            out[(*lead, parts.order[start:stop])] = taken(block, self.axes, local)
+            start = stop
+        return shaped(out, self.first, parts.shape)
+
+
+class Slices:
+    """What a task takes of sorted groups: a slice of each, and where its points go."""
+
+    __slots__ = ("count", "shape", "spans", "to")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, to: list[Any], spans: list[tuple[int, int]], count: int, shape: Any) -> None:
+        self.to = to
+        self.spans = spans
+        self.count = count
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return Slices, (self.to, self.spans, self.count, self.shape)
+
+
+class Spread:
+    """Puts slices of sorted groups where they go."""
+
+    __name__ = "take-spread"
+
+    def __init__(self, first: int, dtype: np.dtype[Any]) -> None:
+        self.first = first
+        self.dtype = dtype
+
+    def __call__(self, where: Slices, *groups: Any) -> Any:
+        shape = groups[0].shape
+        out = np.empty((*shape[:self.first], where.count, *shape[self.first + 1:]), self.dtype)
+        lead = (slice(None),) * self.first
+        for group, to, (a, b) in zip(groups, where.to, where.spans, strict=True):
+            out[(*lead, to)] = group[(*lead, slice(a, b))]
+        return shaped(out, self.first, where.shape)
+
+
+class Piece:
+    """Which points of neighbouring blocks are those of one."""
+
+    __slots__ = ("shape", "start", "stop")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, start: int, stop: int, shape: Any) -> None:
+        self.start = start
+        self.stop = stop
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return Piece, (self.start, self.stop, self.shape)
+
+
+class Cut:
+    """Cuts a block out of neighbours that were made together."""
+
+    __name__ = "take-cut"
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def __call__(self, piece: Piece, whole: Any) -> Any:
+        found = whole[(*(slice(None),) * self.first, slice(piece.start, piece.stop))]
+        return shaped(found, self.first, piece.shape)
+
+
+def shaped(found: Any, first: int, shape: Any) -> Any:
+    """Return an array with its axis of points made several."""
+    if shape is None:
+        return found
+    return found.reshape((*found.shape[:first], *shape, *found.shape[first + 1:]))

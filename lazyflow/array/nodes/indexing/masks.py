@@ -1,0 +1,171 @@
+"""What boolean arrays choose: ``x[x > 0]``. How much that is, only a computation tells."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise, product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.chunks import in_c_order
+from lazyflow.array.nodes.align import SizesNeeded, union
+from lazyflow.array.nodes.expr import Chunks, Expr, Index, Unknown
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.views import Spec, view
+from lazyflow.departures import WeakTable
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+#: How much each block of a mask chooses, once that was found out; until then its origin.
+_counts: WeakTable[Expr, tuple[int, ...]] = WeakTable()
+_unknown: WeakTable[Expr, Unknown] = WeakTable()
+
+
+class Masked(Expr):
+    """The elements of neighbouring axes where a mask of their shape is True, in C order.
+
+    inputs
+        A node and the mask, whose chunks are the node's of these axes and in C order.
+    first
+        The first of the axes that the mask is for: the axis of what was chosen.
+    counts
+        How much the blocks of the mask choose, or None.
+    """
+
+    __slots__ = ("counts", "first")
+
+    def __init__(self, node: Expr, mask: Expr, first: int, counts: Any = None) -> None:
+        chosen = counts
+        if counts is None:
+            chosen = _unknown.setdefault(mask, Unknown((None,) * prod(mask.numblocks)))
+        chunks = (*node.chunks[:first], chosen, *node.chunks[first + mask.ndim:])
+        super().__init__(node.dtype, chunks, (node, mask))
+        self.first = first
+        self.counts = counts
+
+    @property
+    def name(self) -> str:
+        return "getitem"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.first, self.counts)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Masked(inputs[0], inputs[1], self.first, self.counts)
+
+    def through(self, spec: Spec) -> Any:
+        slices = spec.slices()
+        node, mask = self.inputs
+        first = self.first
+        picks = (
+            *slices.picks[:first], *[None] * mask.ndim, *slices.picks[first + 1:]
+        )
+        inner = Spec(picks, tuple(range(node.ndim)))
+        if inner.is_identity(node.shape):
+            return None
+        rest = spec.rest()
+        chosen = spec.picks[first]
+        outer = Spec((*rest.picks[:first], chosen, *rest.picks[first + 1:]), rest.axes)
+
+        def make(found: list[Expr]) -> Expr:
+            return view(self.with_inputs(tuple(found)), outer)
+
+        whole = Spec((None,) * mask.ndim, tuple(range(mask.ndim)))
+        return [(node, inner), (mask, whole)], make
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        node, mask = self.inputs
+        first = self.first
+        at = tuple(map(int, np.unravel_index(index[first], mask.numblocks)))
+        func = low.shared(self, "mask", Choose, first, mask.ndim)
+        block = low.block(node, (*index[:first], *at, *index[first + 1:]))
+        return low.task(func, (block, low.block(mask, at)), self)
+
+    def mask_counts(self) -> tuple[int, ...] | None:
+        """Return how much each block chooses, if that was found out."""
+        return self.counts or _counts.get(self.inputs[1])
+
+    def with_counts(self, counts: tuple[int, ...]) -> Masked:
+        """Return the same, knowing how much each block chooses."""
+        _counts[self.inputs[1]] = counts
+        return Masked(self.inputs[0], self.inputs[1], self.first, counts)
+
+
+class Choose:
+    """Takes what a mask says of a block."""
+
+    __name__ = "getitem"
+
+    def __init__(self, first: int, axes: int) -> None:
+        self.first = first
+        self.axes = axes
+
+    def __call__(self, block: Any, mask: Any) -> Any:
+        if self.axes == 1:
+            return np.compress(mask, block, axis=self.first)
+        return block[(*(slice(None),) * self.first, mask)]
+
+
+def masked(node: Expr, mask: Expr, first: int) -> Expr:
+    """Return what a mask chooses of the axes of a node from `first` on.
+
+    Raises
+    ------
+    IndexError
+        The mask's lengths are not the node's.
+    SizesNeeded
+        Lengths must be known to compare them.
+    """
+    last = first + mask.ndim
+    check_lengths(mask.shape, node.shape, first)
+    chunks = []
+    for one, other in zip(node.chunks[first:last], mask.chunks, strict=True):
+        if one == other:
+            chunks.append(one)
+        elif None in one or None in other:
+            raise SizesNeeded
+        else:
+            chunks.append(one if mask.free else other if node.free else union({one, other}))
+    if mask.ndim > 1 and not _are_in_order(tuple(chunks)):
+        if any(None in sizes for sizes in chunks):
+            raise SizesNeeded
+        most = prod([max(sizes) for sizes in chunks])
+        chunks = list(in_c_order(mask.shape, most))  # type: ignore[arg-type]
+    mask = rechunk(mask, tuple(chunks))
+    node = rechunk(node, (*node.chunks[:first], *chunks, *node.chunks[last:]))
+    counts = _counts.get(mask) or _counted(mask)
+    return Masked(node, mask, first, counts)
+
+
+def check_lengths(mask: tuple[Any, ...], shape: tuple[Any, ...], first: int) -> None:
+    """Raise IndexError if a mask's lengths are not those of the axes that it is for."""
+    for axis, n in enumerate(mask):
+        m = shape[first + axis]
+        if n is not None and m is not None and n != m:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {first + axis}; size of "
+                f"axis is {m} but size of corresponding boolean axis is {n}"
+            )
+
+
+def _are_in_order(chunks: Chunks) -> bool:
+    """Tell whether blocks of these chunks, one after the other, are in C order."""
+    cut = [axis for axis, sizes in enumerate(chunks) if len(sizes) > 1]
+    return not cut or all(
+        n is not None and n <= 1 for sizes in chunks[:cut[-1]] for n in sizes
+    )
+
+
+def _counted(mask: Expr) -> tuple[int, ...] | None:
+    """Count what a mask in memory chooses: it is there."""
+    if not isinstance(mask, Memory):
+        return None
+    edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in mask.chunks]
+    return tuple([
+        int(np.count_nonzero(mask.array[tuple([slice(a, b) for a, b in each])]))
+        for each in product(*edges)
+    ])

@@ -1,0 +1,125 @@
+"""Arrays one after another along an axis: their blocks are the blocks of the whole."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.array.nodes.align import SizesNeeded, union
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.rechunking import in_chunks
+from lazyflow.array.nodes.views import Pick, Spec
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class Concatenate(Expr):
+    """Inputs of one dtype, whose chunks are equal along all other axes."""
+
+    __slots__ = ("_firsts", "axis")
+
+    def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
+        chunks = list(inputs[0].chunks)
+        chunks[axis] = sum([x.chunks[axis] for x in inputs], ())
+        super().__init__(inputs[0].dtype, tuple(chunks), inputs)
+        self.axis = axis
+        self._firsts = [0, *accumulate(len(x.chunks[axis]) for x in inputs)]
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.axis,)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return concatenated(inputs, self.axis, True)
+
+    def through(self, spec: Spec) -> Any:
+        pick = spec.picks[self.axis]
+        if pick is None:
+            parts = [(x, spec) for x in self.inputs]
+        else:
+            parts = [(x, _replaced(spec, self.axis, own)) for x, own in self._cut(pick)]
+        if isinstance(pick, int):
+            return parts, lambda found: found[0]
+        axis = spec.axes.index(self.axis)
+        return parts, lambda found: concatenated(found, axis, True)
+
+    def _cut(self, pick: Pick | int) -> list[tuple[Expr, Pick | int]]:
+        """Return the inputs that a pick takes something of, in the order in which it does."""
+        found: list[tuple[Expr, Pick | int]] = []
+        first = 0
+        for x in self.inputs:
+            n = x.shape[self.axis]
+            assert n is not None  # else nothing could be picked
+            if isinstance(pick, int):
+                if first <= pick < first + n:
+                    return [(x, pick - first)]
+            elif (own := _overlap(pick, first, n)) is not None:
+                found.append((x, own))
+            first += n
+        if isinstance(pick, Pick) and pick.step < 0:
+            found.reverse()
+        return found or [(self.inputs[0], Pick(0, 1, 0))]
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        number = bisect_right(self._firsts, index[self.axis]) - 1
+        own = list(index)
+        own[self.axis] -= self._firsts[number]
+        return low.block(self.inputs[number], tuple(own))
+
+
+def _overlap(pick: Pick, first: int, n: int) -> Pick | None:
+    """Return what a pick takes of the places from `first` on, `n` of them.
+
+    >>> _overlap(Pick(1, 2, 5), 4, 3), _overlap(Pick(9, -3, 4), 0, 5), _overlap(Pick(0, 5, 2), 1, 3)
+    (Pick(start=1, step=2, length=1), Pick(start=3, step=-3, length=2), None)
+    """
+    start, step, count = pick
+    if step > 0:
+        i = max(-(-(first - start) // step), 0)
+        last = (first + n - 1 - start) // step
+    else:
+        i = max(-(-(start - first - n + 1) // -step), 0)
+        last = (start - first) // -step
+    length = min(last, count - 1) - i + 1
+    return Pick(start + i * step - first, step, length) if length > 0 else None
+
+
+def _replaced(spec: Spec, axis: int, pick: Any) -> Spec:
+    return Spec((*spec.picks[:axis], pick, *spec.picks[axis + 1:]), spec.axes)
+
+
+def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:
+    """Return nodes of one dtype and fitting shapes, one after another.
+
+    `fit`: it is known that blocks of unknown lengths do.
+
+    Raises
+    ------
+    SizesNeeded
+        Lengths of other axes have to be equal, and are not known.
+    """
+    if len(nodes) == 1:
+        return nodes[0]
+    chunks = _common(nodes, axis, fit)
+    made = []
+    for x in nodes:
+        wanted = (*chunks[:axis], x.chunks[axis], *chunks[axis + 1:])
+        made.append(in_chunks(x, wanted))
+    return Concatenate(tuple(made), axis)
+
+
+def _common(nodes: Sequence[Expr], axis: int, fit: bool) -> Chunks:
+    """Return chunks that fit all nodes, along all axes but one: cut where one of them is."""
+    found: list[tuple[Any, ...]] = []
+    for k in range(nodes[0].ndim):
+        given = {x.chunks[k] for x in nodes} if k != axis else {nodes[0].chunks[k]}
+        if len(given) > 1:
+            unknown = any(None in sizes for sizes in given)
+            if unknown and not fit:
+                raise SizesNeeded
+            given = given if unknown else {union(given)}
+        found.append(given.pop())
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""A function of blocks that lie at the same place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class PerBlock(Expr):
+    """What a function gives for the blocks of its inputs at each place.
+
+    func
+        Called with a block of each input. The node is equal to others of the same function.
+
+    Notes
+    -----
+    An input of fewer axes, or with one block along an axis, gives what it has for all.
+    """
+
+    __slots__ = ("func",)
+
+    def __init__(
+        self, func: Any, inputs: tuple[Expr, ...], dtype: np.dtype[Any], chunks: Chunks
+    ) -> None:
+        super().__init__(dtype, chunks, inputs)
+        self.func = func
+
+    @property
+    def name(self) -> str:
+        return str(self.func.__name__)
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.func, self.dtype, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return PerBlock(self.func, inputs, self.dtype, self.chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        blocks = []
+        for x in self.inputs:
+            own = index[len(index) - x.ndim:] if x.ndim <= len(index) else (0,) * x.ndim
+            at = [0 if len(c) == 1 else i for c, i in zip(x.chunks, own, strict=True)]
+            blocks.append(low.block(x, tuple(at)))
+        return low.task(self.func, blocks, self)

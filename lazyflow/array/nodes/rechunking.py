@@ -1,0 +1,204 @@
+"""The same array in other chunks, in bounded memory.
+
+A block is cut into copies of its pieces at once, and forgotten: what lives is the pieces that were
+not put together yet, the data once, and a block or two for each thread. (Views would keep every
+block until the last of its pieces is used: twice the data.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise, product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.lazy_dtype import common_dtype
+from lazyflow.array.nodes.views import Pick, Spec, View, cut
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+#: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
+#: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
+_MANY = 20_000
+
+
+class Rechunk(Expr):
+    """Blocks put together of pieces of the input's blocks."""
+
+    __slots__ = ()
+
+    def __init__(self, node: Expr, chunks: Chunks) -> None:
+        super().__init__(node.dtype_or_lazy, chunks, (node,))
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.chunks,)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return in_chunks(inputs[0], self.chunks)
+
+    def through(self, spec: Spec) -> Any:
+        chunks = View(self, spec).chunks
+        return [(self.inputs[0], spec)], lambda found: in_chunks(found[0], chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
+        if 0 in shape and None not in shape:
+            return low.value(np.empty(shape, self.dtype))
+        source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
+        cuts = _cuts(low, self, index, source.chunks)
+        if 0 in shape:
+            nothing = Cut([tuple([found for (_, found, _), *_ in cuts])])
+            block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
+            return low.parts(nothing, (block,), self, 1)[0]
+        pieces = [
+            self._piece(low, source, number, index)
+            for number in product(*[[number for number, _, _ in axis] for axis in cuts])
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
+        return low.task(Assemble(lengths, self.known_dtype), pieces, self)
+
+    def _piece(self, low: Lowering, source: Expr, number: Index, index: Index) -> Task:
+        """Return the part of a block of the source that is in a block of this."""
+        parts = low.shared(self, number, self._cut, low, source, number)
+        found: Task = parts[index]
+        return found
+
+    def _cut(self, low: Lowering, source: Expr, number: Index) -> dict[Index, Task]:
+        """Have a block of the source cut; return its parts by the block of this they are in."""
+        block = low.block(source, number)
+        cuts = _cuts(low, source, number, self.chunks)
+        places = list(product(*cuts))
+        indices = [tuple([i for i, _, _ in place]) for place in places]
+        if len(places) == 1:
+            return {indices[0]: block}
+        slices = [_spans([n for _, _, n in pieces]) for pieces in cuts]  # of the source's block
+        func = Cut([tuple(piece) for piece in product(*slices)])
+        return dict(zip(indices, low.parts(func, (block,), self, len(places)), strict=True))
+
+
+def _cuts(low: Lowering, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
+    """Return what a block of a node covers of other chunks of the same, along each axis.
+
+    Blocks of unknown lengths are those of the other.
+    """
+    bounds = low.bounds(node)
+    return [
+        [(i, slice(None), None)] if None in sizes
+        else cut(other, Pick(starts[i], 1, sizes[i]))
+        for i, starts, sizes, other in zip(index, bounds, node.chunks, chunks, strict=True)
+    ]
+
+
+def _spans(lengths: Sequence[int | None]) -> list[slice]:
+    """Return the places of pieces in a whole; the only one of unknown length is all of it."""
+    if None in lengths:
+        return [slice(None)]
+    return [slice(a, b) for a, b in pairwise([0, *accumulate(lengths)])]
+
+
+def in_chunks(node: Expr, chunks: Chunks) -> Expr:
+    """Return a node in chunks that it had before it was rebuilt; those of unknown lengths fit."""
+    if node.chunks == chunks:
+        return node
+    return rechunk(node, tuple([
+        own if None in own or None in sizes else sizes
+        for own, sizes in zip(node.chunks, chunks, strict=True)
+    ]))
+
+
+def rechunk(node: Expr, chunks: Chunks) -> Expr:
+    """Return a node in these chunks: itself, if they are its own.
+
+    Raises
+    ------
+    SizesNeeded
+        Lengths that are not known would have to change.
+    """
+    if node.chunks == chunks:
+        return node
+    for own, wanted in zip(node.chunks, chunks, strict=True):
+        if own != wanted and (None in own or None in wanted):
+            raise SizesNeeded
+    if node.free:
+        return node.with_chunks(chunks)
+    if isinstance(node, Rechunk):
+        return in_chunks(node.inputs[0], chunks)
+    return Rechunk(node, chunks)
+
+
+def staged(node: Expr, chunks: Chunks) -> Expr:
+    """Return what to cut for a rechunk: the node, or itself in chunks in between.
+
+    These are, along each axis, as long as the geometric mean of the two, so that their blocks are
+    not larger than the larger ones.
+    """
+    pieces = prod([
+        len(old) if None in old else len({*accumulate(old), *accumulate(new)})
+        for old, new in zip(node.chunks, chunks, strict=True)
+    ])
+    blocks = prod(node.numblocks) + prod(map(len, chunks))
+    if pieces <= max(_MANY, 4 * blocks):
+        return node
+    between: list[tuple[Any, ...]] = []
+    for old, new, n in zip(node.chunks, chunks, node.shape, strict=True):
+        if n is None:
+            between.append(old)
+            continue
+        count = max(round((len(old) * len(new)) ** 0.5), 1)
+        size = max(-(-n // count), 1)
+        between.append(tuple([min(size, n - at) for at in range(0, n, size)]) or (0,))
+    middle = tuple(between)
+    if middle in (node.chunks, chunks):
+        return node
+    return Rechunk(staged(node, middle), middle)
+
+
+class Cut:
+    """Gives copies of parts of a block."""
+
+    __name__ = "rechunk-cut"
+
+    def __init__(self, slices: list[tuple[slice, ...]]) -> None:
+        self.slices = slices
+
+    def __call__(self, block: Any) -> tuple[Any, ...]:
+        return tuple([np.array(block[piece]) for piece in self.slices])
+
+
+class Assemble:
+    """Puts a block together of its parts.
+
+    lengths
+        Of the parts along each axis; None: of the only ones, which have any length.
+    dtype
+        Of the block; None: what the parts have.
+    """
+
+    __name__ = "rechunk"
+    _lazyflow_kind = ATOM
+
+    def __init__(
+        self, lengths: tuple[tuple[int | None, ...], ...], dtype: np.dtype[Any] | None
+    ) -> None:
+        self.lengths = lengths
+        self.dtype = dtype
+
+    def __call__(self, *parts: Any) -> Any:
+        dtype = common_dtype(parts) if self.dtype is None else self.dtype
+        shape = [
+            n if None in axis else sum(axis)
+            for axis, n in zip(self.lengths, parts[0].shape, strict=True)
+        ]
+        out = np.empty(shape, dtype)
+        for part, place in zip(parts, product(*map(_spans, self.lengths)), strict=True):
+            out[place] = part
+        return out

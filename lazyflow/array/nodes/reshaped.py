@@ -1,0 +1,308 @@
+"""The same elements, in C order, in another shape.
+
+Axes of both shapes fall into groups of the same size: in (4, 6, 5) -> (24, 5) the first two
+axes become one and the third stays. A block of the result is a block of the input in another shape
+where both are runs of neighbouring elements in each group; the chunks are made so first, without
+making larger ones than the input has (dask#8110).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.rechunking import in_chunks, rechunk
+from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.views import Pick, Spec, view
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+Shape = tuple[int, ...]
+Sizes = tuple[int, ...]
+
+
+class Group(NamedTuple):
+    """Axes of a shape, from the first to before the last, that become axes of another one."""
+
+    first: int
+    last: int
+    to_first: int
+    to_last: int
+
+    @property
+    def is_one(self) -> bool:
+        """Tell whether one axis stays as it is."""
+        return self.last - self.first == 1 and self.to_last - self.to_first == 1
+
+
+class Reshape(Expr):
+    """Blocks in another shape; the n-th block of a group of axes is the n-th of the other's.
+
+    before
+        The chunks in which the input has to be.
+    """
+
+    __slots__ = ("before", "groups")
+
+    def __init__(self, node: Expr, chunks: Chunks, groups: tuple[Group, ...]) -> None:
+        super().__init__(node.dtype, chunks, (node,))
+        self.before = node.chunks
+        self.groups = groups
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.before, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Reshape(in_chunks(inputs[0], self.before), self.chunks, self.groups)
+
+    def through(self, spec: Spec) -> Any:
+        """Slices of axes that stay, and of the first of those that one axis becomes, go down."""
+        (node,) = self.inputs
+        inner: list[Any] = [None] * node.ndim
+        shape: list[Any] = list(self.shape)
+        outer = list(spec.picks)
+        for group in self.groups:
+            at = group.to_first
+            if group.last - group.first != 1 or group.to_last == at or outer[at] is None:
+                continue
+            pick: Any = outer[at]
+            if isinstance(pick, int):
+                pick, outer[at] = Pick(pick, 1, 1), 0
+            elif group.is_one or pick.step == 1:
+                outer[at] = None
+            if not group.is_one and pick.step != 1:
+                continue
+            if not pick.length:
+                return None
+            unit = prod(shape[at + 1:group.to_last])
+            inner[group.first] = Pick(pick.start * unit, pick.step, pick.length * unit)
+            shape[at] = pick.length
+        down = Spec(tuple(inner), tuple(range(node.ndim)))
+        if down.is_identity(node.shape):
+            return None
+        rest = Spec(tuple(outer), spec.axes)
+        return [(node, down)], lambda found: view(reshaped(found[0], tuple(shape)), rest)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        (node,) = self.inputs
+        own: list[int] = []
+        for first, last, to_first, to_last in self.groups:
+            number = 0
+            for k in range(to_first, to_last):
+                number = number * len(self.chunks[k]) + index[k]
+            place = []
+            for k in reversed(range(first, last)):
+                number, i = divmod(number, len(node.chunks[k]))
+                place.append(i)
+            own.extend(reversed(place))
+        block = low.block(node, tuple(own))
+        shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
+        return low.task(low.shared(self, shape, ToShape, shape), (block,), self)
+
+
+class ToShape:
+    """Gives a block another shape."""
+
+    __name__ = "reshape"
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def __call__(self, block: Any) -> Any:
+        return block.reshape(self.shape)
+
+
+def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = True) -> Expr:
+    """Return a node in another shape of the same size, which is not 0; lengths are known.
+
+    Parameters
+    ----------
+    limit
+        Elements that a block may have in a group of axes that change; as many as the largest
+        has now, if left out.
+    merge
+        False: where axes become one, all but the last are cut into chunks of length 1.
+    """
+    old: Any = node.shape
+    if old == shape:
+        return node
+    groups = grouped(old, shape)
+    before: list[Any] = []
+    flat: list[Any] = []
+    runs: list[Any] = []
+    after: list[Any] = []
+    for group in groups:
+        given = node.chunks[group.first:group.last]
+        if group.is_one:
+            parts: Any = [given, given[0], given[0], given]
+        else:
+            most = prod([max(sizes) for sizes in given])
+            wanted = shape[group.to_first:group.to_last]
+            parts = _parts(given, wanted, limit or most, merge)
+        before.extend(parts[0])
+        flat.append(parts[1])
+        runs.append(parts[2])
+        after.extend(parts[3])
+    if isinstance(node, Memory) and node.array.flags.c_contiguous:
+        return Memory(node.array.reshape(shape), tuple(after))
+    node = rechunk(node, tuple(before))
+    if flat == runs:
+        return _made(node, tuple(after), groups)
+    ones = tuple([Group(g.first, g.last, k, k + 1) for k, g in enumerate(groups)])
+    node = rechunk(_made(node, tuple(flat), ones), tuple(runs))
+    ones = tuple([Group(k, k + 1, g.to_first, g.to_last) for k, g in enumerate(groups)])
+    return _made(node, tuple(after), ones)
+
+
+def _made(node: Expr, chunks: Chunks, groups: tuple[Group, ...]) -> Expr:
+    if node.chunks == chunks and all(group.is_one for group in groups):
+        return node
+    return Reshape(node, chunks, groups)
+
+
+def grouped(old: Shape, new: Shape) -> tuple[Group, ...]:
+    """Return the smallest groups of neighbouring axes that have the same size in two shapes.
+
+    >>> [tuple(group) for group in grouped((4, 6, 5), (24, 1, 5))]
+    [(0, 2, 0, 1), (2, 2, 1, 2), (2, 3, 2, 3)]
+    """
+    found = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        first, to_first = i, j
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            i, j = i + 1, j + 1
+        elif i < len(old) and old[i] == 1:
+            i += 1
+        elif j < len(new) and new[j] == 1:
+            j += 1
+        else:
+            mine, other = old[i], new[j]
+            i, j = i + 1, j + 1
+            while mine != other:
+                if mine < other:
+                    mine *= old[i]
+                    i += 1
+                else:
+                    other *= new[j]
+                    j += 1
+        found.append(Group(first, i, to_first, j))
+    return tuple(found)
+
+
+def _parts(
+    given: Chunks, wanted: Shape, limit: int, merge: bool
+) -> tuple[Chunks, Sizes, Sizes, Chunks]:
+    """Return for a group: chunks before, the runs that they are, those of the result, and it."""
+    if merge:
+        before = _as_runs(given, limit)
+    else:
+        ones = tuple([(1,) * sum(sizes) for sizes in given[:-1]])
+        before = (*ones, *[_fitted(sizes, limit, False) for sizes in given[-1:]])
+    flat = _runs(before)
+    after = _fitting(flat, wanted)
+    if after is None:
+        whole = tuple([(n,) for n in wanted])
+        after = _as_runs(whole, min(limit, max(flat)))
+    return before, flat, _runs(after), after
+
+
+def _runs(chunks: Chunks) -> Sizes:
+    """Return the lengths of the runs that blocks of such chunks are."""
+    found: Sizes = (1,)
+    for sizes in chunks:
+        if len(sizes) == 1:
+            found = tuple([n * sizes[0] for n in found])
+        else:
+            found = tuple([n * run for run in found for n in sizes])
+    return found
+
+
+def _as_runs(given: Chunks, limit: int) -> Chunks:
+    """Return chunks of which every block is a run: given ones, if they are."""
+    long = [k for k, sizes in enumerate(given) if sum(sizes) > 1]
+    last_cut = max([k for k in long if len(given[k]) > 1], default=0)
+    if all(max(given[k]) == 1 for k in long if k < last_cut) and max(_runs(given)) <= limit:
+        return given
+    whole = tuple([(sum(sizes),) for sizes in given])
+    below = 1
+    for k in reversed(long):
+        if below * sum(given[k]) > limit:
+            ones = tuple([(1,) * sum(sizes) for sizes in given[:k]])
+            return (*ones, _fitted(given[k], limit // below), *whole[k + 1:])
+        below *= sum(given[k])
+    return whole
+
+
+def _fitted(sizes: Sizes, most: int, together: bool = True) -> Sizes:
+    """Return lengths of chunks that are at most as long: neighbours together, or parts of them.
+
+    >>> _fitted((2, 2, 2, 9, 1), 4)
+    (4, 2, 3, 3, 3, 1)
+    """
+    found: list[int] = []
+    joins = False
+    for n in sizes:
+        if joins and found[-1] + n <= most:
+            found[-1] += n
+            continue
+        count = max(-(-n // most), 1)
+        found.extend([n * (i + 1) // count - n * i // count for i in range(count)])
+        joins = together and count == 1
+    return tuple(found)
+
+
+def _fitting(flat: Sizes, shape: Shape) -> Chunks | None:
+    """Return the chunks of a shape whose blocks are these runs, or None.
+
+    >>> _fitting((6, 6), (4, 3)), _fitting((2, 1, 2, 1), (2, 3)), _fitting((4, 2), (2, 3))
+    (((2, 2), (3,)), ((1, 1), (2, 1)), None)
+    """
+    for k, n in enumerate(shape):
+        unit = prod(shape[k + 1:])
+        outer = prod(shape[:k])
+        count, odd = divmod(len(flat), outer)
+        if odd or not count:
+            return None
+        period = flat[:count]
+        if any(run % unit for run in period):
+            continue
+        if sum(period) != n * unit or flat != period * outer:
+            return None
+        ones = tuple([(1,) * m for m in shape[:k]])
+        return (*ones, tuple([run // unit for run in period]), *[(m,) for m in shape[k + 1:]])
+    return () if flat == (1,) else None
+
+
+class PerBlock(Expr):
+    """A function of each block by itself, that may change lengths.
+
+    func
+        Hashable.
+    """
+
+    __slots__ = ("before", "func")
+
+    def __init__(self, node: Expr, func: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
+        super().__init__(dtype, chunks, (node,))
+        self.func = func
+        self.before = node.chunks
+
+    @property
+    def name(self) -> str:
+        return str(self.func.__name__)
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.func, self.dtype, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        node = in_chunks(inputs[0], self.before)
+        return PerBlock(node, self.func, self.dtype, self.chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.task(self.func, (low.block(self.inputs[0], index),), self)

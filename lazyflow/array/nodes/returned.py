@@ -1,0 +1,92 @@
+"""What becomes of what a user's function returns for a block: it has to be what was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.nodes.bound_call import REMEDIES
+from lazyflow.array.nodes.expr import Chunks, Index
+
+#: What to type, by the function of lazyflow that was called.
+_SHAPES = {
+    "map_blocks": "chunks= (and drop_axis=, new_axis= where axes go or come)",
+    "blockwise": "adjust_chunks= and new_axes=",
+    "reduction": "output_size= and keepdims=",
+    "apply_gufunc": "the signature and output_sizes=",
+    "apply_along_axis": "shape=",
+    "from_delayed": "shape=",
+}
+
+
+class Outcome:
+    """Checks what a function returned for a block.
+
+    name, asked_by
+        The function, and which of lazyflow's it was given to.
+    chunks, dtype
+        Of the array that the blocks make; a length or the dtype may be None: not known.
+    """
+
+    def __init__(
+        self, name: str, asked_by: str, chunks: Chunks, dtype: np.dtype[Any] | None
+    ) -> None:
+        self.name = name
+        self.asked_by = asked_by
+        self.chunks = chunks
+        self.dtype = dtype
+
+    def of(self, found: Any, index: Index) -> Any:
+        """Return the block.
+
+        Raises
+        ------
+        ValueError
+            It has another shape than was said.
+        TypeError
+            It is no array, or one of another dtype.
+        """
+        if not (hasattr(found, "shape") and hasattr(found, "dtype")):
+            found = self._array(found, index)
+        elif isinstance(found, np.generic):
+            found = np.asarray(found)
+        wanted = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
+        if found.shape != wanted and (
+            len(found.shape) != len(wanted)
+            or any(n is not None and n != m for n, m in zip(wanted, found.shape, strict=True))
+        ):
+            raise ValueError(
+                f"{self.name} returned an array of shape {found.shape} for block {index}, but "
+                f"{_shown(wanted)} was expected. Say what it returns by "
+                f"{_SHAPES.get(self.asked_by, 'the shape')} of {self.asked_by}()."
+            )
+        if self.dtype is None or found.dtype == self.dtype:
+            return found
+        return self._cast(found, index)
+
+    def _array(self, found: Any, index: Index) -> Any:
+        if isinstance(found, bool | int | float | complex):
+            return np.asarray(found)
+        raise TypeError(
+            f"{self.name} returned a {type(found).__name__} for block {index}, but an array was "
+            f"expected. For blocks of other kinds use lazyflow.delayed on x.to_delayed()."
+        )
+
+    def _cast(self, found: Any, index: Index) -> Any:
+        """Allow what changes no value: another byte order, shorter strings."""
+        assert self.dtype is not None
+        how = "safe" if found.dtype.kind == self.dtype.kind and self.dtype.kind in "SU" else "equiv"
+        if np.can_cast(found.dtype, self.dtype, how):  # type: ignore[arg-type]
+            return found.astype(self.dtype)
+        raise TypeError(
+            f"{self.name} returned {found.dtype} for block {index}, but {self.dtype} was "
+            f"expected. Pass {REMEDIES.get(self.asked_by, 'dtype')}={str(found.dtype)!r} to "
+            f"{self.asked_by}(), or have "
+            f"{self.name} return .astype({str(self.dtype)!r})."
+        )
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    text = ", ".join("any" if n is None else str(n) for n in shape)
+    return f"({text},)" if len(shape) == 1 else f"({text})"

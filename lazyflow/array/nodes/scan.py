@@ -1,0 +1,176 @@
+"""Scans: each element becomes what a ufunc makes of all before it along an axis, and itself.
+
+Each block is scanned by itself. What is before a block, its carry, is made of the last elements
+of the blocks before it, so that only these small pieces wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.views import Spec, view
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+
+class Scan(Expr):
+    """``ufunc.accumulate`` along an axis, of an associative ufunc.
+
+    parallel
+        Carries are made as a tree instead of one after the other.
+    """
+
+    __slots__ = ("axis", "parallel", "ufunc")
+
+    def __init__(
+        self, node: Expr, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], parallel: bool
+    ) -> None:
+        super().__init__(dtype, node.chunks, (node,))
+        self.ufunc = ufunc
+        self.axis = axis
+        self.parallel = parallel
+
+    @property
+    def name(self) -> str:
+        if self.ufunc in (np.add, np.multiply):
+            return "cumsum" if self.ufunc is np.add else "cumprod"
+        return f"{self.ufunc.__name__}.accumulate"
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.ufunc, self.axis, self.dtype, self.parallel)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Scan(inputs[0], self.ufunc, self.axis, self.dtype, self.parallel)
+
+    def through(self, spec: Spec) -> Any:
+        slices = spec.slices()
+        axis = self.axis
+        inner = Spec((*slices.picks[:axis], None, *slices.picks[axis + 1:]), slices.axes)
+        (node,) = self.inputs
+        if inner.is_identity(node.shape):
+            return None
+        left = [0 if isinstance(pick, int) else None for pick in spec.picks]
+        rest: Any = (*left[:axis], spec.picks[axis], *left[axis + 1:])
+        return [(node, inner)], lambda found: view(
+            self.with_inputs(tuple(found)), Spec(rest, spec.axes)
+        )
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        alone = self._alone(low, index)
+        at = index[self.axis]
+        if at == 0:
+            return alone
+        carries = low.shared(self, ("carries", self._line(index)), list)
+        if self.parallel:
+            if not carries:
+                carries.extend(self._prefixes(low, index))
+        else:
+            for i in range(len(carries), at):
+                ends = self._end(low, self._in_line(index, i))
+                carries.append(self._joined(low, carries[-1], ends) if carries else ends)
+        return self._joined(low, carries[at - 1], alone)
+
+    def _line(self, index: Index) -> Index:
+        return (*index[: self.axis], *index[self.axis + 1:])
+
+    def _in_line(self, index: Index, at: int) -> Index:
+        return (*index[: self.axis], at, *index[self.axis + 1:])
+
+    def _alone(self, low: Lowering, index: Index) -> Task:
+        """Return the task that scans a block by itself."""
+
+        def make() -> Task:
+            func = low.shared(self, "scan", ScanBlock, self.ufunc, self.axis, self.dtype, self.name)
+            return low.task(func, (low.block(self.inputs[0], index),), self)
+
+        found: Task = low.shared(self, ("alone", index), make)
+        return found
+
+    def _end(self, low: Lowering, index: Index) -> Task:
+        func = low.shared(self, "end", End, self.axis)
+        return low.task(func, (self._alone(low, index),), self)
+
+    def _joined(self, low: Lowering, before: Task, after: Task) -> Task:
+        func = low.shared(self, "join", Join, self.ufunc, self.dtype, self.name)
+        return low.task(func, (before, after), self)
+
+    def _prefixes(self, low: Lowering, index: Index) -> list[Task]:
+        """Return all carries: sums of pairs first, then what lies between them."""
+        ends = [
+            self._end(low, self._in_line(index, i)) for i in range(self.numblocks[self.axis] - 1)
+        ]
+        levels = [ends]
+        while len(levels[-1]) > 1:
+            level = levels[-1]
+            levels.append([
+                self._joined(low, level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)
+            ])
+        found: list[Task] = levels.pop()
+        for level in reversed(levels):
+            pairs = found
+            found = [level[0]]
+            for i in range(1, len(level)):
+                half = pairs[i // 2] if i % 2 else self._joined(low, pairs[i // 2 - 1], level[i])
+                found.append(half)
+        return found
+
+
+class ScanBlock:
+    """Scans a block."""
+
+    def __init__(self, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], name: str) -> None:
+        self.ufunc = ufunc
+        self.axis = axis
+        self.dtype = dtype
+        self.__name__ = name
+
+    def __call__(self, block: Any) -> Any:
+        # NumPy takes no dtype for dates and times, whose unit it would have to keep
+        dtype = None if self.dtype.kind in "mM" else self.dtype
+        return self.ufunc.accumulate(block, axis=self.axis, dtype=dtype)
+
+
+class End:
+    """Copies the last element along an axis, so that the block need not be kept for it."""
+
+    __name__ = "end"
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def __call__(self, block: Any) -> Any:
+        return block[(*[slice(None)] * self.axis, slice(-1, None))].copy()
+
+
+class Join:
+    """Puts what is before a block into it."""
+
+    def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], name: str) -> None:
+        self.ufunc = ufunc
+        self.dtype = dtype
+        self.__name__ = name
+
+    def __call__(self, before: Any, after: Any) -> Any:
+        found = self.ufunc(before, after)
+        return found.astype(self.dtype, copy=False)
+
+
+def scan(
+    node: Expr, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], parallel: bool = False
+) -> Expr:
+    """Return the scan of a node by an associative ufunc."""
+    sizes = node.chunks[axis]
+    if 0 in sizes:
+        whole = tuple([n for n in sizes if n != 0]) or (0,)
+        made = Scan(
+            rechunk(node, (*node.chunks[:axis], whole, *node.chunks[axis + 1:])),
+            ufunc, axis, dtype, parallel,
+        )
+        return rechunk(made, node.chunks)
+    return Scan(node, ufunc, axis, dtype, parallel)

@@ -1,0 +1,162 @@
+"""Where arrays come from: memory, things that are read by slices, formulas, and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+Region = tuple[slice, ...]
+
+
+class Const(Expr):
+    """A 0-d array that is known now."""
+
+    __slots__ = ("value",)
+    free = True
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        super().__init__(value.dtype, ())
+        self.value = value
+
+    def params(self) -> tuple[Any, ...]:
+        if self.dtype.hasobject:
+            return (id(self.value),)
+        return (self.dtype, self.value.tobytes())
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return self
+
+    def with_chunks(self, chunks: Chunks) -> Expr:
+        return self
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.value(self.value)
+
+
+class Memory(Expr):
+    """An ndarray: its blocks are views of it."""
+
+    __slots__ = ("array",)
+    free = True
+
+    def __init__(self, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
+        super().__init__(array.dtype, chunks)
+        self.array = array
+
+    def params(self) -> tuple[Any, ...]:
+        return (id(self.array), self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return self
+
+    def with_chunks(self, chunks: Chunks) -> Expr:
+        return Memory(self.array, chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.fused_block(self, index)
+
+
+class Formula(Protocol):
+    """What makes any region of an array from nothing. Hashable, and equal when values are."""
+
+    @property
+    def __name__(self) -> str:
+        """What messages call it."""
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        """Return the values of a region: slices with start and stop, steps 1."""
+
+
+class Made(Expr):
+    """An array whose regions are made by a formula: zeros, ranges, random numbers."""
+
+    __slots__ = ("formula",)
+    free = True
+
+    def __init__(self, formula: Formula, dtype: np.dtype[Any], chunks: Chunks) -> None:
+        super().__init__(dtype, chunks)
+        self.formula = formula
+
+    @property
+    def name(self) -> str:
+        return self.formula.__name__
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.formula, self.dtype, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return self
+
+    def with_chunks(self, chunks: Chunks) -> Expr:
+        return Made(self.formula, self.dtype, chunks)
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.fused_block(self, index)
+
+
+class Stored(Expr):
+    """Something that is read by slices: a zarr array, an HDF5 dataset, a memmap, a user's class.
+
+    reader
+        Called with the store and a region in a task; the store is an argument of the task.
+    """
+
+    __slots__ = ("reader", "store")
+
+    def __init__(self, store: Any, reader: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
+        super().__init__(dtype, chunks)
+        self.store = store
+        self.reader = reader
+
+    @property
+    def name(self) -> str:
+        return "from_array"
+
+    def params(self) -> tuple[Any, ...]:
+        return (id(self.store), self.reader, self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return self
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.fused_block(self, index)
+
+
+class Tasks(Expr):
+    """Blocks that are tasks already: persisted ones, and those of delayed functions.
+
+    tasks
+        In C order of the blocks.
+    light
+        Whether they are all short: see light.py.
+    """
+
+    __slots__ = ("light", "tasks")
+
+    def __init__(
+        self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
+    ) -> None:
+        super().__init__(dtype, chunks)
+        self.tasks = tuple(tasks)
+        self.light = False
+
+    def params(self) -> tuple[Any, ...]:
+        return (*map(id, self.tasks), self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return self
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        at = 0
+        for i, count in zip(index, self.numblocks, strict=True):
+            at = at * count + i
+        return self.tasks[at]

@@ -1,0 +1,210 @@
+"""Reductions of any kind: each block gives something, neighbours are merged, the last is finished.
+
+The order of merging is a function of the blocks' number only. With axes in one chunk, the same
+node applies a function along these axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.lowering import Where
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.views import Spec, view
+from lazyflow.graph.task import Task
+
+if TYPE_CHECKING:
+    from lazyflow.array.nodes.lowering import Lowering
+
+#: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
+Layout = tuple[int | tuple[int | None], ...]
+
+
+class Op:
+    """What a tree does. Subclasses are hashable, and equal when they do the same.
+
+    Attributes
+    ----------
+    placed
+        `first` is also told where the block begins.
+    together
+        How many neighbours are merged at a time.
+    """
+
+    __name__ = "tree"
+    placed = False
+    together = 16
+
+    def first(self, *blocks: Any) -> Any:
+        """Return what a block gives; blocks of all inputs, before them perhaps where."""
+        raise TypeError(f"{type(self).__name__} has no first step")
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Return what neighbours give together."""
+        raise TypeError(f"{type(self).__name__} works on axes in one chunk")
+
+    def last(self, part: Any) -> Any:
+        """Return a block of the result."""
+        return part
+
+
+class Tree(Expr):
+    """What an `Op` makes of the blocks along some axes.
+
+    inputs
+        First `count` nodes of equal chunks, then nodes of one block that every task gets.
+    layout
+        For each axis of the result an axis that is kept, or ``(n,)`` for a new one.
+    """
+
+    __slots__ = ("count", "layout", "op")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], count: int, op: Op, layout: Layout, dtype: np.dtype[Any]
+    ) -> None:
+        chunks: Chunks = tuple([
+            inputs[0].chunks[each] if isinstance(each, int) else each for each in layout
+        ])
+        super().__init__(dtype, chunks, inputs)
+        self.count = count
+        self.op = op
+        self.layout = layout
+
+    @property
+    def name(self) -> str:
+        return self.op.__name__
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.op, self.count, self.layout, self.dtype)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Tree(inputs, self.count, self.op, self.layout, self.dtype)
+
+    def through(self, spec: Spec) -> Any:
+        taken: dict[int, Any] = {}
+        left: list[Any] = []
+        for each, pick, whole in zip(self.layout, spec.picks, spec.slices().picks, strict=True):
+            if isinstance(each, int):
+                taken[each] = whole
+                left.append(0 if isinstance(pick, int) else None)
+            else:
+                left.append(pick)
+        node = self.inputs[0]
+        inner = Spec(tuple([taken.get(k) for k in range(node.ndim)]), tuple(range(node.ndim)))
+        if inner.is_identity(node.shape):
+            return None
+        rest = Spec(tuple(left), spec.axes)
+
+        def make(found: list[Expr]) -> Expr:
+            inputs = (*_alike(found), *self.inputs[self.count:])
+            return view(self.with_inputs(inputs), rest)
+
+        return [(x, inner) for x in self.inputs[: self.count]], make
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        op = self.op
+        at = {each: i for each, i in zip(self.layout, index, strict=True) if isinstance(each, int)}
+        ranges = [
+            (at[k],) if k in at else range(n) for k, n in enumerate(self.inputs[0].numblocks)
+        ]
+        everywhere = [low.block(x, (0,) * x.ndim) for x in self.inputs[self.count:]]
+        alone = prod(map(len, ranges)) == 1
+        first = low.shared(self, "first", First, op, alone)
+        parts = []
+        for number in product(*ranges):
+            place = [self._place(low, number)] if op.placed else []
+            blocks = [low.block(x, number) for x in self.inputs[: self.count]]
+            parts.append(low.task(first, (*place, *blocks, *everywhere), self))
+        if alone:
+            return parts[0]
+        while len(parts) > op.together:
+            merge = low.shared(self, "merge", Merge, op, False)
+            parts = [
+                low.task(merge, parts[i:i + op.together], self)
+                for i in range(0, len(parts), op.together)
+            ]
+        return low.task(low.shared(self, "last", Merge, op, True), parts, self)
+
+    def _place(self, low: Lowering, number: Index) -> Where:
+        bounds = low.bounds(self.inputs[0])
+        return Where(number, tuple([edge[i] for edge, i in zip(bounds, number, strict=True)]))
+
+
+class First:
+    """The function of the tasks that see blocks."""
+
+    def __init__(self, op: Op, alone: bool) -> None:
+        self.op = op
+        self.alone = alone
+        self.__name__ = op.__name__
+
+    def __call__(self, *blocks: Any) -> Any:
+        found = self.op.first(*blocks)
+        return self.op.last(found) if self.alone else found
+
+
+class Merge:
+    """The function of the tasks that merge what blocks gave."""
+
+    def __init__(self, op: Op, last: bool) -> None:
+        self.op = op
+        self.is_last = last
+        self.__name__ = op.__name__ if last else f"{op.__name__}-merge"
+
+    def __call__(self, *parts: Any) -> Any:
+        found = self.op.merge(parts) if len(parts) > 1 else parts[0]
+        return self.op.last(found) if self.is_last else found
+
+
+def tree(
+    op: Op, inputs: Sequence[Expr], layout: Layout, dtype: Any, everywhere: Sequence[Expr] = ()
+) -> Expr:
+    """Return what an operation makes of nodes of one shape; `everywhere`: what all tasks get."""
+    others = [rechunk(x, tuple([(n,) for n in x.shape])) for x in everywhere]
+    return Tree((*_alike(inputs), *others), len(inputs), op, layout, np.dtype(dtype))
+
+
+def _alike(nodes: Sequence[Expr]) -> list[Expr]:
+    return [rechunk(x, nodes[0].chunks) for x in nodes]
+
+
+def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
+    """Return the layout of a reduction over axes."""
+    found: list[int | tuple[int | None]] = []
+    for k in range(ndim):
+        if k not in axes:
+            found.append(k)
+        elif keepdims:
+            found.append((1,))
+    return tuple(found)
+
+
+def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
+    """Return a node with one chunk along axes, and along others shorter ones if need be.
+
+    Blocks stay below eight times ``config.chunk_bytes`` where the other axes can do that.
+    """
+    chunks: list[Any] = [
+        (node.shape[k],) if k in axes else sizes for k, sizes in enumerate(node.chunks)
+    ]
+    if any(None in sizes for sizes in chunks):
+        return rechunk(node, tuple(chunks))
+    itemsize = node.dtype.itemsize
+
+    def bytes_of(sizes: Sequence[Any]) -> int:
+        return prod(map(max, sizes)) * itemsize
+
+    limit = max(8 * config.get("chunk_bytes"), bytes_of(node.chunks))
+    if bytes_of(chunks) > limit:
+        shape: Any = node.shape
+        wanted = {k: -1 if k in axes else "auto" for k in range(node.ndim)}
+        chunks = list(normalize_chunks(wanted, shape, limit, node.dtype))
+    return rechunk(node, tuple(chunks))

@@ -1,0 +1,362 @@
+"""Fusion: neighbouring elementwise operations, and reductions on top, become one task per block.
+
+Which operations go together is decided on nodes, not on blocks. A group is one `Fused` node: a
+program of steps over what the group reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.program import Program, Step
+from lazyflow.array.nodes.align import share
+from lazyflow.array.nodes.elementwise import Elementwise
+from lazyflow.array.nodes.expr import Chunks, Expr, Index, below, same
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.rechunking import in_chunks
+from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
+from lazyflow.array.nodes.sources import Const
+from lazyflow.graph.task import Task
+
+_CHEAP = 4  # steps that are rather done again than kept
+_SMALL = 1 << 16  # elements of a block below which neighbours are put together
+_BLOCK = 1 << 18  # elements that such blocks get, about
+
+#: What costs about as much as reading the operands.
+QUICK = frozenset({
+    "add", "subtract", "multiply", "divide", "negative", "absolute", "fabs", "square", "maximum",
+    "minimum", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
+    "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "invert", "isnan", "isfinite", "isinf", "positive", "where", "astype", "sqrt",
+    "reciprocal", "floor", "ceil", "rint", "trunc", "sign", "conjugate",
+})
+
+
+class Fused(Expr):
+    """A program over nodes whose chunks fit.
+
+    program
+        Its inputs are the constants, then the nodes.
+    consts
+        0-d arrays.
+    why
+        Why the group ends here, in words.
+    """
+
+    __slots__ = ("consts", "label", "program", "why")
+
+    def __init__(
+        self,
+        program: Program,
+        consts: tuple[np.ndarray[Any, Any], ...],
+        inputs: tuple[Expr, ...],
+        dtype: np.dtype[Any],
+        chunks: Chunks,
+        label: str,
+        why: str,
+    ) -> None:
+        super().__init__(dtype, chunks, inputs)
+        self.why = why
+        self.program = program
+        self.consts = consts
+        self.label = label
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    def params(self) -> tuple[Any, ...]:
+        return (self.program, *map(id, self.consts), self.chunks)
+
+    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
+        return Fused(
+            self.program, self.consts, inputs, self.dtype, self.chunks, self.label, self.why
+        )
+
+    def make_block(self, low: Lowering, index: Index) -> Task:
+        return low.fused_block(self, index)
+
+
+def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> list[Expr]:
+    """Return equals of some nodes in which groups of operations are one node each.
+
+    keep
+        The chunks of the wanted ones must stay.
+    enabled
+        False: every operation is a group of its own.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.ones(6, chunks=2)
+    >>> (made,) = fuse([(x * 2 + 1).expr])
+    >>> [step.op.__name__ for step in made.program.steps], made.inputs[0] is x.expr
+    (['multiply', 'add'], True)
+    """
+    return _Fusion(wanted, keep, enabled).result()
+
+
+class _Fusion:
+    def __init__(self, wanted: Sequence[Expr], keep: bool, enabled: bool) -> None:
+        self.wanted = wanted
+        self.keep = keep
+        self.enabled = enabled
+        self.nodes = below(wanted)
+        self.consumers: dict[Expr, list[Expr]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for x in node.inputs:
+                self.consumers[x].append(node)
+        self.levels = self._levels()
+        self.anchors = self._anchors()
+        self.groups = self._groups()
+        self.new: dict[Expr, Expr] = {}
+        self._bundles: dict[Any, list[Reduce]] = {}
+        for node in self.nodes:
+            if isinstance(node, Reduce):
+                self._bundles.setdefault(self._bundle_key(node), []).append(node)
+
+    def result(self) -> list[Expr]:
+        # By level: what reductions of one pass read is there before any of them is made.
+        levels = self.levels
+        for node in sorted(self.nodes, key=lambda n: (levels[n], isinstance(n, Elementwise))):
+            if isinstance(node, Elementwise):
+                if node in self.groups[node]:
+                    self._add(node, self._fused(node))
+            elif isinstance(node, Reduce):
+                if node not in self.new:
+                    self._reduced(self._bundles[self._bundle_key(node)])
+            elif not isinstance(node, Const):
+                inputs = tuple([self._as_it_was(x) for x in node.inputs])
+                self._add(node, same(node, inputs))
+        found = []
+        for node in self.wanted:
+            made = self.new.get(node, node)
+            found.append(in_chunks(made, node.chunks) if self.keep else made)
+        return found
+
+    def _add(self, node: Expr, made: Expr) -> None:
+        if made.place is None:
+            made.place = node.place
+        self.new[node] = made
+
+    def _as_it_was(self, node: Expr) -> Expr:
+        """Return the new form of a node in the chunks that it had."""
+        made = in_chunks(self.new.get(node, node), node.chunks)
+        if made.place is None:
+            made.place = node.place
+        return made
+
+    # -- who belongs together -----------------------------------------------------------------
+
+    def _levels(self) -> dict[Expr, int]:
+        """Count the reductions below each node: those of one level don't need each other."""
+        levels: dict[Expr, int] = {}
+        for node in self.nodes:
+            level = max([levels[x] for x in node.inputs], default=0)
+            levels[node] = level + (not isinstance(node, Elementwise) and bool(node.inputs))
+        return levels
+
+    def _bundle_key(self, node: Reduce) -> Any:
+        inner = node.inputs[0]
+        if not self.enabled:
+            return id(node)
+        return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
+
+    def _anchors(self) -> dict[Expr, Expr]:
+        """Return the first source of each node: reductions done in one pass have it in common."""
+        anchors: dict[Expr, Expr] = {}
+        for node in self.nodes:
+            found = node
+            if isinstance(node, Elementwise):
+                found = next((anchors[x] for x in node.inputs if x.shape == node.shape), node)
+            anchors[node] = found
+        return anchors
+
+    def _groups(self) -> dict[Expr, set[Any]]:
+        """Return the roots of the groups that each elementwise node is computed in."""
+        groups: dict[Expr, set[Any]] = {}
+        wanted = set(self.wanted)
+        self.why: dict[Expr, str] = {}
+        for node in reversed(self.nodes):
+            if not isinstance(node, Elementwise):
+                continue
+            found: set[Any] = set()
+            why = "its result is wanted" if node in wanted else ""
+            for user in self.consumers[node]:
+                if not self.enabled:
+                    why = "fusion is off"
+                elif isinstance(user, Elementwise) and user.shape == node.shape:
+                    found |= groups[user]
+                elif isinstance(user, Reduce):
+                    found.add(self._bundle_key(user))
+                elif isinstance(user, Elementwise):
+                    why = f"{user.name} stretches it to a larger shape: computed once"
+                else:
+                    why = f"{user.name} needs whole blocks of it"
+            if not why and len(found) > 1 and not self._is_cheap(node):
+                why = f"{len(found)} groups use it, and it costs more than {_CHEAP} quick steps"
+            if why:
+                self.why[node] = why
+                found = {node}
+            groups[node] = found
+        return groups
+
+    def _is_cheap(self, node: Elementwise) -> bool:
+        steps = 0
+        stack: list[Expr] = [node]
+        while stack:
+            one = stack.pop()
+            if isinstance(one, Elementwise):
+                steps += 1
+                if steps > _CHEAP or one.name not in QUICK:
+                    return False
+                stack.extend(one.inputs)
+            elif not one.free:
+                return False
+        return True
+
+    # -- making them --------------------------------------------------------------------------
+
+    def _fused(self, node: Elementwise) -> Expr:
+        steps = _Steps(self, node, node.chunks, node.shape)
+        value = steps.of(node)
+        keep = self.keep and node in self.wanted
+        chunks = node.chunks if keep or not self.enabled else steps.better_chunks()
+        why = self.why[node]
+        return steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
+
+    def _reduced(self, bundle: list[Reduce]) -> None:
+        inner = bundle[0].inputs[0]
+        steps = _Steps(self, self._bundle_key(bundle[0]), inner.chunks, inner.shape)
+        outputs: list[tuple[Any, Any]] = []
+        for node in bundle:
+            value = steps.of(node.inputs[0])
+            mask: Any = steps.of(node.inputs[1]) if len(node.inputs) > 1 else None
+            outputs.append((value, node.reduction._replace(mask=mask)))
+        axes = bundle[0].reduction.axes
+        chunks = steps.better_chunks() if self.enabled else inner.chunks
+        partial = tuple([
+            (1,) * len(sizes) if axis in axes else sizes for axis, sizes in enumerate(chunks)
+        ])
+        label = "+".join(dict.fromkeys(node.name for node in bundle))
+        fused = steps.made(
+            tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block"
+        )
+        fused.place = bundle[0].place
+        partials = Partials(fused, bundle[0].reduction.axes)
+        for at, node in enumerate(bundle):
+            which = at if len(bundle) > 1 else None
+            self._add(node, Reduced(partials, node.reduction, which, node.finish, node.dtype))
+
+
+class _Steps:
+    """A program in the making: one group's steps and what it reads."""
+
+    def __init__(
+        self, fusion: _Fusion, group: Any, chunks: Chunks, shape: tuple[int | None, ...]
+    ) -> None:
+        self.fusion = fusion
+        self.group = group
+        self.chunks = chunks
+        self.shape = shape
+        self.consts: list[np.ndarray[Any, Any]] = []
+        self.inputs: list[Expr] = []
+        self.steps: list[Any] = []
+        self._values: dict[Expr, tuple[str, int]] = {}
+
+    def of(self, root: Expr) -> tuple[str, int]:
+        """Have a node's value computed; return where it will be."""
+        stack = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in self._values:
+                continue
+            if not self._is_inside(node):
+                self._values[node] = self._read(node)
+            elif not ready:
+                stack.append((node, True))
+                stack.extend((x, False) for x in reversed(node.inputs))
+            else:
+                assert isinstance(node, Elementwise)
+                self._values[node] = ("step", len(self.steps))
+                self.steps.append((node, [self._values[x] for x in node.inputs]))
+        return self._values[root]
+
+    def _is_inside(self, node: Expr) -> bool:
+        return isinstance(node, Elementwise) and self.group in self.fusion.groups[node]
+
+    def _read(self, node: Expr) -> tuple[str, int]:
+        if isinstance(node, Const):
+            self.consts.append(node.value)
+            return "const", len(self.consts) - 1
+        self.inputs.append(self.fusion.new.get(node, node))
+        return "input", len(self.inputs) - 1
+
+    def better_chunks(self) -> Chunks:
+        """Return chunks put together where blocks are small and cost nothing to cut otherwise."""
+        if not all(
+            x.free or (prod(x.numblocks) == 1 and x.shape != self.shape) for x in self.inputs
+        ):
+            return self.chunks
+        return coalesced(self.chunks)
+
+    def made(
+        self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
+        label: str, why: str,
+    ) -> Fused:
+        """Return the node; `grid` is what its inputs are cut into."""
+        first_input = len(self.consts)
+        first_step = first_input + len(self.inputs)
+        offset = {"const": 0, "input": first_input, "step": first_step}
+
+        def number(value: tuple[str, int]) -> int:
+            return offset[value[0]] + value[1]
+
+        inputs = tuple([in_chunks(x, share(x, self.shape, grid)) for x in self.inputs])
+        steps: tuple[Step, ...] = tuple([
+            node.step(tuple(map(number, operands))) for node, operands in self.steps
+        ])
+        wanted = tuple([
+            (number(value), r and r._replace(mask=None if r.mask is None else number(r.mask)))
+            for value, r in outputs
+        ])
+        types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
+        program = Program(types, steps, wanted)
+        return Fused(program, tuple(self.consts), inputs, dtype, chunks, label, why)
+
+
+def coalesced(chunks: Chunks) -> Chunks:
+    """Put neighbouring chunks together until blocks have a sensible size.
+
+    >>> coalesced(((20,) * 100, (20,) * 100))
+    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
+    """
+    if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
+        return chunks
+    if prod([max(sizes) for sizes in chunks]) >= _SMALL:
+        return chunks
+    found: list[tuple[int, ...]] = list(chunks)
+    others = prod([max(sizes) for sizes in found])
+    for axis in reversed(range(len(found))):
+        sizes = found[axis]
+        others //= max(max(sizes), 1)
+        most = max(_BLOCK // max(others, 1), 1)
+        if axis:  # leave room, so that blocks are not one row each
+            most = min(most, max(int(_BLOCK ** 0.5) * 2, max(sizes)))
+        found[axis] = _together(sizes, most)
+        others *= max(found[axis])
+    return tuple(found)
+
+
+def _together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
+    made: list[int] = []
+    for n in sizes:
+        if made and made[-1] + n <= most:
+            made[-1] += n
+        else:
+            made.append(n)
+    return tuple(made)

@@ -1,0 +1,1 @@
+"""Functions of users' own on blocks, slices, windows and elements."""

@@ -1,0 +1,146 @@
+"""Which blocks of several arrays go together, by labels of their axes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from math import isnan
+from numbers import Number
+from typing import Any
+
+from lazyflow.array.nodes.align import SizesNeeded, union
+from lazyflow.array.nodes.block_call import Along, Share
+from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.rechunking import rechunk
+
+Labels = tuple[Hashable, ...]
+Sizes = dict[Hashable, tuple[Any, ...]]
+
+
+def aligned(nodes: Sequence[Expr], labels: Sequence[Labels]) -> tuple[list[Expr], Sizes]:
+    """Return nodes in chunks that fit, and the chunks of each label.
+
+    Raises
+    ------
+    ValueError
+        Axes of one label have different lengths, and neither is 1.
+    SizesNeeded
+        Some are not known, and not of one origin.
+    """
+    given: dict[Hashable, set[tuple[Any, ...]]] = {}
+    for node, each in zip(nodes, labels, strict=True):
+        for sizes, label in zip(node.chunks, each, strict=True):
+            given.setdefault(label, set()).add(sizes)
+    chosen: Sizes = {label: _common(label, found) for label, found in given.items()}
+    made = []
+    for node, each in zip(nodes, labels, strict=True):
+        made.append(rechunk(node, tuple([
+            (1,) if n == 1 else sizes if None in sizes else chosen[label]
+            for n, sizes, label in zip(node.shape, node.chunks, each, strict=True)
+        ])))
+    return made, chosen
+
+
+def _common(label: Hashable, found: set[tuple[Any, ...]]) -> tuple[Any, ...]:
+    long = {sizes for sizes in found if None in sizes or sum(sizes) != 1}
+    if not long:
+        return (1,)
+    if len(long) == 1:
+        return long.pop()
+    if any(None in sizes for sizes in long):
+        raise SizesNeeded
+    lengths = {sum(sizes) for sizes in long}
+    if len(lengths) > 1:
+        raise ValueError(f"Shapes do not align {{{label!r}: {lengths}}}")
+    return union(long)
+
+
+def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
+    """Return the chunks of each label, of nodes whose numbers of blocks must be equal or 1.
+
+    Raises
+    ------
+    ValueError
+        They are not.
+    """
+    chosen: Sizes = {}
+    for node, each in zip(nodes, labels, strict=True):
+        for sizes, label in zip(node.chunks, each, strict=True):
+            if label not in chosen or len(sizes) > len(chosen[label]):
+                chosen[label] = sizes
+    for node, each in zip(nodes, labels, strict=True):
+        for axis, (sizes, label) in enumerate(zip(node.chunks, each, strict=True)):
+            if len(sizes) not in (1, len(chosen[label])):
+                counts = " and ".join(str(x.numblocks) for x in nodes)
+                raise ValueError(
+                    f"blocks do not fit: the arrays have {counts} blocks, and in axis {axis} "
+                    f"{len(sizes)} meet {len(chosen[label])}. Numbers of blocks must be equal, or "
+                    "1; rechunk one array as the other"
+                )
+    return chosen
+
+
+def share(labels: Labels, node: Expr, out: Labels, sizes: Sizes, concatenate: bool) -> Share:
+    """Return what of a node is given for a block of the result."""
+    return Share(
+        tuple([
+            Along(
+                out.index(label) if label in out else None,
+                None,
+                len(sizes[label]),
+                len(own) == 1,
+            )
+            for label, own in zip(labels, node.chunks, strict=True)
+        ]),
+        concatenate,
+    )
+
+
+def changed(sizes: tuple[Any, ...], how: Any, axis: Any) -> tuple[Any, ...]:
+    """Return the chunks of an axis whose blocks get other lengths.
+
+    how
+        A function of a length, one length for all, or a length for each; None or NaN: not known.
+
+    >>> changed((2, 3), lambda n: 2 * n, 0), changed((2, 3), 1, 0), changed((2, 3), (5, None), 0)
+    ((4, 6), (1, 1), (5, None))
+    """
+    if callable(how):
+        return tuple([None if n is None else _length(how(n)) for n in sizes])
+    if how is None or isinstance(how, Number):
+        return (_length(how),) * len(sizes)
+    found = tuple(map(_length, how))
+    if len(found) != len(sizes):
+        raise ValueError(
+            f"Dimension {axis} has {len(sizes)} blocks, chunks specified with {len(found)} blocks"
+        )
+    return found
+
+
+def new(how: Any) -> tuple[Any, ...]:
+    """Return the chunks of a new axis: one block, or those that were given.
+
+    >>> new(3), new((1, 2))
+    ((3,), (1, 2))
+    """
+    if how is None or isinstance(how, Number):
+        return (_length(how),)
+    return tuple(map(_length, how))
+
+
+def _length(n: Any) -> int | None:
+    if n is None or (isinstance(n, float) and isnan(n)):
+        return None
+    if int(n) != n or n < 0:
+        raise ValueError(f"a chunk can't have length {n!r}")
+    return int(n)
+
+
+def result_chunks(
+    out: Labels, sizes: Sizes, new_axes: Mapping[Hashable, Any], adjust: Mapping[Hashable, Any]
+) -> Chunks:
+    """Return the chunks of a result with these labels."""
+    found = []
+    for axis, label in enumerate(out):
+        own = new(new_axes[label]) if label in new_axes else sizes[label]
+        found.append(changed(own, adjust[label], axis) if label in adjust else own)
+    return tuple(found)

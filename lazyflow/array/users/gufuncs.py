@@ -1,0 +1,343 @@
+"""Users' functions as generalised ufuncs: `apply_gufunc`, `gufunc`, `as_gufunc`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.block_call import BlockCalls
+from lazyflow.array.nodes.bound_call import BLOCK, Call, declared, dtype_of, ones, tried
+from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.results import Result
+from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.users.block_layout import Labels, Sizes, aligned, share
+from lazyflow.array.users.signatures import Core, Signature, core_axes, parse
+
+
+@implements()
+def apply_gufunc(
+    func: Callable[..., Any],
+    signature: str,
+    *args: Any,
+    axes: Any = None,
+    axis: Any = None,
+    keepdims: bool = False,
+    output_dtypes: Any = None,
+    output_sizes: dict[str, int] | None = None,
+    vectorize: bool | None = None,
+    allow_rechunk: bool = False,
+    meta: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Return what a function gives that works on the last axes and broadcasts over the others.
+
+    Parameters
+    ----------
+    func
+        Called with a block of each array, whose core dimensions are whole and come last.
+    signature
+        Core dimensions of inputs and results, as ``"(i,j),(j)->(i)"``.
+    *args
+        Arrays.
+    axes, axis
+        Which axes the core dimensions are, for each input and result, as NumPy's gufuncs take it;
+        `axis` where there is one.
+    keepdims
+        Results without core dimensions keep those of the inputs, with length 1.
+    output_dtypes, meta
+        Type of each result's elements, or arrays that have it; one alone or a list. If both are
+        left out, `func` is tried on made-up blocks when a dtype is first asked for.
+    output_sizes
+        Lengths of core dimensions that no input has.
+    vectorize
+        `func` works on core dimensions only: call it in a loop over the others (`np.vectorize`).
+    allow_rechunk
+        Core dimensions that are in several chunks are put together; else they are an error.
+    **kwargs
+        Keywords of `func`.
+
+    Returns
+    -------
+    Array, or a tuple of them where the signature has several results
+
+    Raises
+    ------
+    ValueError
+        Signature, axes or lengths don't fit, or a core dimension has several chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> def extent(x):
+    ...     return x.min(axis=-1), x.max(axis=-1)
+    >>> x = la.arange(6, chunks=2).rechunk(6)
+    >>> low, high = la.apply_gufunc(extent, "(i)->(),()", x, output_dtypes=[int, int])
+    >>> low.compute(), high.compute()
+    (np.int64(0), np.int64(5))
+    """
+    said = parse(signature)
+    if len(said.inputs) != len(args):
+        raise ValueError(
+            f"According to `signature`, `func` requires {len(said.inputs)} arguments, but "
+            f"{len(args)} are given"
+        )
+    arrays = [x if isinstance(x, Array) else Array(as_node(x)) for x in args]
+    placed = core_axes(said, axes, axis, keepdims, [x.ndim for x in arrays])
+    arrays = [_core_last(x, own) for x, own in zip(arrays, placed.inputs, strict=True)]
+    labels = _labels(said, arrays)
+    nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
+    lengths = _lengths(said, sizes, output_sizes or {})
+    call = Call(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
+                "apply_gufunc", getattr(func, "__name__", None))
+    made = _results(call, said, nodes, labels, sizes, lengths, output_dtypes, meta)
+    found = [
+        _axes_back(x, core, own, keepdims, said)
+        for x, core, own in zip(made, said.outputs, placed.outputs, strict=True)
+    ]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _vectorized(func: Any, signature: str, vectorize: bool | None) -> Any:
+    if not vectorize:
+        return func
+    return np.vectorize(func, signature=signature.replace(" ", ""))
+
+
+def _core_last(x: Array, axes: tuple[int, ...]) -> Array:
+    core = [axis % x.ndim for axis in axes]
+    order = [axis for axis in range(x.ndim) if axis not in core] + core
+    return x if order == list(range(x.ndim)) else x.transpose(order)
+
+
+def _labels(said: Signature, arrays: Sequence[Array]) -> list[Labels]:
+    """Return labels of the axes: numbers of loop dimensions, counted from the last; core names."""
+    found: list[Labels] = []
+    for x, core in zip(arrays, said.inputs, strict=True):
+        loops = x.ndim - len(core)
+        found.append((*range(-loops, 0), *[("core", name) for name in core]))
+    return found
+
+
+def _fitting(
+    said: Signature, arrays: Sequence[Array], labels: Sequence[Labels], allow_rechunk: bool
+) -> tuple[list[Expr], Sizes]:
+    lengths: dict[Hashable, Any] = {}
+    nodes = []
+    for x, own in zip(arrays, labels, strict=True):
+        chunks: list[tuple[Any, ...]] = []
+        for label, n, sizes in zip(own, x.shape, x.chunks, strict=True):
+            if not isinstance(label, tuple):
+                chunks.append(sizes)
+                continue
+            name = label[1]
+            if lengths.setdefault(label, n) != n or (name.isdigit() and int(name) != n):
+                raise ValueError(
+                    f"Dimension `'{name}'` with different lengths in arrays: {lengths[label]} "
+                    f"and {n}" if not name.isdigit() else
+                    f"core dimension {name} has length {n}"
+                )
+            if len(sizes) > 1 and not allow_rechunk:
+                raise ValueError(
+                    f"Core dimension `'{name}'` consists of multiple chunks. To fix, rechunk into "
+                    "a single array chunk along this dimension or set `allow_rechunk=True`, but "
+                    "beware that this may increase memory usage significantly."
+                )
+            if n is None and len(sizes) > 1:
+                raise SizesNeeded
+            chunks.append((n,))
+        nodes.append(rechunk(x.expr, tuple(chunks)))
+    return _loops_fit(nodes, labels)
+
+
+def _loops_fit(nodes: list[Expr], labels: Sequence[Labels]) -> tuple[list[Expr], Sizes]:
+    """Cut loop dimensions so that they fit; core dimensions are one chunk each already."""
+    distinct: list[Labels] = [
+        tuple([(label, i) if isinstance(label, tuple) else label for label in own])
+        for i, own in enumerate(labels)
+    ]
+    made, sizes = aligned(nodes, distinct)
+    for own, kept in zip(labels, distinct, strict=True):
+        for label, other in zip(own, kept, strict=True):
+            sizes[label] = sizes[other]
+    return made, sizes
+
+
+def _lengths(said: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> dict[str, Any]:
+    """Return the length of each core dimension of the results."""
+    found: dict[str, Any] = {}
+    for name in {name for core in said.outputs for name in core}:
+        if ("core", name) in sizes:
+            (found[name],) = sizes["core", name]
+        elif name in output_sizes:
+            found[name] = output_sizes[name]
+        elif name.isdigit():
+            found[name] = int(name)
+        else:
+            raise ValueError(
+                f"Core dimension `'{name}'` of a result is in no input; give its length by "
+                f"output_sizes={{'{name}': ...}}"
+            )
+    return found
+
+
+def _results(
+    call: Call, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels], sizes: Sizes,
+    lengths: dict[str, Any], output_dtypes: Any, meta: Any,
+) -> list[Array]:
+    most = max([len([x for x in own if not isinstance(x, tuple)]) for own in labels], default=0)
+    out: Labels = tuple(range(-most, 0))
+    loops: Chunks = tuple([sizes[label] for label in out])
+    shares = tuple([
+        share(own, node, out, sizes, True) for own, node in zip(labels, nodes, strict=True)
+    ])
+    types = _dtypes(call, said, nodes, labels, output_dtypes, meta)
+    whole = [
+        (*loops, *[(lengths[name],) for name in core]) for core in said.outputs
+    ]
+    if len(said.outputs) == 1:
+        return [Array(BlockCalls(call, tuple(nodes), shares, types[0], whole[0]))]
+    several = Array(
+        BlockCalls(call, tuple(nodes), shares, np.dtype(object), loops, checked=False)
+    ).expr
+    return [
+        Array(Result(several, call, k, len(whole), dtype, chunks))
+        for k, (dtype, chunks) in enumerate(zip(types, whole, strict=True))
+    ]
+
+
+def _dtypes(
+    call: Call, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
+    output_dtypes: Any, meta: Any,
+) -> list[Any]:
+    count = len(said.outputs)
+    given = _listed(output_dtypes, count, "output_dtypes")
+    metas = _listed(meta, count, "meta")
+    if all(declared(*each) is not None for each in zip(given, metas, strict=True)):
+        return [declared(*each) for each in zip(given, metas, strict=True)]
+    fakes = [_Fake(own) for own in labels]
+    if count == 1:
+        return [dtype_of(call, None, None, nodes, fakes)]
+    types = [x.dtype_or_lazy for x in nodes]
+
+    def find(k: int) -> np.dtype[Any]:
+        made = [
+            fake(t.get() if isinstance(t, LazyDtype) else t)
+            for fake, t in zip(fakes, types, strict=True)
+        ]
+        found = tried(call, made, {})
+        return np.asarray(found[k]).dtype
+
+    needs = [t for t in types if isinstance(t, LazyDtype)]
+    return [LazyDtype(partial(find, k), needs) for k in range(count)]
+
+
+class _Fake:
+    """Makes a block of ones of a dtype, whose core dimensions have length 1 or that in its name."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.shape = tuple([
+            int(label[1]) if isinstance(label, tuple) and label[1].isdigit() else 1
+            for label in labels
+        ])
+
+    def __call__(self, dtype: np.dtype[Any]) -> Any:
+        return ones(self.shape, dtype)
+
+
+def _listed(given: Any, count: int, parameter: str) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        given = [given] * (1 if given is not None else count)
+    if len(given) != count:
+        raise ValueError(
+            f"{parameter} must be for {count} results, as the signature says; got {len(given)}"
+        )
+    return list(given)
+
+
+def _axes_back(
+    x: Array, core: Core, axes: tuple[int, ...], keepdims: bool, said: Signature
+) -> Array:
+    """Put core dimensions, which are last, where they are wanted."""
+    if keepdims:
+        count = len(said.inputs[0])
+        x = Array(view(x.expr, Spec((None,) * x.ndim, (*range(x.ndim), *[~1] * count))))
+    else:
+        count = len(core)
+    places = [axis % x.ndim for axis in axes]
+    if places == list(range(x.ndim - count, x.ndim)):
+        return x
+    order: list[Any] = [None] * x.ndim
+    for k, place in enumerate(places):
+        order[place] = x.ndim - count + k
+    loops = iter(range(x.ndim - count))
+    return x.transpose([next(loops) if axis is None else axis for axis in order])
+
+
+class gufunc:
+    """A function with a signature, to be called with arrays; parameters are `apply_gufunc`'s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> norm = la.gufunc(np.linalg.norm, signature="(i)->()", vectorize=True, output_dtypes=float)
+    >>> norm(la.ones((2, 4), chunks=(1, 4))).compute()
+    array([2., 2.])
+    """
+
+    def __init__(
+        self, pyfunc: Callable[..., Any], *, signature: str | None = None,
+        vectorize: bool = False, axes: Any = None, axis: Any = None, keepdims: bool = False,
+        output_sizes: Any = None, output_dtypes: Any = None, allow_rechunk: bool = False,
+        meta: Any = None,
+    ) -> None:
+        if signature is None:
+            raise TypeError("gufunc() needs signature=, as in '(i),(i)->()'")
+        parse(signature)
+        self.pyfunc = pyfunc
+        self.signature = signature
+        self.options = {
+            "vectorize": vectorize, "axes": axes, "axis": axis, "keepdims": keepdims,
+            "output_sizes": output_sizes, "output_dtypes": output_dtypes,
+            "allow_rechunk": allow_rechunk, "meta": meta,
+        }
+        self.__name__ = getattr(pyfunc, "__name__", type(pyfunc).__name__)
+        self.__doc__ = pyfunc.__doc__
+
+    def __call__(self, *args: Any, allow_rechunk: bool | None = None, **kwargs: Any) -> Any:
+        options = dict(self.options)
+        if allow_rechunk is not None:
+            options["allow_rechunk"] = allow_rechunk
+        return apply_gufunc(self.pyfunc, self.signature, *args, **options, **kwargs)
+
+
+@implements()
+def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], gufunc]:
+    """Return a decorator that makes a `gufunc`; parameters are those of `gufunc`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> @la.as_gufunc("(i)->()", output_dtypes=float)
+    ... def middle(x):
+    ...     return (x.min(axis=-1) + x.max(axis=-1)) / 2
+    >>> middle(la.arange(4.0, chunks=4)).compute()
+    np.float64(1.5)
+    """
+
+    def decorate(pyfunc: Callable[..., Any]) -> gufunc:
+        return gufunc(pyfunc, signature=signature, **options)
+
+    return decorate
+
+
+implements()(gufunc)

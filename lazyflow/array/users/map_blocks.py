@@ -1,0 +1,305 @@
+"""Users' functions on blocks: `map_blocks` and `blockwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.nodes.block_call import BlockCalls, Infos, Share
+from lazyflow.array.nodes.bound_call import BLOCK, Call, dtype_of
+from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.users.block_layout import (
+    Labels,
+    Sizes,
+    aligned,
+    as_they_are,
+    result_chunks,
+    share,
+)
+
+
+@implements()
+def map_blocks(
+    func: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    token: str | None = None,
+    dtype: Any = None,
+    chunks: Any = None,
+    drop_axis: Any = None,
+    new_axis: Any = None,
+    enforce_ndim: bool = False,
+    meta: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Return an array of what a function returns for each block.
+
+    Parameters
+    ----------
+    func
+        Called with a block of each array. A parameter named ``block_id`` gets the block's number
+        in each axis, one named ``block_info`` where blocks are in their arrays: a dict by position
+        of the argument, None for the result, of dicts with ``shape``, ``num-chunks``,
+        ``array-location``, ``chunk-location``, and, of the result, ``chunk-shape`` and ``dtype``.
+    *args
+        Chunked arrays, whose numbers of blocks in each axis are equal or 1, counted from the last
+        axis; lazy values, which the function gets computed; all others as they are.
+    name, token
+        What the tasks are called; else as `func`.
+    dtype, meta
+        Type of the result's elements, or an array that has it. If both are left out, `func` is
+        tried on made-up blocks of ones when the dtype is first asked for.
+    chunks
+        Lengths of the result's blocks where they differ from the first array's: for each axis one
+        for all blocks or one for each; None: not known.
+    drop_axis
+        Axes that `func` takes away; it gets their blocks put together.
+    new_axis
+        Axes of the result that `func` adds, of length 1 unless `chunks` says more.
+    enforce_ndim
+        Taken for dask's sake: what `func` returns always has to have the right shape.
+    **kwargs
+        Keywords of `func`.
+
+    Raises
+    ------
+    ValueError
+        The blocks of the arrays don't fit; when computed: a block has another shape than was said.
+    TypeError
+        When computed: a block is no array, or has another dtype than was said.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=3)
+    >>> la.map_blocks(lambda block: block[::-1], x).compute()
+    array([2, 1, 0, 5, 4, 3])
+    >>> la.map_blocks(lambda b, block_id: b[:1] + 10 * block_id[0], x, chunks=1).compute()
+    array([ 0, 13])
+    """
+    call = Call(
+        func, [BLOCK if isinstance(x, Array) else x for x in args], kwargs, "map_blocks",
+        token or name,
+    )
+    nodes = [x.expr for x in args if isinstance(x, Array)]
+    ndim = max([x.ndim for x in nodes], default=0)
+    labels: list[Labels] = [tuple(range(ndim - x.ndim, ndim)) for x in nodes]
+    out, new_axes, adjust = _axes(ndim, chunks, drop_axis, new_axis)
+    sizes = as_they_are(nodes, labels)
+    return _called(call, nodes, labels, out, sizes, new_axes, adjust, True, dtype, meta)
+
+
+@helper()
+def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
+    """Return ``map_blocks(func, x, ...)``."""
+    return map_blocks(func, x, *args, **kwargs)
+
+
+def _axes(
+    ndim: int, chunks: Any, drop_axis: Any, new_axis: Any
+) -> tuple[Labels, dict[Hashable, Any], dict[Hashable, Any]]:
+    """Return labels of the result's axes, lengths of new ones, and what changes lengths."""
+    dropped = {_axis(axis, ndim, "drop_axis") for axis in _several(drop_axis)}
+    out: list[Hashable] = [k for k in range(ndim) if k not in dropped]
+    if chunks is not None and not isinstance(chunks, Sequence):
+        chunks = (chunks,)
+    if new_axis is None:
+        missing = len(chunks) - len(out) if chunks is not None else 0
+        new_axis = range(max(missing, 0))
+    added = list(_several(new_axis))
+    total = len(out) + len(added)
+    new_axes: dict[Hashable, Any] = {}
+    for axis in sorted([_axis(axis, total, "new_axis") for axis in added]):
+        label = ("new", axis)
+        out.insert(axis, label)
+        new_axes[label] = 1 if chunks is None or len(chunks) != total else chunks[axis]
+    if chunks is None:
+        return tuple(out), new_axes, {}
+    if len(chunks) != len(out):
+        raise ValueError(
+            f"chunks={chunks!r:.100} are for {len(chunks)} axes, but the result has {len(out)}: "
+            "say by drop_axis= and new_axis= which go and come"
+        )
+    adjust = {
+        label: each for label, each in zip(out, chunks, strict=True) if label not in new_axes
+    }
+    return tuple(out), new_axes, adjust
+
+
+def _several(axis: Any) -> Iterable[int]:
+    if axis is None:
+        return ()
+    return axis if isinstance(axis, Iterable) else (axis,)
+
+
+def _axis(axis: int, ndim: int, parameter: str) -> int:
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{parameter}={axis} is out of range: there are {ndim} axes")
+    return axis % ndim
+
+
+def _called(
+    call: Call, nodes: Sequence[Expr], labels: Sequence[Labels], out: Labels, sizes: Sizes,
+    new_axes: Mapping[Hashable, Any], adjust: Mapping[Hashable, Any], concatenate: bool,
+    dtype: Any, meta: Any,
+) -> Array:
+    chunks = result_chunks(out, sizes, new_axes, adjust)
+    shares = tuple([
+        share(own, node, out, sizes, concatenate)
+        for own, node in zip(labels, nodes, strict=True)
+    ])
+    found = dtype_of(
+        call, dtype, meta, nodes, [each.fake for each in shares],
+        _Extra(call, shares, tuple([x.chunks for x in nodes]), chunks),
+    )
+    return Array(BlockCalls(call, tuple(nodes), shares, found, chunks))
+
+
+class _Extra:
+    """Makes block_id and block_info of the first block, for a function that is tried."""
+
+    def __init__(
+        self, call: Call, shares: tuple[Share, ...], taken: tuple[Chunks, ...], chunks: Chunks
+    ) -> None:
+        self.details = call, shares, taken, chunks
+
+    def __call__(self) -> dict[str, Any]:
+        call, _, _, chunks = self.details
+        first = (0,) * len(chunks)
+        found: dict[str, Any] = {}
+        if call.takes_id:
+            found["block_id"] = first
+        if call.takes_info:
+            found["block_info"] = Infos(*self.details, None).at(first)
+        return found
+
+
+@implements()
+def blockwise(
+    func: Callable[..., Any],
+    out_ind: Iterable[Hashable],
+    *args: Any,
+    name: str | None = None,
+    token: str | None = None,
+    dtype: Any = None,
+    adjust_chunks: Mapping[Hashable, Any] | None = None,
+    new_axes: Mapping[Hashable, Any] | None = None,
+    align_arrays: bool = True,
+    concatenate: bool | None = None,
+    meta: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Return an array of what a function returns for blocks that go together by labels of axes.
+
+    Parameters
+    ----------
+    func
+        Called with blocks of the arrays.
+    out_ind
+        Labels of the result's axes, as ``"ij"`` or ``(0, 1)``.
+    *args
+        Arrays, each followed by the labels of its axes; other values followed by None. Of an axis
+        whose label the result doesn't have, the function gets all blocks.
+    name, token
+        What the tasks are called; else as `func`.
+    dtype, meta
+        Type of the result's elements, or an array that has it; if both are left out, it is found
+        out as by `map_blocks`.
+    adjust_chunks
+        For labels: a function of the length of a block that gives that of the result's, one length
+        for all blocks, or one for each.
+    new_axes
+        For labels that no array has: the length, or those of several blocks.
+    align_arrays
+        Cut arrays so that their chunks fit; else numbers of blocks must be equal, or 1.
+    concatenate
+        The function gets blocks of axes that the result doesn't have put together, instead of in
+        nested lists.
+    **kwargs
+        Keywords of `func`.
+
+    Raises
+    ------
+    ValueError
+        Labels or lengths don't fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> x, y = la.arange(4, chunks=2), la.arange(3, chunks=2)
+    >>> la.blockwise(np.multiply.outer, "ij", x, "i", y, "j", dtype=int).compute()
+    array([[0, 0, 0],
+           [0, 1, 2],
+           [0, 2, 4],
+           [0, 3, 6]])
+    >>> la.blockwise(lambda blocks: sum(map(np.sum, blocks)), "", x, "i", dtype=int).compute()
+    np.int64(6)
+    """
+    if len(args) % 2:
+        raise ValueError(
+            "blockwise() takes arrays each followed by the labels of its axes (None for what is "
+            f"no array); got {len(args)} arguments after out_ind"
+        )
+    pairs = [
+        (_array(x), tuple(ind)) if ind is not None else (x, None)
+        for x, ind in zip(args[::2], args[1::2], strict=True)
+    ]
+    call = Call(
+        func, [x if ind is None else BLOCK for x, ind in pairs], kwargs, "blockwise", token or name
+    )
+    arrays = [x for x, ind in pairs if ind is not None]
+    labels = [ind for x, ind in pairs if ind is not None]
+    out = tuple(out_ind)
+    new_axes = dict(new_axes or {})
+    _check_labels(arrays, labels, out, new_axes, adjust_chunks or {})
+    nodes, sizes = _fitting(arrays, labels, align_arrays)
+    return _called(
+        call, nodes, labels, out, sizes, new_axes, adjust_chunks or {}, bool(concatenate), dtype,
+        meta,
+    )
+
+
+def _array(x: Any) -> Array:
+    return x if isinstance(x, Array) else Array(as_node(x))
+
+
+def _fitting(
+    arrays: Sequence[Array], labels: Sequence[Labels], align_arrays: bool
+) -> tuple[Sequence[Expr], Sizes]:
+    nodes = [x.expr for x in arrays]
+    return aligned(nodes, labels) if align_arrays else (nodes, as_they_are(nodes, labels))
+
+
+def _check_labels(
+    arrays: Sequence[Array], labels: Sequence[Labels], out: Labels,
+    new_axes: Mapping[Hashable, Any], adjust: Mapping[Hashable, Any],
+) -> None:
+    for x, own in zip(arrays, labels, strict=True):
+        if len(own) != x.ndim:
+            raise ValueError(
+                f"Index string {_text(own)} does not match array dimension {x.ndim}"
+            )
+    there = {label for own in labels for label in own}
+    both = there & set(new_axes)
+    if both:
+        raise ValueError(f"new_axes has {_text(tuple(both))}, which an array has already")
+    if len(set(out)) != len(out):
+        raise ValueError(f"Repeated elements not allowed in output index: {_text(out)}")
+    missing = [label for label in out if label not in there and label not in new_axes]
+    if missing:
+        raise ValueError(
+            f"the result's axis {missing[0]!r} is in no array; give its length by "
+            f"new_axes={{{missing[0]!r}: ...}}"
+        )
+    wrong = [label for label in adjust if label not in out]
+    if wrong:
+        raise ValueError(f"adjust_chunks has {wrong[0]!r}, which is not an axis of the result")
+
+
+def _text(labels: Labels) -> str:
+    if all(isinstance(label, str) for label in labels):
+        return "".join(map(str, labels))
+    return str(labels)

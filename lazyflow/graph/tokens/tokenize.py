@@ -1,0 +1,86 @@
+"""Names made of content: equal for equal content, on any machine and in any process.
+
+``tokenize`` is what a pure task is named by. Guarantees:
+
+- type counts (``1``, ``True``, ``1.0``, ``"1"`` and ``np.int64(1)`` all differ), and so do the sign
+  of zero, dtype and shape; sharing (``[x, x]`` and ``[x, copy(x)]``), memory order of an array, and
+  the order of dicts and sets do not. An `OrderedDict` has an order that counts;
+- the token is that of the moment: what changes later has another one;
+- what has no content that could be compared (locks, generators, open files, bare ``object()``)
+  gives a token that nothing else ever gets, or with ``strict=True`` a `TypeError`;
+- what cannot be seen from a function's code is not followed: modules count by name, and an
+  importable function does not count what it calls.
+
+`contents` says what each object consists of, `digests` turns that into a digest, also for data
+that refers to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import urandom
+from typing import Any
+
+from lazyflow.graph.tokens.containers import encoded, sequence
+from lazyflow.graph.tokens.contents import contents
+from lazyflow.graph.tokens.digests import NoContent, Parts, hashed, merkle, type_name
+
+__all__ = ["tokenize", "unique_token"]
+
+_LENGTH = 32  # hex digits: 128 bits
+
+
+def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
+    """Hash the content of any objects to 32 hex digits.
+
+    A class says what its instances depend on by ``__lazyflow_tokenize__(self)``, which returns
+    anything, or by ``__dask_tokenize__(self)``; what they return is hashed with the class.
+
+    Raises
+    ------
+    TypeError
+        With ``strict=True``, for an object without content; the message has its type and path.
+
+    Examples
+    --------
+    >>> tokenize([1, 2], {"a": 3}) == tokenize([1, 2], {"a": 3})
+    True
+    >>> tokenize([1, 2]) == tokenize((1, 2))
+    False
+    >>> tokenize({"step": (x for x in "ab")}, strict=True)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    TypeError: args[0]['step'] is a generator, which has no content to make a token of (...
+    """
+    names = sorted(kwargs)
+    values = [*args, *[kwargs[name] for name in names]]
+    labels = [*[f"args[{i}]" for i in range(len(args))], *[f"kwargs[{n!r}]" for n in names]]
+    found = sequence(b"call\0" + encoded((len(args), names)), values, labels, "{}")
+    if isinstance(found, Parts):
+        found = merkle(found, contents, _refuse if strict else _unique)
+    return found.hex()[:_LENGTH]
+
+
+def unique_token() -> str:
+    """Make a token that nothing else has or will have.
+
+    >>> unique_token() == unique_token()
+    False
+    """
+    return urandom(_LENGTH // 2).hex()
+
+
+def _unique(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
+    # Not the id: it is given to the next object when this one dies. Nor a counter: forks share it.
+    return hashed(b"unique\0", urandom(32))
+
+
+def _refuse(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
+    cause = error.__cause__
+    why = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+    name = type_name(type(obj))
+    raise TypeError(
+        f"{path()} is a {name}, which has no content to make a token of ({why}). Give the class "
+        "that holds it a method __lazyflow_tokenize__(self) that returns what results depend on, "
+        "or leave strict=True out for a token that no other object gets."
+    ) from cause

@@ -1,0 +1,1 @@
+"""What the actors of all schedulers have in common, and those of this process."""

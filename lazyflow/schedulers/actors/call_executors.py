@@ -1,0 +1,199 @@
+"""Where the calls of one actor run: threads of its own, or an event loop in one.
+
+A job is an object with ``begin()``, which returns the value or a coroutine, ``done([value])`` and
+``failed(error)``; ``waits()`` gives the futures that it needs first. Lanes know nothing else, so
+they serve actors of this process and those of a process of their own. A value goes in a list, out
+of which it is taken: who takes it can see whether anybody else holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, Protocol
+
+from lazyflow.schedulers.core.coroutines import to_the_end
+from lazyflow.schedulers.core.future import Future, wait_for
+from lazyflow.schedulers.core.task_resources import as_worker
+
+
+class Job(Protocol):
+    """One call."""
+
+    def waits(self) -> Sequence[Future]:
+        """Return what has to be done before it can begin."""
+
+    def begin(self) -> Any:
+        """Call; returns the value, or a coroutine that will."""
+
+    def done(self, box: list[Any]) -> None:
+        """Hear of the end; the only item of `box` is the value."""
+
+    def failed(self, error: BaseException) -> None:
+        """Hear of the end; must not raise."""
+
+
+def run_here(job: Job) -> None:
+    """Run a job in this thread, to its end."""
+    try:
+        with as_worker():  # what a call has in use of this worker it gives back, as a task does
+            box = [job.begin()]
+            if inspect.iscoroutine(box[0]):
+                box[0] = to_the_end(box[0])
+        job.done(box)
+    except BaseException as error:
+        job.failed(error)
+
+
+class ThreadLane:
+    """Threads that take jobs in order; the first is begun with the lane, others when needed."""
+
+    def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
+        self._name = name
+        self._count = count
+        self._context = context
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = [None]  # one for each thread that waits, or will without having begun a job
+        self._threads: list[threading.Thread] = []
+        self._add()
+
+    def _add(self) -> None:
+        thread = threading.Thread(
+            target=self._context.copy().run,
+            args=(_serve, self._jobs, self._idle),
+            name=f"{self._name}-{len(self._threads) + 1}",
+            daemon=True,
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Take a job in."""
+        if self._count > 1:
+            with self._lock:
+                try:
+                    self._idle.pop()
+                except IndexError:
+                    if len(self._threads) < self._count:
+                        self._add()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """End after the jobs that were taken in. Never locks."""
+        self._jobs.put(None)
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the end; tells whether it came in time."""
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+
+def _serve(jobs: SimpleQueue[Job | None], idle: list[None]) -> None:
+    # Not a method: a thread that waits must not keep its lane, and so its actor, alive.
+    while True:
+        job = jobs.get()
+        if job is None:
+            jobs.put(None)  # for the next thread
+            return
+        waits = job.waits()
+        if waits:
+            wait_for(waits)
+        run_here(job)
+        job = waits = None  # type: ignore[assignment]  # hold no values while asleep
+        idle.append(None)
+
+
+class LoopLane:
+    """An event loop in a thread: jobs begin in order, `count` of them are under way at most."""
+
+    def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._jobs: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._thread = threading.Thread(
+            target=context.copy().run, args=(_run_loop, self._loop, self._jobs, count), name=name,
+            daemon=True,
+        )
+        self._thread.start()
+
+    def submit(self, job: Job | None) -> None:
+        """Take a job in."""
+        try:
+            self._loop.call_soon_threadsafe(self._jobs.put_nowait, job)
+        except RuntimeError:  # it has ended
+            pass
+
+    def close(self) -> None:
+        """End after the jobs that were taken in. Never locks."""
+        self.submit(None)
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the end; tells whether it came in time."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, deadline - monotonic()))
+        return not self._thread.is_alive()
+
+
+def _run_loop(
+    loop: asyncio.AbstractEventLoop, jobs: asyncio.Queue[Job | None], count: int
+) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_serve_async(jobs, count))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+async def _serve_async(jobs: asyncio.Queue[Job | None], count: int) -> None:
+    places = asyncio.Semaphore(count)
+    running: set[asyncio.Task[None]] = set()
+    while True:
+        job = await jobs.get()
+        if job is None:
+            break
+        for future in job.waits():
+            await _done(future)
+        await places.acquire()
+        task = asyncio.create_task(_run_async(job, places))
+        running.add(task)
+        task.add_done_callback(running.discard)
+        job = task = None  # type: ignore[assignment]  # hold no values while asleep
+    if running:
+        await asyncio.wait(running)
+
+
+async def _run_async(job: Job, places: asyncio.Semaphore) -> None:
+    try:
+        box = [job.begin()]
+        if inspect.iscoroutine(box[0]):
+            box[0] = await box[0]
+        job.done(box)
+    except BaseException as error:
+        job.failed(error)
+    finally:
+        places.release()
+
+
+async def _done(future: Future) -> None:
+    """Wait for a future of ours."""
+    if future.done():
+        return
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+
+    def wake(_: Future) -> None:
+        try:
+            loop.call_soon_threadsafe(woken.set)
+        except RuntimeError:  # the loop was closed
+            pass
+
+    future.add_callback(wake)
+    await woken.wait()

@@ -1,0 +1,210 @@
+"""Actors of this process: inline on sync, in threads of their own on threads."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from lazyflow.departures import WeakTable
+from lazyflow.errors import Cancelled
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ARRAY, COPIED, kinds
+from lazyflow.schedulers.actors.call_executors import LoopLane, ThreadLane, run_here
+from lazyflow.schedulers.actors.calls import Call, Spec, bound, finish
+from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.store.owned import settled
+from lazyflow.store.values import private
+
+
+class _Object:
+    """The actor's object, once it is made, or why there is none."""
+
+    def __init__(self, spec: Spec, scheduler: Any) -> None:
+        self.cls = spec.cls
+        self.init = spec.init
+        self.label = spec.label
+        self.scheduler = scheduler
+        self.instance: Any = None
+        self.error: BaseException | None = None
+        self.queued: dict[_Job, None] = {}
+        self.running: dict[_Job, None] = {}
+        self.stopped: BaseException | None = None  # not None: begin nothing more
+
+
+class _Job:
+    """A call on its way through a lane."""
+
+    def __init__(self, call: Call, actor: _Object) -> None:
+        self.call = call
+        self.actor = actor
+        self.given: list[Any] | None = None
+
+    def waits(self) -> Sequence[Future]:
+        first = [] if self.call is self.actor.init else [self.actor.init.future]
+        return [f for f in (*first, *self.call.inputs) if not f.done()]
+
+    def begin(self) -> Any:
+        actor, call = self.actor, self.call
+        actor.queued.pop(self, None)
+        if call.future.done():  # it was cancelled
+            return None
+        if actor.stopped is not None:
+            raise _AsItIs(actor.stopped)
+        given = [_input(f) for f in call.inputs]
+        if actor.error is not None:
+            actor.init.future.local_outcome()  # it was seen: here
+            raise _AsItIs(actor.error)
+        self.given = given
+        actor.running[self] = None
+        call.begun = True
+        args, kwargs = bound(call.task, given)
+        if call is actor.init:
+            return actor.cls(*args, **kwargs)
+        return getattr(actor.instance, call.method)(*args, **kwargs)
+
+    def done(self, box: list[Any]) -> None:
+        actor, call = self.actor, self.call
+        if call is actor.init:
+            actor.instance = box.pop()
+            call.future.set_value(None)
+        else:
+            finish(box, actor.scheduler)
+            value = settled(box)
+            call.future.set_value(read_only(value) if kinds[type(value)] == ARRAY else value)
+        actor.running.pop(self, None)
+
+    def failed(self, error: BaseException) -> None:
+        actor, call = self.actor, self.call
+        actor.running.pop(self, None)
+        if is_users_interrupt(error):
+            call.future.cancel()
+            raise error
+        is_own = type(error) is not _AsItIs
+        error = dressed(error, call.task, self.given) if is_own else error.error  # type: ignore[attr-defined]
+        if call is actor.init:
+            actor.error = error
+        call.future.set_error(error)
+
+
+class _AsItIs(Exception):
+    """Carries an error that is not the call's own, and has its note already."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _input(future: Future) -> Any:
+    value, error = future.outcome_now()
+    if error is not None:
+        raise _AsItIs(error)
+    kind = kinds[type(value)]
+    if kind == ARRAY:
+        return read_only(value)
+    return private(value) if kind in COPIED else value
+
+
+class InlineActor:
+    """An actor on sync: a call runs in the caller's thread, before it returns."""
+
+    def __init__(self, spec: Spec, scheduler: Any) -> None:
+        self._object = _Object(spec, scheduler)
+        self._lock = threading.RLock()  # a method may call its own actor
+        self._context = contextvars.copy_context()
+        self._context.run(scheduler_here.set, scheduler)
+        self.call(spec.init)
+
+    def call(self, call: Call) -> None:
+        """Run it."""
+        with self._lock:
+            self._context.copy().run(run_here, _Job(call, self._object))
+
+    is_over = False
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+#: Those that were not collected yet: shutdown ends them.
+_alive: WeakTable[ThreadActor, None] = WeakTable()
+
+
+class ThreadActor:
+    """An actor on threads: its calls run in threads of its own, one unless it says otherwise."""
+
+    def __init__(self, spec: Spec, scheduler: Any) -> None:
+        self._object = _Object(spec, scheduler)
+        context = contextvars.copy_context()
+        context.run(scheduler_here.set, scheduler)
+        lane = LoopLane if spec.is_async else ThreadLane
+        self._lane = lane(f"lazyflow-{spec.label}", spec.max_concurrency, context)
+        self._lane.submit(_Job(spec.init, self._object))
+        _alive[self] = None
+
+    def call(self, call: Call) -> None:
+        """Put it in the queue."""
+        job = _Job(call, self._object)
+        self._object.queued[job] = None
+        self._lane.submit(job)
+        if self._object.stopped is not None:  # then nobody may take it any more
+            call.future.set_error(self._object.stopped)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was stopped."""
+        return self._object.stopped is not None
+
+    def close(self) -> None:
+        """End the threads after the calls that it has."""
+        self._lane.close()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._refuse(Cancelled(
+            f"the actor {self._object.label} was ended by lazyflow.shutdown(), or with Python"
+        ))
+        self._lane.close()
+
+    def _refuse(self, error: BaseException) -> None:
+        """Fail all calls, those that are to come too."""
+        self._object.stopped = error
+        for job in (*self._object.queued, *self._object.running):  # what runs may take its time
+            job.call.future.set_error(error)
+
+    def leave(self) -> None:
+        """Learn that this is a copy in the child of a fork."""
+        self._refuse(Cancelled(
+            f"the actor {self._object.label} can't be had in this process, the child of a fork: "
+            "its threads are the parent's. Ask for results before the fork, or make another here."
+        ))
+
+    def join(self, deadline: float) -> list[str]:
+        """Wait for what runs; returns the names of calls that were still running then."""
+        if self._lane.join(deadline):
+            return []
+        return [f"{job.call.future.name} (actor)" for job in tuple(self._object.running)]
+
+
+def shutdown(grace: float) -> list[str]:
+    """End all actors of this process; returns what still ran after `grace` seconds."""
+    actors = list(_alive.living())
+    _alive.clear()
+    for actor in actors:
+        actor.stop()
+    deadline = monotonic() + grace
+    return [name for actor in actors for name in actor.join(deadline)]
+
+
+def _after_fork() -> None:
+    """In the child of a fork: the threads are the parent's."""
+    for actor in _alive.living():
+        actor.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

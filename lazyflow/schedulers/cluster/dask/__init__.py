@@ -1,0 +1,1 @@
+"""`scheduler="distributed"`: the only folder that imports distributed."""

@@ -1,0 +1,229 @@
+"""Results as an engine holds and moves them, and pieces of tasks on their way.
+
+An engine pickles what it moves, and what pickling the user's objects raises would be its error
+and not the task's. So it is shown an `Outcome` only, whose parts are pickled one by one by us,
+large memory apart, and opened where they are used.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lazyflow.errors import SerializationError
+from lazyflow.graph.kinds import ARRAY, FRAME, kinds
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
+from lazyflow.schedulers.core.errors.records import rebuilt, record
+from lazyflow.store.owned import copied
+from lazyflow.store.pickling.pickler import Pickler, Sink, loads_owned
+from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.pickling.unpicklable import dump
+from lazyflow.store.sizes import size_of
+
+LARGE = 1 << 20  # bytes from which a literal travels by itself, once
+
+_APART = 1 << 16  # bytes from which memory stays out of a stream
+_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
+
+
+class Packed:
+    """A value that was pickled; or, for one that can't be, why.
+
+    Parameters
+    ----------
+    stream
+        The pickle; None: there is none.
+    buffers
+        Memory that it refers to.
+    why
+        Where in the value sits what can't be pickled, the record of what was raised, its type.
+    """
+
+    __slots__ = ("buffers", "stream", "why")
+
+    def __init__(
+        self,
+        stream: bytes | None,
+        buffers: Sequence[Any] = (),
+        why: tuple[str, Any, str] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.buffers = buffers
+        self.why = why
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if protocol < 5:
+            return Packed, (self.stream, [bytes(b) for b in self.buffers], self.why)
+        return Packed, (self.stream, [pickle.PickleBuffer(b) for b in self.buffers], self.why)
+
+    def size(self) -> int:
+        """Return its bytes."""
+        return len(self.stream or b"") + sum(memoryview(b).nbytes for b in self.buffers)
+
+    def copied(self) -> Packed:
+        """Return the same with memory of its own."""
+        return Packed(self.stream, [bytearray(b) for b in self.buffers], self.why)
+
+    def owned(self) -> Any:
+        """Return the value for somebody who has this alone, and may edit it; raises as `opened`."""
+        buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
+        return loads_owned(Packed(self.stream, buffers, self.why).opened)
+
+    def opened(self) -> Any:
+        """Return the value; raises Unpicklable or SerializationError."""
+        if self.stream is None:
+            assert self.why is not None
+            path, error, culprit = self.why
+            raise Unpicklable(path, rebuilt(error), culprit)
+        try:
+            return pickle.loads(self.stream, buffers=self.buffers)
+        except MemoryError:
+            raise
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
+            raise SerializationError(
+                f"the result of a task was pickled in its worker but can't be unpickled where it "
+                f"is needed: {type(error).__name__}: {text_of(error)}. Return what pickle can "
+                "restore, such as arrays, numbers, or objects of classes that are importable."
+            ) from error
+
+
+def packed(value: Any) -> Packed:
+    """Pickle a value, its large memory apart; what can't be is packed as the reason."""
+    if type(value) is Packed:
+        return value
+    sink = Sink()
+    pickler = Pickler(sink, _APART)
+    try:
+        dump(value, pickler)
+    except Unpicklable as failed:
+        return Packed(None, (), (failed.path, record(failed.error), failed.culprit))
+    return Packed(b"".join(sink.pieces), [b.raw() for b in pickler.buffers])
+
+
+class Outcome:
+    """What an engine keeps of a group of tasks.
+
+    values
+        Results by number of their task; `Packed` ones came from elsewhere and were not used yet.
+    failed
+        For results that are not there: whose failure it is, as (run, number of the task).
+    travelled
+        False: it is the engine's own object, as in a cluster in this process.
+    """
+
+    __slots__ = ("__weakref__", "failed", "travelled", "values")
+
+    def __init__(
+        self, values: dict[int, Any], failed: dict[int, tuple[str, int]], travelled: bool = False
+    ) -> None:
+        self.values = values
+        self.failed = failed
+        self.travelled = travelled
+
+    def owned(self, i: int) -> Any:
+        """Return a result as the caller's own."""
+        value = self.values[i]
+        if type(value) is not Packed:
+            return copied(value)
+        return (value if self.travelled else value.copied()).owned()
+
+    def value(self, i: int) -> Any:
+        """Return a result, opened once."""
+        value = self.values[i]
+        if type(value) is Packed:
+            value = self.values[i] = value.opened()
+        return value
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Outcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
+
+    def __sizeof__(self) -> int:
+        return 64 + sum(
+            v.size() if type(v) is Packed else size_of(v) for v in self.values.values()
+        )
+
+
+# -- pieces of tasks ------------------------------------------------------------------------
+
+
+class _Cutter(Pickler):
+    """A pickler that leaves out what travels by itself: `apart` says where that is, or None."""
+
+    def __init__(self, sink: Sink, apart: Callable[[Any], int | None]) -> None:
+        super().__init__(sink, sys.maxsize)
+        self._apart = apart
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Called by `pickle` for each object."""
+        return self._apart(obj)
+
+
+def is_large(obj: Any) -> bool:
+    """Tell whether a literal is worth sending by itself.
+
+    >>> is_large(b"x" * LARGE), is_large([0] * LARGE), is_large("x")
+    (True, False, False)
+    """
+    kind = type(obj)
+    if kind is bytes or kind is bytearray:
+        return len(obj) >= LARGE
+    sort = kinds[kind] if kind is not type else None
+    if sort == ARRAY:
+        return bool(obj.nbytes >= LARGE)
+    return sort == FRAME and size_of(obj) >= LARGE
+
+
+def identity(obj: Any) -> Any:
+    """Return what tells one large literal from others while both live.
+
+    Every call has a view of its own of an array: what counts is the memory.
+    """
+    if kinds[type(obj)] != ARRAY:
+        return id(obj)
+    face = obj.__array_interface__
+    return (
+        type(obj), face["data"], obj.shape, obj.strides, str(obj.dtype), obj.dtype.metadata is None
+    )
+
+
+class Repeats:
+    """Arrays that many tasks of a run have, and how much of each was sent with them."""
+
+    def __init__(self) -> None:
+        self._sent: dict[Any, tuple[Any, int]] = {}  # each is held: its identity stays its own
+
+    def are_large(self, obj: Any) -> bool:
+        """Tell, of what is to be sent once more, whether that is as much as a large literal."""
+        kind = type(obj)
+        if kind is type or kinds[kind] != ARRAY or obj.nbytes < _REPEATED:
+            return False
+        key = identity(obj)
+        sent = self._sent.get(key, (obj, 0))[1] + obj.nbytes
+        self._sent[key] = obj, sent
+        return bool(sent >= LARGE)
+
+
+def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:
+    """Pickle a part of a task; raises Unpicklable."""
+    sink = Sink()
+    dump(value, _Cutter(sink, apart))
+    return b"".join(sink.pieces)
+
+
+class _Opener(pickle.Unpickler):
+    def __init__(self, data: bytes, large: Callable[[int], Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._large = large
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._large(pid)
+
+
+def open_piece(data: bytes, large: Callable[[int], Any]) -> Any:
+    """Make a part of a task again; `large` gives the literals that were left out."""
+    return _Opener(data, large).load()

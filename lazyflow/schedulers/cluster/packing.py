@@ -1,0 +1,173 @@
+"""A group of tasks as it travels to an engine's worker: bytes, and what they refer to.
+
+Functions are named by digest and opened once per worker. Each task's arguments are pickled by
+themselves, so that what can't be pickled, or not be opened there, is that task's failure.
+Literals and functions that are large are not in the bytes: the engine holds them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.departures import WeakTable
+from lazyflow.graph.task import Task, place, place_text, task_name
+from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
+from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.remote.calls import is_short
+from lazyflow.store.pickling.functions import Functions
+from lazyflow.store.pickling.pickler import is_importable
+from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.cluster.groups import Group
+    from lazyflow.schedulers.cluster.submission import Feeding
+
+PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
+
+
+class Unsendable(Exception):
+    """A task can't be sent; ``args`` are its number and the (dressed) failure."""
+
+
+class Digests:
+    """Functions as they travel, each pickled once while it lives."""
+
+    def __init__(self) -> None:
+        self._by_name: WeakTable[Any, tuple[Any, bytes, bytes]] = WeakTable()
+
+    def of(self, function: Any) -> tuple[bytes, bytes]:
+        """Return digest and payload; raises Unpicklable."""
+        if type(function) is not FunctionType or not is_importable(function):
+            return Functions().code_of(function)
+        known = self._by_name.get(function)
+        if known is None or known[0] is not function.__code__:
+            known = (function.__code__, *Functions().code_of(function))
+            self._by_name[function] = known
+        return known[1], known[2]
+
+
+def unsendable(task: Task, role: str, failed: Unpicklable) -> BaseException:
+    """Return what a task fails with of which a part can't be pickled."""
+    text = f"{task_name(task)}, made at {place_text(task)}"
+    return dressed(serialization_error(text, role, failed), task, None)
+
+
+class Packer:
+    """Packs one group.
+
+    deps
+        What the engine holds and the group needs: groups, and values that were put.
+    """
+
+    def __init__(self, run: Feeding, group: Group) -> None:
+        self.run = run
+        self.group = group
+        self.deps: list[Any] = []
+        self._at: dict[int, int] = {}  # places in deps, by id
+        self._functions: dict[bytes, int] = {}
+        self._payloads: list[tuple[bytes, Any]] = []
+        self._options: dict[Any, int] = {}
+        self._externals: list[tuple[Any, ...]] = []
+        self._numbers: dict[int, tuple[int, int]] = {}  # (0, external) or (1, member), by task
+
+    def packed(self) -> bytes:
+        """Return the bytes; raises Unsendable."""
+        run, group = self.run, self.group
+        for at, i in enumerate(group.members):
+            self._numbers[i] = (1, at)
+        members = [self._member(i) for i in group.members]
+        outputs = [self._numbers[i][1] for i in group.outputs]
+        asked = [self._numbers[i][1] for i in group.outputs if i in run.wanted]
+        return pickle.dumps((
+            run.name, group.number, run.surroundings, run.flags, self._payloads,
+            list(self._options), self._externals, members, outputs, asked,
+        ))
+
+    def _dep(self, what: Any) -> int:
+        """Return the place of something that the engine holds."""
+        at = self._at.get(id(what))
+        if at is None:
+            at = self._at[id(what)] = len(self.deps)
+            self.deps.append(what)
+        return at
+
+    def _put(self, value: Any) -> int:
+        return self._dep(self.run.put_literal(value))
+
+    def _apart(self, literal: Any) -> int | None:
+        """Return where a literal is that the group does not bring itself."""
+        if is_large(literal) or self.run.repeats.are_large(literal):
+            return self._put(literal)
+        return None
+
+    def _member(self, i: int) -> tuple[Any, ...]:
+        task = self.run.plan.tasks[i]
+        numbers = self.run.plan.inputs[i]
+        inputs = None if numbers is None else tuple([self._input(j) for j in numbers])
+        options = task._options
+        key = task._key if options.named else None
+        try:
+            how, arguments = self._arguments(task)
+        except Unpicklable as failed:
+            raise Unsendable(i, unsendable(task, *self._culprit(task, failed))) from None
+        return (
+            i, self._function(i), how, arguments, inputs,
+            self._options.setdefault(options, len(self._options)), place(task), key,
+        )
+
+    def _arguments(self, task: Task) -> tuple[int, Any]:
+        if task._bind is not None:
+            return BIND, piece(task._bind, self._apart)
+        if task._inputs:
+            return PLAIN, None
+        if all(map(is_short, task._args)):
+            return PLAIN, task._args
+        return PIECE, piece(task._args, self._apart)
+
+    def _culprit(self, task: Task, failed: Unpicklable) -> tuple[str, Unpicklable]:
+        """Find the argument that can't be pickled: they were pickled in one, as we bind them."""
+        args: Any = task._args
+        kwargs: dict[str, Any] = {}
+        if task._bind is not None:
+            args, kwargs = task._bind.fill([None] * len(task._inputs))
+        named = [(f"args[{at}]", x) for at, x in enumerate(args)] + list(kwargs.items())
+        for name, value in named:
+            try:
+                piece(value, lambda literal: 0 if is_large(literal) else None)
+            except Unpicklable as found:
+                return name, found
+        return "arguments", failed
+
+    def _function(self, i: int) -> int:
+        digest, payload = self.run.functions[i]
+        at = self._functions.get(digest)
+        if at is None:
+            at = self._functions[digest] = len(self._payloads)
+            what: Any = payload if len(payload) < LARGE else self._put(payload)
+            self._payloads.append((digest, what))
+        return at
+
+    def _input(self, j: int) -> tuple[int, int]:
+        found = self._numbers.get(j)
+        if found is None:
+            found = self._numbers[j] = (0, len(self._externals))
+            self._externals.append(self._external(j))
+        return found
+
+    def _external(self, j: int) -> tuple[Any, ...]:
+        run = self.run
+        if j in run.failed:
+            return ("failed", (run.name, j))
+        made = run.group_of.get(j)
+        if made is not None:
+            return ("held", self._dep(made), j)
+        value = run.leaf_value(j)
+        if run.engine.holds(value):
+            return ("held", self._dep(value), value.number)
+        try:
+            return ("piece", piece(value, self._apart))
+        except Unpicklable as failed:
+            task = run.plan.tasks[j]
+            raise Unsendable(j, unsendable(task, "value", failed)) from None

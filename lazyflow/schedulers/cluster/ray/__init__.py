@@ -1,0 +1,1 @@
+"""`scheduler="ray"`: the only folder that imports Ray."""

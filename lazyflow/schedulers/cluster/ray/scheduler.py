@@ -1,0 +1,335 @@
+"""`scheduler="ray"`: plans on Ray. Only this and actors.py import it.
+
+A group of tasks is one Ray task with two results: the outcome, which stays in Ray's store, and
+the report, which comes to the caller. Ray makes lost outcomes again by itself, and runs a group
+whose worker died three times more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future as TheirFuture
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+import ray
+from ray.job_config import JobConfig
+
+from lazyflow import config
+from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.options import Options
+from lazyflow.graph.task import task_name
+from lazyflow.schedulers.cluster.actor_host import ActorHost
+from lazyflow.schedulers.cluster.connection import handle_of
+from lazyflow.schedulers.cluster.groups import Group
+from lazyflow.schedulers.cluster.outcome import Outcome
+from lazyflow.schedulers.cluster.ray.actors import RayHome, RayLine
+from lazyflow.schedulers.cluster.results import Put, Remote
+from lazyflow.schedulers.cluster.run import EngineRun
+from lazyflow.schedulers.cluster.scheduler import Engine, EngineScheduler
+from lazyflow.schedulers.cluster.work import Work
+from lazyflow.schedulers.cluster.worker_threads import run_in_thread
+from lazyflow.schedulers.threads import default_workers
+
+_RETRIES = 3  # of a group whose worker died
+
+#: Resources that Ray has arguments of their own for.
+_OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+
+
+def _group(payload: bytes, *deps: Outcome) -> tuple[Outcome, bytes]:
+    """Run a group in a thread: on the main one a task's KeyboardInterrupt would be Ctrl-C."""
+    done: SimpleQueue[tuple[Outcome, bytes]] = SimpleQueue()
+    run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
+    del payload, deps
+    return done.get()
+
+
+class _Handle:
+    """Stands for what Ray keeps; `ref` is set when it was handed over."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self) -> None:
+        self.ref: Any = None
+
+
+class RayEngine(Engine):
+    """This process's connection to Ray."""
+
+    has_priorities = False
+
+    def __init__(self) -> None:
+        self._remote = ray.remote(_group)
+        self.remote_home = ray.remote(RayHome)
+        self._job = ray.get_runtime_context().get_job_id()
+        self._is_gone = False
+        super().__init__()
+        threading.Thread(target=self._watch, name="lazyflow-ray-watch", daemon=True).start()
+
+    def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        return not self._is_gone and self.is_current()
+
+    def is_current(self) -> bool:
+        """Tell whether Ray is still the one that this was made for."""
+        return bool(
+            ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job
+        )
+
+    def _watch(self) -> None:
+        """Sleep until Ray's process on this machine ends: Ray would wait for it for ever."""
+        node = getattr(ray._private.worker, "_global_node", None)
+        if node is None:  # a client of a Ray elsewhere: it notices by itself
+            return
+        with socket.socket(socket.AF_UNIX) as raylet:
+            try:
+                raylet.connect(node.raylet_socket_name)
+                raylet.recv(1)  # nothing comes but the end
+            except OSError:
+                pass
+        self.part()
+
+    def part(self) -> None:
+        """Have nothing to do with Ray any more, and end what waits for it."""
+        self._is_gone = True  # from now on nobody calls Ray, which would end this process
+        self.post(self._end_runs)
+
+    def _end_runs(self) -> None:
+        for run, group in tuple(self._groups.values()):
+            if group.number in run.under_way:
+                run.cancel(_lost())
+        self._groups.clear()
+
+    def width(self) -> int:
+        return max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+    def new_handle(self, group: Group) -> _Handle:
+        return _Handle()
+
+    def new_line(self, host: ActorHost) -> RayLine:
+        if not self.is_usable():
+            raise _lost()
+        return RayLine(self, host, _session_folder())
+
+    def handle(self) -> _Handle:
+        """Return what will stand for a value."""
+        return _Handle()
+
+    def token(self, value: Remote | Put) -> list[Any]:
+        return [handle_of(value).ref]  # in a list Ray leaves it as it is
+
+    def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
+        if not self.is_usable():
+            raise _lost()
+        for run, group, payload, deps, options in calls:
+            refs = [(dep.send() if type(dep) is Put else dep.handle).ref for dep in deps]
+            remote = self._remote.options(
+                num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
+                name=task_name(group.last), **_wants(options.resources),
+            )
+            self.register(run, group)
+            group.handle.ref, report = remote.remote(payload, *refs)
+            report.future().add_done_callback(_Ending(self, run, group))
+
+    def send(self, outcome: Outcome) -> _Handle:
+        handle = _Handle()
+        handle.ref = ray.put(outcome)
+        return handle
+
+    def is_lost(self, handle: Any) -> bool:
+        return handle is None or handle.ref is None
+
+    def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+        if not groups or not self.is_usable():
+            return
+        may_run = frozenset(islice(self._groups, 2 * self.width()))
+        for group in groups:
+            known = self._groups.pop(group.number, None)
+            if group.handle is None or group.handle.ref is None:
+                continue
+            if known is None or group.number not in may_run or not run.is_short(group):
+                ray.cancel(group.handle.ref, force=True)
+            # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
+            # process ("Tried to complete task that was not pending") if it ends just then.
+
+    def bring(self, remotes: Sequence[Remote]) -> None:
+        remotes = [r for r in remotes if r.short is None]
+        if not remotes:
+            return
+        if not self.is_usable():
+            raise _lost()
+        try:
+            found = ray.get([r.handle.ref for r in remotes])
+        except ray.exceptions.RayError as error:
+            raise self.translated(error) from None
+        for remote, outcome in zip(remotes, found, strict=True):
+            remote.outcome = outcome
+
+    def running(self, run: EngineRun) -> list[tuple[str, int]]:
+        return []  # Ray knows of groups only: the run names their tasks
+
+    def refusal_of(self, options: Options) -> str:
+        resources = options.resources or {}
+        offered = ray.cluster_resources()
+        if all(offered.get(name, 0) >= count for name, count in resources.items()):
+            return ""
+        shown = {name: count for name, count in offered.items() if "node:" not in name}
+        return (
+            f"Ray offers no {dict(resources)!r}; it has {shown!r}. Start a node that does: "
+            "ray start --num-gpus=1 or --resources='{\"name\": 1}'."
+        )
+
+    def translated(self, error: BaseException) -> BaseException:
+        if not self.is_usable():
+            return _lost(error)
+        if isinstance(error, ray.exceptions.ObjectLostError):
+            died = WorkerDied(
+                "a value that was kept in Ray is gone with the node that held it, and Ray can't "
+                "make it again. Compute it again."
+            )
+            died.__cause__ = error
+            return died
+        return error
+
+    def ended(self, run: EngineRun, group: Group, error: BaseException) -> None:
+        """Take that Ray gave a group up. In the engine's thread."""
+        self._groups.pop(group.number, None)
+        exceptions = ray.exceptions
+        if isinstance(error, exceptions.WorkerCrashedError | exceptions.OutOfMemoryError):
+            why = ", out of memory," if isinstance(error, exceptions.OutOfMemoryError) else ""
+            run.died(group, error, f"{_RETRIES + 1} workers{why}")
+        elif isinstance(error, exceptions.ObjectLostError) and self.is_usable():
+            run.lost(group, error)
+        elif group.number in run.under_way:
+            run.cancel(self.translated(error))
+
+
+class _Ending:
+    """Hands the report of a group on, or how it ended."""
+
+    def __init__(self, engine: RayEngine, run: EngineRun, group: Group) -> None:
+        self.engine = engine
+        self.run = run
+        self.group = group
+
+    def __call__(self, future: TheirFuture[bytes]) -> None:
+        error = future.exception()
+        if error is not None:
+            self.engine.post(self.engine.ended, self.run, self.group, error)
+        elif future.result():
+            self.engine.heard(future.result())
+
+
+def _wants(resources: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, count in (resources or {}).items():
+        if name in _OWN:
+            found[_OWN[name]] = count
+        else:
+            found.setdefault("resources", {})[name] = count
+    return found
+
+
+def _own_path() -> list[str]:
+    """Return where this process finds modules and another interpreter would not.
+
+    Each goes before those that come earlier in the list. Ray itself gives its workers only the
+    folder of the script and the working directory.
+    """
+    given = sys.prefix, sys.base_prefix
+    return [p for p in reversed(sys.path) if os.path.isdir(p) and not p.startswith(given)]
+
+
+def _session_folder() -> str:
+    """Return where this Ray has its files: what is left there goes with them."""
+    node = ray._private.worker._global_node
+    return str(node.get_session_dir_path()) if node is not None else ""
+
+
+def _lost(cause: BaseException | None = None) -> SchedulerLost:
+    error = SchedulerLost(
+        "Ray was shut down, or its process on this machine ended, and with it what was running "
+        "and kept there. Start it again, by ray.shutdown() and ray.init(), and compute again."
+    )
+    error.__cause__ = cause
+    return error
+
+
+class RayScheduler(EngineScheduler):
+    """The Ray that is initialised in this process, else one that is started, and ended, here."""
+
+    name = "ray"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._engine: RayEngine | None = None
+        self._folder: str | None = None  # of a Ray that was started here
+        self._lock = threading.Lock()
+
+    def engine(self) -> RayEngine:
+        """Return the connection."""
+        with self._lock:
+            if self._engine is not None and self._engine.is_usable():
+                return self._engine
+            if self._engine is not None and self._engine.is_current():  # but dead
+                if self._folder is None:
+                    raise _lost()
+                ray.shutdown()
+            if not ray.is_initialized():
+                self._start()
+            self._engine = RayEngine()
+            return self._engine
+
+    def _start(self) -> None:
+        self._remove_folder()
+        self._folder = tempfile.mkdtemp(prefix="lazyflow-ray-")
+        ray.init(
+            address="local",
+            num_cpus=config.get("num_workers") or default_workers(),
+            include_dashboard=False,
+            configure_logging=False,
+            job_config=JobConfig(_py_driver_sys_path=_own_path()),
+            _temp_dir=self._folder,
+        )
+
+    def _remove_folder(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def shutdown(self) -> None:
+        """End the Ray that was started here: never one of the user's."""
+        self.end_actors()
+        with self._lock:
+            engine, self._engine = self._engine, None
+            is_current = engine is None or engine.is_current()
+            if engine is not None:
+                engine.part()
+                engine.end_thread()
+            if self._folder is not None:
+                if is_current:
+                    ray.shutdown()
+                self._remove_folder()
+
+    def _in_fork(self) -> None:
+        """In the child of a fork: the connection is the parent's."""
+        self._engine = self._folder = None
+        self._lock = threading.Lock()
+        self.leave()
+
+
+scheduler = RayScheduler()
+
+atexit.register(scheduler.shutdown)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=scheduler._in_fork)

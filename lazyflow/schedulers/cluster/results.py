@@ -1,0 +1,111 @@
+"""What a caller holds of values that an engine keeps."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.errors import SerializationError, WorkerDied
+from lazyflow.graph.task import place_text, task_name
+from lazyflow.schedulers.cluster.outcome import Outcome, Packed, packed
+from lazyflow.schedulers.core.errors.failures import told
+from lazyflow.schedulers.remote.task_stub import name_only
+from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+
+if TYPE_CHECKING:
+    from lazyflow.graph.task import Task
+    from lazyflow.schedulers.cluster.scheduler import Engine
+
+
+class Remote:
+    """A result that an engine keeps while this lives; each `get` opens it anew.
+
+    short
+        The result too, when it is small.
+    """
+
+    __slots__ = ("__weakref__", "engine", "handle", "number", "outcome", "short", "task")
+
+    _lazyflow_remote = True
+
+    def __init__(
+        self, engine: Engine, handle: Any, number: int, task: Task, short: Packed | None
+    ) -> None:
+        self.engine = engine
+        self.handle = handle
+        self.number = number
+        self.task = name_only(task)
+        self.short = short
+        self.outcome: Outcome | None = None  # brought together with others
+
+    def get(self) -> Any:
+        """Return the value, fetched if need be; raises SerializationError or SchedulerLost."""
+        try:
+            if self.short is not None:
+                return self.short.owned()
+            if self.outcome is None:
+                self.engine.bring([self])
+            assert self.outcome is not None
+            outcome, self.outcome = self.outcome, None
+            return outcome.owned(self.number)
+        except Unpicklable as failed:
+            error = serialization_error(str(self.task._options.label), "result", failed)
+            raise told(error, self.task, None) from failed.error
+        except SerializationError as error:
+            raise told(error, self.task, None) from error.__cause__
+
+
+def gone(remote: Remote, cause: BaseException) -> WorkerDied:
+    """Return what waits for a result is told when the engine can't make it again."""
+    died = WorkerDied(
+        f"the result of {task_name(remote.task)}, made at {place_text(remote.task)}, was kept in "
+        "the cluster and is gone: the worker ended that had it, and with it what had been put, or "
+        "was passed as a large argument, to make it from; or somebody cancelled it. Compute it "
+        "again."
+    )
+    died.__cause__ = cause
+    return died
+
+
+class Put:
+    """A value that was handed to an engine, and may have to be again: its holder can die.
+
+    Parameters
+    ----------
+    copy
+        Keep a snapshot, not the caller's memory, which he may write to.
+    owner
+        What the error calls the task of a value that can't be pickled.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
+
+    _lazyflow_remote = True
+    number = 0
+
+    def __init__(
+        self, engine: Engine, value: Any, copy: bool = False, owner: str = "that uses it"
+    ) -> None:
+        self.engine = engine
+        self._packed = packed(value)
+        if self._packed.stream is None:
+            try:
+                self._packed.opened()
+            except Unpicklable as failed:
+                error = serialization_error(owner, "the value", failed)
+                raise error from failed.error
+        if copy:
+            self._packed = self._packed.copied()
+        self._lock = threading.Lock()
+        self.handle: Any = None  # None: it has to be sent
+
+    def send(self) -> Any:
+        """Return the engine's handle, of a value that is there or on its way."""
+        with self._lock:
+            if self.handle is None or self.engine.is_lost(self.handle):
+                self.handle = self.engine.send(Outcome({0: self._packed}, {}))
+            return self.handle
+
+    def get(self) -> Any:
+        """Return the value as it was when it was put; the caller's own."""
+        return self._packed.copied().owned()

@@ -1,0 +1,342 @@
+"""A group of tasks inside the worker of an engine: by lazyflow's own run and the loop of sync.
+
+What tasks raise is kept as records. What the group returns is an `Outcome`, which stays with the
+engine, and a report for the caller: failures, times, and small results that he wants.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import OrderedDict
+from time import perf_counter
+from typing import Any
+
+from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.graph.kinds import ITERATOR, kinds
+from lazyflow.graph.options import DEFAULT
+from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import HELD, VALUE, Task
+from lazyflow.schedulers.cluster.outcome import Outcome, open_piece, packed
+from lazyflow.schedulers.cluster.packing import BIND, PIECE
+from lazyflow.schedulers.core.base import Observer, Request
+from lazyflow.schedulers.core.errors.failures import dressed, text_of
+from lazyflow.schedulers.core.errors.records import record
+from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.sync import SyncScheduler
+from lazyflow.store.pickling.functions import load_function
+from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.sizes import size_of
+from lazyflow.store.values import Taken
+
+_FUNCTIONS = 1000  # that a worker remembers
+_SHORT = 1 << 10  # bytes of a wanted result that goes with the report
+
+#: What is said of a run to its workers, in the order of `EngineRun.flags`.
+COLLECT, CHECK, TELL = range(3)
+
+STARTED, ENDED, FAILED = range(3)
+
+
+class Inside(SyncScheduler):
+    """What an engine's name means inside its workers: this thread, by the loop of sync."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Log(Observer):
+    """Notes the times of the tasks of a group, and who is running."""
+
+    def __init__(self, functions: dict[int, int], tells: bool) -> None:
+        self.run: Any = None
+        self.functions = functions  # by local number of a task
+        self.events: list[tuple[int, int]] | None = [] if tells else None
+        self.times: dict[int, list[float]] = {}
+        self.current = -1
+        self._since = 0.0
+
+    def task_started(self, run: Any, i: int) -> None:
+        if run is self.run:
+            self.current = i
+            if self.events is not None:
+                self.events.append((STARTED, i))
+            self._since = perf_counter()
+
+    def task_ended(self, run: Any, i: int) -> None:
+        if run is self.run:
+            seconds = perf_counter() - self._since
+            if self.events is not None:
+                self.events.append((ENDED, i))
+            known = self.times.setdefault(self.functions[i], [0, 0.0])
+            known[0] += 1
+            known[1] += seconds
+
+    def task_failed(self, run: Any, i: int, error: BaseException) -> None:
+        if run is self.run and self.events is not None:
+            self.events.append((FAILED, i))
+
+
+class GroupRun(Run):
+    """The run of a group, or of what one of its tasks turned into."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.blamed: dict[int, BaseException] = {}
+
+    def keep(self, i: int, value: Any) -> Any:
+        """Store a result; what an iterator gives, where others get it from here."""
+        if kinds[type(value)] == ITERATOR and self.plan.end in self.plan.uses(i):
+            try:
+                value = Taken(value)
+            except BaseException as error:  # the rest of a generator's body ran just now
+                return self._failed_late(i, error)
+        return super().keep(i, value)
+
+    def note_failure(self, i: int, error: BaseException) -> None:
+        """Remember whose failure it is."""
+        self.blamed[i] = error
+        super().note_failure(i, error)
+
+
+_functions: OrderedDict[bytes, Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _function(digest: bytes, payload: Any) -> Any:
+    """Return a function, opened once in this process; what can't be raises when it is called."""
+    with _lock:
+        found = _functions.get(digest)
+        if found is not None:
+            _functions.move_to_end(digest)
+            return found
+    try:
+        found = load_function(payload)
+    except RuntimeError as error:  # it is another version here
+        return _Unreadable(error)
+    except Exception as error:
+        return _unreadable("the function", error)
+    with _lock:
+        _functions[digest] = found
+        while len(_functions) > _FUNCTIONS:
+            _functions.popitem(last=False)
+    return found
+
+
+class _Unreadable:
+    """In the place of a function: raises why the task can't be called."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self.error
+
+
+def _unreadable(what: str, error: BaseException) -> _Unreadable:
+    return _Unreadable(SerializationError(
+        f"{what} of a task was pickled but can't be unpickled in its worker: "
+        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
+        "arrays, numbers, or functions and classes of modules that can be imported."
+    ))
+
+
+class Work:
+    """One group: opened, run, and told of. Any thread may `give_up`.
+
+    Parameters
+    ----------
+    payload
+        As `Packer` made it.
+    deps
+        The outcomes that it refers to.
+    name
+        Of the scheduler, for tasks that ask.
+    """
+
+    def __init__(self, payload: bytes, deps: tuple[Outcome, ...], name: str) -> None:
+        parts = pickle.loads(payload)
+        self.run_name, self.number, self.surroundings, self.flags, *parts = parts
+        self._functions, self._options, self._externals, self._members, *parts = parts
+        self._outputs, self._asked = parts
+        self._deps = deps
+        self._scheduler = Inside(name)
+        self._culprits: list[tuple[BaseException, tuple[str, int]]] = []
+        self._run: GroupRun | None = None
+        self._stop = False
+        self.log: _Log | None = None
+
+    def __call__(self) -> tuple[Outcome, bytes]:
+        """Run it, in a context of its own; return the outcome and the report."""
+        try:
+            environment.enter(self.surroundings)
+            run = self._begin()
+            if run is None:
+                return Outcome({}, {}), b""
+            self._scheduler.start(run)
+            self._scheduler.wait(run, None)
+            return self._told(run)
+        except BaseException as bug:  # of ours, or memory ran out
+            first = self._members[0][0]
+            report: tuple[Any, ...] = (self.number, {}, {}, {first: record(bug)}, {}, ())
+            return Outcome({}, {}), pickle.dumps(report)
+
+    def give_up(self) -> None:
+        """Start nothing more of it."""
+        self._stop = True
+        if self._run is not None:
+            self._run.cancel(Cancelled("the run was given up"))
+
+    def is_given_up(self) -> bool:
+        """Tell whether nobody waits for it."""
+        return self._stop
+
+    def running(self) -> int:
+        """Return the number, in the caller's plan, of the task that runs now; -1: none."""
+        log = self.log
+        if log is None or log.run is None or log.current < 0:
+            return -1
+        return int(self._members[log.current - len(self._externals)][0])
+
+    # -- opening ----------------------------------------------------------------------------
+
+    def _large(self, at: int) -> Any:
+        return self._deps[at].value(0)
+
+    def _begin(self) -> GroupRun | None:
+        count = len(self._externals)
+        tasks = [self._leaf(each) for each in self._externals]
+        functions = [
+            _function(digest, what if type(what) is bytes else self._large(what))
+            for digest, what in self._functions
+        ]
+        for member in self._members:
+            tasks.append(self._task(member, tasks, count, functions))
+        number = {task: i for i, task in enumerate(tasks)}
+        plan = Plan(tasks, number, [tasks[count + at] for at in self._outputs])
+        by_task = {count + at: member[1] for at, member in enumerate(self._members)}
+        self.log = _Log(by_task, self.flags[TELL])
+        request = Request(
+            collect=self.flags[COLLECT],
+            check_mutation=self.flags[CHECK],
+            observers=(self.log,),
+        )
+        run = self.log.run = self._run = GroupRun(plan, request, self._scheduler)
+        return None if self._stop else run
+
+    def _leaf(self, external: tuple[Any, ...]) -> Task:
+        kind, *details = external
+        if kind == "failed":
+            return self._failed_leaf(details[0])
+        try:
+            if kind == "piece":
+                value = open_piece(details[0], self._large)
+            else:
+                at, i = details
+                outcome = self._deps[at]
+                if i in outcome.failed:
+                    return self._failed_leaf(outcome.failed[i])
+                value = outcome.value(i)
+        except Unpicklable as failed:
+            text = "that another task needs"
+            return _new_task(HELD, (_failed_future(serialization_error(text, "result", failed)),))
+        except SerializationError as error:
+            return _new_task(HELD, (_failed_future(error),))
+        except BaseException as error:
+            return _new_task(HELD, (_failed_future(_unreadable("a value", error).error),))
+        return _new_task(VALUE, (value,))
+
+    def _failed_leaf(self, culprit: tuple[str, int]) -> Task:
+        error = Cancelled("an input failed")
+        self._culprits.append((error, culprit))
+        return _new_task(HELD, (_failed_future(error),))
+
+    def _task(
+        self, member: tuple[Any, ...], tasks: list[Task], count: int, functions: list[Any]
+    ) -> Task:
+        _, function, how, arguments, inputs, options, where, key = member
+        task = _new_task(functions[function], ())
+        task._inputs = tuple([tasks[at + count * kind] for kind, at in inputs or ()])
+        task._options = self._options[options]
+        task._code, task._key = where, key
+        try:
+            if how == BIND:
+                task._bind = open_piece(arguments, self._large)
+            elif how == PIECE:
+                task._args = open_piece(arguments, self._large)
+            else:
+                task._args = task._inputs if arguments is None else arguments
+        except BaseException as error:
+            task._func, task._bind = _unreadable("an argument", error), None
+            task._args = task._inputs
+        return task
+
+    # -- telling ----------------------------------------------------------------------------
+
+    def _told(self, run: GroupRun) -> tuple[Outcome, bytes]:
+        count = len(self._externals)
+        values: dict[int, Any] = {}
+        failed: dict[int, tuple[str, int]] = {}
+        records: dict[int, Any] = {}
+        short: dict[int, Any] = {}
+        for local, error in run.blamed.items():
+            if local >= count:
+                records[self._members[local - count][0]] = record(error)
+            elif not any(error is known for known, _ in self._culprits):  # it can't be opened
+                users = run.plan.uses(local)
+                at = users[0] if users else count
+                error = dressed(error, run.plan.tasks[at], None)
+                records[self._members[at - count][0]] = record(error)
+        ended = run.error
+        if ended is not None and not records and not self._culprits:
+            at = max(self.log.current - count, 0) if self.log is not None else 0
+            records[self._members[at][0]] = record(ended)
+        for at in self._outputs:
+            i = self._members[at][0]
+            if run.error is not None or count + at in run.failed:
+                failed[i] = self._culprit(run, count + at, records)
+            else:
+                values[i] = run.values[count + at]
+        for at in self._asked:
+            i = self._members[at][0]
+            if i in values and size_of(values[i]) <= _SHORT:
+                found = packed(values[i])
+                if not found.buffers and len(found.stream or b"") <= _SHORT:
+                    short[i] = found
+        run.forget_values()
+        assert self.log is not None
+        self.log.run = None
+        times = {self._functions[f][0]: tuple(t) for f, t in self.log.times.items()}
+        events = [(what, self._members[i - count][0]) for what, i in self.log.events or ()]
+        report = (self.number, short, failed, records, times, events)
+        return Outcome(values, failed), pickle.dumps(report)
+
+    def _culprit(self, run: GroupRun, local: int, records: dict[int, Any]) -> tuple[str, int]:
+        error = run.failed.get(local)
+        for known, culprit in self._culprits:
+            if error is known:
+                return culprit
+        for blamed, known in run.blamed.items():
+            if error is known:
+                at = blamed - len(self._externals)
+                return self.run_name, self._members[at][0] if at >= 0 else next(iter(records))
+        return self.run_name, next(iter(records), self._members[0][0])
+
+
+def _new_task(func: Any, args: tuple[Any, ...]) -> Task:
+    task = object.__new__(Task)
+    task._func, task._args, task._inputs, task._bind = func, args, (), None
+    task._options, task._code, task._lasti = DEFAULT, None, 0
+    task._height, task._key = 0, None
+    return task
+
+
+def _failed_future(error: BaseException) -> Future:
+    future = Future("an input", None)
+    future.set_error(error)
+    return future
+
+
+__all__ = ["GroupRun", "Inside", "Work"]

@@ -1,0 +1,56 @@
+"""The threads of an engine's worker in which groups run, kept from one group to the next.
+
+What tasks keep by thread, such as a worker state of scope "thread", is there for the groups to
+come. There are as many threads as groups ran at once: a thread is free again before the engine
+hears that its group has ended. One whose group was given up ends with it, since another has taken
+its place.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from lazyflow.schedulers.cluster.work import Work
+
+#: Those that have nothing to do, the last one freed at the end.
+_free: list[_Hand] = []
+
+
+def run_in_thread(
+    work: Work, context: contextvars.Context, tell: Callable[[Any], object]
+) -> None:
+    """Have a group run in a context by a thread of this process, which calls `tell` at the end."""
+    try:
+        hand = _free.pop()
+    except IndexError:
+        hand = _Hand()
+    hand.calls.put((work, context, tell))
+
+
+class _Hand:
+    """A thread, and what it has to do."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=self._serve, name="lazyflow-group", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            work, context, tell = self.calls.get()
+            found = context.run(work)
+            is_replaced = work.is_given_up()
+            if not is_replaced:
+                _free.append(self)
+            tell(found)
+            if is_replaced:
+                return
+            del work, context, tell, found  # hold nothing meanwhile
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free.clear)

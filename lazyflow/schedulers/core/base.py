@@ -1,0 +1,159 @@
+"""The one page to read to add a scheduler.
+
+A scheduler runs plans. It is any object with the two attributes and the four methods of
+`Scheduler`; register it for `scheduler="name"` by the entry-point group
+``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
+pass the object itself.
+
+All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when. This
+one is complete, though it caps nothing: a thread for every task that is offered::
+
+    class Mine:
+        name = "mine"
+        options = frozenset()          # of "priority", "resources", "workers", "crash_retries"
+
+        def start(self, run):          # must return soon
+            run.begin()                # offers what is ready
+
+        def offer(self, run, count):   # `count` more tasks of the run may be taken
+            for _ in range(min(count, 8)):
+                threading.Thread(target=self.work, args=(run,)).start()
+
+        def work(self, run):
+            run.context.copy().run(run.work, Worker("mine-1"))
+
+        def wait(self, run, timeout):  # block the caller; True when the run is done
+            return run.wait(timeout)
+
+        def abandon(self, run):        # it ended early; its running tasks are ignored
+            pass
+
+`run.work(worker)` takes ready tasks of the run one after the other, and those that they make
+ready, until there is none left; any number of threads may be inside it at once.
+``run.context`` has the caller's context variables; a context can be entered once at a time, so
+each thread enters a copy. Whatever the scheduler keeps with a run goes into ``run.attached``;
+runs that tasks turn into by returning lazy values share it, and ``run.request`` too.
+
+A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
+number of a task, `slow_path.prepared` for the values of its inputs, then ``run.deliver(i, value)``
+or ``run.refuse(i, dressed(error, task, values))``; executor.py shows it. When the threads are
+few, a task that waits for another run must not keep its place: override `Worker.asleep`.
+`lazyflow.testing.contract` is the suite that every scheduler must pass.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.core.run import Run
+
+
+class Observer:
+    """Watches runs; a subclass overrides what it wants to hear.
+
+    Methods are called by whichever thread runs the task, between its tasks: keep them short.
+    An observer that raises is logged once and dropped; it changes no result. Nothing is called,
+    made or timed when nobody observes. ``i`` is a task's number in ``run.plan``;
+    ``run.task_name(i)`` is its name.
+    """
+
+    def run_started(self, run: Run) -> None:
+        """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
+
+    def task_started(self, run: Run, i: int) -> None:
+        """Hear that this thread is about to call task `i`."""
+
+    def task_ended(self, run: Run, i: int) -> None:
+        """Hear that this thread called task `i`, and it returned."""
+
+    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+        """Hear that task `i` raised, after its last retry."""
+
+    def run_ended(self, run: Run) -> None:
+        """Hear that the run is over: done, failed or cancelled."""
+
+
+class Worker:
+    """Who is inside `Run.work`: a thread, seen from outside.
+
+    task
+        The number of the task it is running in ``run``, or -1.
+    below
+        The worker of the same thread whose task computes what this one works on.
+    must_leave
+        It has no seat any more and leaves the run after its task; looked at while `Run.odd`
+        is not empty.
+    forked
+        This is the copy in the child of a fork, which ends when its task returns.
+    """
+
+    __slots__ = ("__weakref__", "below", "forked", "must_leave", "name", "run", "task")
+
+    kind = "thread"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.run: Run | None = None
+        self.task = -1
+        self.below: Worker | None = None
+        self.must_leave = False
+        self.forked = False
+
+    def now(self) -> tuple[Any, int]:
+        """Return the run that it works on and the number of its task; -1: none."""
+        return self.run, self.task
+
+    def asleep(self) -> AbstractContextManager[None]:
+        """Return what is entered while the thread sleeps in a task: another may work instead."""
+        return nullcontext()
+
+
+class Scheduler(Protocol):
+    """What `compute` and `persist` need of a scheduler."""
+
+    name: str
+    #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
+    #: with workers= are refused.
+    options: frozenset[str]
+
+    def start(self, run: Run) -> None:
+        """Put a run in motion; return at once, unless the caller's thread does the work."""
+
+    def offer(self, run: Run, count: int) -> None:
+        """Learn that `count` tasks of a run became ready outside of its workers."""
+
+    def wait(self, run: Run, timeout: float | None) -> bool:
+        """Block until the run is done (True) or `timeout` seconds are over (False)."""
+
+    def abandon(self, run: Run) -> None:
+        """Learn that a run was cancelled while tasks of it may still be running."""
+
+
+class Request:
+    """What the caller asked of a run, beside the plan.
+
+    num_workers
+        Cap on tasks running at once.
+    collect
+        Failed tasks give their exception to what needs them; the run goes on.
+    background
+        Nobody waits for it yet; waited-for runs go first.
+    """
+
+    __slots__ = ("background", "check_mutation", "collect", "num_workers", "observers")
+
+    def __init__(
+        self,
+        num_workers: int | None = None,
+        collect: bool = False,
+        background: bool = False,
+        check_mutation: bool = False,
+        observers: tuple[Any, ...] = (),
+    ) -> None:
+        self.num_workers = num_workers
+        self.collect = collect
+        self.background = background
+        self.check_mutation = check_mutation
+        self.observers = observers

@@ -1,0 +1,130 @@
+"""Functions that are coroutines, as tasks: each runs to its end on the event loop of its thread.
+
+Or until its run is given up: then it is cancelled, as coroutines are, and its `finally` blocks run.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from types import MethodType, TracebackType
+from typing import Any
+
+from lazyflow.departures import LastCall
+from lazyflow.schedulers.core.task_resources import current_task
+
+__all__ = ["Awaited", "cancel_all", "cancels_of", "to_the_end"]
+
+#: What cancels each coroutine under way, and whose it is: a run's, or a thread's without one.
+_under_way: dict[Callable[[], Any], Any] = {}
+
+
+def cancels_of(owner: Any) -> list[Callable[[], Any]]:
+    """Return what cancels the coroutines that are under way for a run, or in a thread, by ident."""
+    return [cancel for cancel, whose in _under_way.copy().items() if whose == owner]
+
+
+def cancel_all(cancels: list[Callable[[], Any]]) -> None:
+    """Cancel coroutines, from any thread; nothing happens to those that have ended."""
+    for cancel in cancels:
+        with suppress(RuntimeError):  # the loop was closed
+            cancel()
+
+
+async def _cancellable(coroutine: Coroutine[Any, Any, Any], owner: Any) -> Any:
+    import asyncio
+
+    task: Any = asyncio.current_task()
+    cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    _under_way[cancel] = owner
+    try:
+        if getattr(owner, "over", False):  # it was given up before it could see this
+            task.cancel()
+        return await coroutine
+    finally:
+        _under_way.pop(cancel, None)  # a child of a fork has none
+        del task, cancel, owner, coroutine  # the frame may stay with an error
+
+
+class Awaited:
+    """A coroutine function as a plain one: a call of it runs to its end."""
+
+    def __init__(self, func: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self.__wrapped__ = func
+        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
+            if hasattr(func, name):
+                setattr(self, name, getattr(func, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return to_the_end(self.__wrapped__(*args, **kwargs))
+        except BaseException as error:
+            raise error.with_traceback(_of_the_users(error.__traceback__))  # noqa: B904 - itself
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else MethodType(self, obj)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Awaited, (self.__wrapped__,)
+
+
+def _of_the_users(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of ours and of asyncio above those of the coroutine."""
+    at = trace
+    while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "lazyflow", "asyncio",
+    ):
+        at = at.tb_next
+    return at or trace
+
+
+class _Loop:
+    """The event loop of a thread, made when it is needed first and closed with the thread."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.runner = asyncio.Runner()
+        self._end = LastCall(self.runner.get_loop().close)
+
+
+_mine = threading.local()
+
+
+def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end; where a loop runs in this thread already, beside it."""
+    import asyncio
+
+    owner = (current_task() or (None,))[0]
+    coroutine = _cancellable(coroutine, threading.get_ident() if owner is None else owner)
+    context = contextvars.copy_context()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        known = getattr(_mine, "loop", None)
+        if known is None:
+            known = _mine.loop = _Loop()
+        return known.runner.run(coroutine, context=context)
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((context.run(asyncio.run, coroutine), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="lazyflow-coroutine")
+    thread.start()
+    thread.join()
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_under_way.clear)

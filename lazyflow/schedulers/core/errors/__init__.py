@@ -1,0 +1,1 @@
+"""What becomes of an exception: notes for its reader, and its way to another process."""

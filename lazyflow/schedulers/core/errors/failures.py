@@ -1,0 +1,219 @@
+"""What becomes of an exception that a task raised.
+
+It keeps its type and loses our frames; a note says which task, where it was made and with what
+arguments. What would end the caller's program, generator or event loop if it were raised as it
+is arrives as the cause of a RemoteTaskError.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from lazyflow.errors import RemoteTaskError
+from lazyflow.graph import arguments
+from lazyflow.graph.kinds import ATOM
+from lazyflow.graph.task import Task, place_text, task_name
+
+_SCALARS = (int, float, complex, bool, str, bytes, type(None))
+_LONGEST = 60  # characters of one argument in a note
+_MOST = 8  # arguments in a note
+
+
+def summary(value: Any) -> str:
+    """Describe an argument in a few words: scalars by value, everything else by type and shape.
+
+    >>> summary(3), len(summary("x" * 80))
+    ('3', 60)
+    >>> summary([1, 2, 3]), summary({"a": 1})
+    ('list of 3', 'dict of 1')
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        if kind is int and value.bit_length() > 256:
+            return f"int of {value.bit_length()} bits"
+        text = repr(value[: _LONGEST + 1] if kind in (str, bytes) else value)
+        return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    if issubclass(kind, Task):
+        return f"<{task_name(value)}>"
+    try:
+        shown = getattr(kind, "_lazyflow_summary", None)  # arguments that we put there
+        if shown is not None:
+            return str(shown(value))
+        if isinstance(getattr(value, "shape", None), tuple):
+            dtype = f" {value.dtype}" if hasattr(value, "dtype") else ""
+            return f"{kind.__name__}{value.shape}{dtype}"
+        if kind in (list, tuple, dict, set, frozenset):
+            return f"{kind.__name__} of {len(value)}"
+        if getattr(kind, "_lazyflow_kind", None) == ATOM and kind.__repr__ is not object.__repr__:
+            return repr(value)[:_LONGEST]  # of ours, and says what it is
+    except BaseException:  # a hostile object must not stop an error message
+        pass
+    return kind.__name__
+
+
+def call_text(task: Task, given: list[Any]) -> str:
+    """Write a task as a call, with the values `given` for its inputs."""
+    if task._bind is not None:
+        args, kwargs = task._bind.fill(given)
+    else:
+        args, kwargs = (given if task._inputs else list(task._args)), {}
+    return f"{task_name(task)}({', '.join(call_words(args, kwargs))})"
+
+
+def call_words(args: list[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:
+    """Describe the arguments of a call, one after the other.
+
+    >>> call_words([1, [2, 3]], {"k": 0.5})
+    ('1', 'list of 2', 'k=0.5')
+    """
+    words = [summary(x) for x in args] + [f"{k}={summary(v)}" for k, v in kwargs.items()]
+    if len(words) > _MOST:
+        words = [*words[:_MOST], f"... {len(words) - _MOST} more"]
+    return tuple(words)
+
+
+def describe(task: Task, given: list[Any] | None) -> str:
+    """Return the note of a failed task, whose inputs had the values `given` (None: unknown)."""
+    try:
+        text = task_name(task) if given is None else call_text(task, given)
+    except BaseException as broken:  # for example a binder over a hostile container
+        text = f"{task_name(task)} (its arguments can't be shown: {type(broken).__name__})"
+    return f"in lazyflow task {text}, made at {place_text(task)}"
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to type, for errors whose cause the library is."""
+    if isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("numba."):
+        text = text_of(error)
+        if "read-only" in text or "readonly" in text:
+            return (
+                "\nArrays reach tasks read-only, since other tasks may share them. Edit a copy, "
+                "or get a private, writable value by delayed(f, mutates=True)."
+            )
+    return ""
+
+
+def is_users_interrupt(error: BaseException) -> bool:
+    """Tell whether this is Ctrl-C, which is the user's own and not the task's."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+    )
+
+
+def _must_be_wrapped(error: BaseException) -> bool:
+    if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
+        return True
+    for name in ("asyncio", "concurrent.futures"):  # which another thread may be importing now
+        if isinstance(error, getattr(sys.modules.get(name), "CancelledError", ())):
+            return True
+    return False
+
+
+_SCHEDULERS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+_OURS = (
+    _SCHEDULERS + os.sep,
+    os.path.abspath(arguments.__file__),
+)
+
+_CALLERS = tuple(
+    os.path.join(_SCHEDULERS, "core", name) for name in ("run.py", "slow_path.py")
+)
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Drop the leading frames of a traceback that are this package's."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
+
+
+# Classes may have a __traceback__, __repr__ or add_note of their own, which raise: what is asked
+# of an exception is asked of BaseException.
+_trace: Any = BaseException.__dict__["__traceback__"]
+_context: Any = BaseException.__dict__["__context__"]
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback that an exception has, whatever its class says."""
+    trace: TracebackType | None = _trace.__get__(error)
+    return trace
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, or what went wrong instead.
+
+    >>> text_of(ValueError("no"))
+    'no'
+    """
+    try:
+        return str(error)
+    except BaseException as broken:
+        return f"(its text can't be had: __str__ raised {type(broken).__name__})"
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes of an exception, none when they can't be had."""
+    try:
+        return [str(note) for note in getattr(error, "__notes__", ())]
+    except BaseException:
+        return []
+
+
+def forget_context(error: BaseException, earlier: BaseException) -> None:
+    """Take an earlier try's exception out of those that `error` was raised on top of."""
+    at, seen = error, {id(error)}
+    while True:
+        below = _context.__get__(at)
+        if below is earlier:
+            _context.__set__(at, None)
+        if below is None or below is earlier or id(below) in seen:
+            return
+        seen.add(id(below))
+        at = below
+
+
+def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
+    """Return the exception as the caller will see it: own frames only, note added, safe type."""
+    BaseException.with_traceback(error, users_frames(traceback_of(error)))
+    return with_note(error, describe(task, given))
+
+
+def told(error: BaseException, task: Task, words: tuple[str, ...] | None) -> BaseException:
+    """Return an exception from another process as the caller will see it.
+
+    `words` describe the arguments of the task, as `call_words` does; None: unknown.
+    """
+    call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
+    return with_note(error, f"in lazyflow task {call}, made at {place_text(task)}")
+
+
+def interrupted(error: BaseException) -> BaseException:
+    """Return Ctrl-C as the caller will see it: of our frames and the task's, the task's."""
+    trace = traceback_of(error)
+    while trace is not None and trace.tb_frame.f_code.co_filename not in _CALLERS:
+        trace = trace.tb_next
+    _context.__set__(error, None)  # as an IndexError of ours that was handled meanwhile
+    return BaseException.with_traceback(error, users_frames(trace))
+
+
+def with_note(error: BaseException, note: str) -> BaseException:
+    """Add a note to an exception, and wrap one that would end the caller."""
+    note += _advice(error)
+    if _must_be_wrapped(error):
+        wrapped = RemoteTaskError(
+            f"a task raised {type(error).__name__}, which would end the caller if it were raised "
+            f"as it is: {type(error).__name__}({text_of(error)})"
+        )
+        wrapped.__cause__ = error
+        error = wrapped
+    try:
+        if note not in getattr(error, "__notes__", ()):  # one instance may be raised many times
+            BaseException.add_note(error, note)
+    except BaseException:  # an exception class may refuse attributes
+        pass
+    return error

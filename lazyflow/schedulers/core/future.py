@@ -1,0 +1,241 @@
+"""A handle on a value that exists or will: what `persist` puts in the place of a history.
+
+No lock is held while a value is set: the setter and whoever adds a callback both take
+callbacks from one list, and `list.pop` gives each to just one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from types import TracebackType
+from typing import Any
+
+from lazyflow.departures import LastCall
+from lazyflow.errors import Cancelled, TaskTimeout
+from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.slots import asleep
+
+PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
+
+
+class Future:
+    """The value of one wanted task of a background run.
+
+    ``run`` is ``(run, number of the task)`` until it is done: the future keeps its run alive, and
+    the run knows the future by a weak reference only, so that a value nobody can ask for any
+    more is not computed. ``name`` is for messages.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_error",
+        "_open",
+        "_trace",
+        "_unseen",
+        "_value",
+        "name",
+        "recipe",
+        "run",
+        "scheduler",
+        "state",
+    )
+
+    def __init__(self, name: str, scheduler: Any) -> None:
+        self.name = name
+        self.scheduler = scheduler  # where the value lives: runs that use it go there
+        self.state = PENDING
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
+        self._unseen: LastCall | None = None  # logs an error at which nobody has looked
+        self._open = [None]  # whoever pops it sets the outcome
+        self._callbacks: list[Callable[[Future], None]] = []
+        self.run: tuple[Any, int] | None = None
+        self.recipe: list[Any] = []  # for `retry`, until there is a value
+
+    def done(self) -> bool:
+        """Tell whether waiting would return at once."""
+        return self.state is not PENDING
+
+    def cancel(self, force: bool = False) -> bool:
+        """Give the value up; returns whether that came in time.
+
+        `force` ends its task if it is running, where the scheduler can.
+        """
+        run = self.run
+        end_task = getattr(self.scheduler, "end_task", None)
+        if force and end_task is None and not self.done():
+            name = getattr(self.scheduler, "name", "this")
+            raise ValueError(
+                f"a running task can't be ended on the {name!r} scheduler, whose tasks share this "
+                'process. Leave force=True out, or run it by persist(..., scheduler="processes")'
+            )
+        error = Cancelled(f"{self.name} was cancelled before it was computed")
+        if not self._set(CANCELLED, error=error):
+            return False
+        if run is not None:
+            if force and end_task is not None:
+                end_task(*run)
+            run[0].forget(run[1])
+        return True
+
+    def set_value(self, value: Any) -> None:
+        """Store the value, unless the future was cancelled."""
+        self._set(FINISHED, value)
+
+    def set_error(self, error: BaseException) -> None:
+        """Store why there is no value, unless the future was cancelled."""
+        self._set(FAILED, error=error)
+
+    def _set(self, state: str, value: Any = None, error: BaseException | None = None) -> bool:
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self._value = value
+        if error is not None:
+            self._error, self._trace = error, traceback_of(error)
+            # Who cancelled, interrupted or ended the program knows it.
+            if type(error) is not Cancelled:
+                self._unseen = LastCall(log_unseen, error)
+        self.run = None
+        callbacks = self._callbacks
+        self.state = state  # from here on it may be opened again, which has callbacks of its own
+        if state is not FAILED:
+            self.recipe.clear()
+        self._call_back(callbacks)
+        return True
+
+    def reopen(self) -> None:
+        """Forget a failure: another run will set the outcome."""
+        self._error = self._trace = None
+        if self._unseen is not None:
+            self._unseen.forget()
+            self._unseen = None
+        self._callbacks = []
+        self.state = PENDING
+        self._open.append(None)
+
+    def add_callback(self, callback: Callable[[Future], None]) -> None:
+        """Call ``callback(self)`` once it is done, at once if it is; it must not raise."""
+        callbacks = self._callbacks
+        callbacks.append(callback)
+        if self.state is not PENDING or callbacks is not self._callbacks:
+            self._call_back(callbacks)
+
+    def remove_callback(self, callback: Callable[[Future], None]) -> None:
+        """Take one back, if it was not called yet."""
+        try:
+            self._callbacks.remove(callback)
+        except ValueError:
+            pass
+
+    def _call_back(self, callbacks: list[Callable[[Future], None]]) -> None:
+        while callbacks:
+            try:
+                callback = callbacks.pop(0)
+            except IndexError:
+                return
+            callback(self)
+
+    def local_outcome(self) -> tuple[Any, BaseException | None]:
+        """Return what `outcome` does, but a value that lives elsewhere as the handle it is."""
+        if self._error is not None:
+            if self._unseen is not None:
+                self._unseen.forget()
+            return None, BaseException.with_traceback(self._error, self._trace)
+        return self._value, None
+
+    def is_elsewhere(self) -> bool:
+        """Tell whether the value is in another process, so that `outcome` has to bring it."""
+        return getattr(type(self._value), "_lazyflow_remote", False)
+
+    def outcome(self) -> tuple[Any, BaseException | None]:
+        """Return value and error of a done future; the error with just the task's frames."""
+        value, error = self.local_outcome()
+        if self.is_elsewhere():
+            try:
+                return value.get(), None
+            except Exception as broken:
+                return None, broken
+        return value, error
+
+    def outcome_now(self) -> tuple[Any, BaseException | None]:
+        """Return value and error, waiting for them."""
+        wait_for([self])
+        return self.outcome()
+
+
+def log_unseen(error: BaseException) -> None:
+    """Log the error of a future that nobody has looked at."""
+    import logging  # 5 ms that a program without such errors does not pay
+
+    logging.getLogger("lazyflow").error(
+        "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
+        type(error).__name__, text_of(error), " ".join(notes_of(error)),
+    )
+
+
+def wait_for(
+    futures: Sequence[Future],
+    count: int | None = None,
+    timeout: float | None = None,
+    behind: Sequence[Future] | None = None,
+) -> bool:
+    """Sleep until `count` of them (None: all) are done; False when the time ran out first.
+
+    `behind` are the futures that runs set, where these are not such.
+    """
+    waiting = [f for f in futures if not f.done()]
+    missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
+    if missing <= 0:
+        return True
+    gate = Gate()
+    not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
+    last = iter([gate])
+
+    def one_more(_: Future) -> None:
+        if next(not_last, gate) is gate and next(last, None) is gate:
+            gate.open()
+
+    try:
+        for future in waiting:
+            future.add_callback(one_more)
+        with asleep():
+            engines = _engines_of(waiting if behind is None else behind)
+            return wait_watching(engines, gate.wait, timeout)
+    finally:
+        for future in waiting:
+            future.remove_callback(one_more)
+
+
+def _engines_of(futures: Sequence[Future]) -> set[Any]:
+    runs = [run for future in futures if (run := future.run) is not None]
+    return {engine for run, _ in runs if (engine := getattr(run, "engine", None)) is not None}
+
+
+def wait_watching(
+    engines: Iterable[Any], wait: Callable[[float | None], bool], timeout: float | None
+) -> bool:
+    """Wait as `wait` does, while engines look now and then at whether they can go on."""
+    looks = [engine.lookout() for engine in engines]
+    rest = inf if timeout is None else timeout
+    while looks:
+        pauses = [pause for look in looks if (pause := next(look, None)) is not None]
+        pause = min(pauses, default=inf)
+        if pause >= rest:
+            break
+        if wait(pause):
+            return True
+        rest -= pause
+    return wait(None if rest == inf else rest)
+
+
+def timed_out(names: Sequence[str], timeout: float, running: Sequence[str]) -> TaskTimeout:
+    """Make the error for values that were not there in time."""
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    now = f"; running when time ran out: {', '.join(running)}" if running else ""
+    return TaskTimeout(f"no result of {shown} after {timeout:g} s{now}")

@@ -1,0 +1,324 @@
+"""What every run is, wherever its tasks are computed: begun once, ended once, and told to all.
+
+A run ends when its last result is there, when a task fails, when it is cancelled, or when nobody
+wants it any more; whoever pops `_closing` ends it, so it happens once. How tasks are run is for
+subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) for others.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.departures import Gone, gone
+from lazyflow.errors import Cancelled
+from lazyflow.graph.kinds import LAZY, kinds
+from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.schedulers.core import slow_path
+from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
+from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.future import PENDING, Future
+from lazyflow.schedulers.core.slots import asleep, here
+
+#: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
+scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "lazyflow_scheduler_here", default=None
+)
+
+
+def doing(worker: Worker) -> str:
+    """Say what a worker is doing, for people."""
+    run, i = worker.now()
+    if run is None or not 0 <= i < len(run.plan):
+        return f"nothing ({worker.kind} {worker.name})"
+    task = run.plan.tasks[i]
+    return f"{task_name(task)}, made at {place_text(task)} ({worker.kind} {worker.name})"
+
+
+class _Later:
+    """Stands for a result that another run will deliver."""
+
+    _lazyflow_kind = LAZY
+
+
+LATER = _Later()
+
+
+def task_of(lazy: Any) -> Task:
+    """Return the task of a lazy value, or of a collection as a whole."""
+    task: Task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
+    return task
+
+
+def plan_of(lazy: Any) -> Plan:
+    """Return the plan of a lazy value, or of a collection, that a task returned."""
+    return make_plan([task_of(lazy)])
+
+
+class Lifecycle(ABC):
+    """One execution of one plan, from its beginning to its end.
+
+    Parameters
+    ----------
+    plan
+        What to run; shared, never changed.
+    request
+        What the caller asked for.
+    scheduler
+        Who runs it.
+    parent
+        The run and task to which the only result goes: that task returned a lazy value.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        request: Request,
+        scheduler: Any,
+        parent: tuple[Any, int] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.request = request
+        self.scheduler = scheduler
+        self.parent = parent
+        #: Whatever the scheduler keeps with a run; a run made by a task shares its parent's.
+        self.attached: Any = parent[0].attached if parent is not None else None
+        self.deadline: float | None = parent[0].deadline if parent is not None else None
+        self.values: list[Any] = [None] * plan.end
+        self.stop: list[None] = []  # not empty: start nothing more
+        self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
+        self.odd: Any = []  # not empty: something rare is about, see slow_path.py
+        self.failed: dict[int, BaseException] = {}
+        self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
+        self.dropped: deque[Gone] = deque()  # of `futures`, those that died
+        self._watched: list[Gone] = []
+        self.unneeded: set[int] = set()
+        self.uses_left: list[int] | None = None  # made when the first future is dropped
+        self.children: set[Any] = set()
+        self.begun = False
+        self.inside: set[Worker] = set()  # who is working on it
+        self.error: BaseException | None = None
+        self.context = contextvars.copy_context()
+        self.context.run(scheduler_here.set, scheduler)
+        self.observers = [o for o in request.observers if id(o) not in slow_path.broken_observers]
+        self.on_start = slow_path.hearers(self.observers, "task_started")
+        self.on_done = slow_path.hearers(self.observers, "task_ended")
+        self._closing = [None]  # whoever pops it ends the run
+        self._gate = Gate()
+
+    # -- for subclasses ---------------------------------------------------------------------
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Put the run in motion; return soon."""
+
+    @abstractmethod
+    def deliver(self, i: int, value: Any) -> None:
+        """Take the result of task `i`, from any thread."""
+
+    @abstractmethod
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Take the (dressed) failure of task `i`, from any thread."""
+
+    def _clear_queue(self) -> None:
+        """Let go of tasks that were ready: none will be started any more."""
+        return
+
+    # -- the end ----------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended: done, failed or cancelled."""
+        return not self._closing
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until the run is over, or `timeout` seconds; tells which."""
+        if here.worker is None:
+            return self._gate.wait(timeout)
+        with asleep():
+            return self._gate.wait(timeout)
+
+    def cancel(self, error: BaseException | None = None) -> None:
+        """Start nothing more and end with `error` (a Cancelled unless given)."""
+        self._fail(error if error is not None else Cancelled("the run was cancelled"))
+
+    def task_name(self, i: int) -> str:
+        """Return what messages call task `i`."""
+        return task_name(self.plan.tasks[i])
+
+    def running(self) -> list[str]:
+        """Name the tasks that are running now: of this run, and of those its tasks started."""
+        runs = [self]
+        found: list[str] = []
+        while runs:
+            run = runs.pop()
+            runs.extend(run.children)
+            found.extend(doing(worker) for worker in tuple(run.inside) if worker.now()[0] is run)
+        return found
+
+    def _complete(self) -> None:
+        try:
+            self._closing.pop()
+        except IndexError:
+            return
+        slow_path.tell(self, "run_ended")
+        parent = self.parent
+        if parent is not None:
+            parent[0].children.discard(self)
+            i = self.plan.outputs[0]
+            if i in self.failed:
+                parent[0].refuse(parent[1], self.failed[i])
+            else:
+                parent[0].deliver(parent[1], self.values[i])
+        if parent is not None or self.futures is not None:  # else the caller takes the values
+            self.forget_values()
+        self._gate.open()
+
+    def fetch(self) -> None:
+        """Bring the wanted values here, in the caller's thread; raises what stands against it."""
+        return
+
+    def forget_values(self) -> None:
+        """Hold nothing any more: the traceback of a failed task leads to its run."""
+        self.error = None
+        self.values, self.failed = [], {}
+
+    def _fail(self, error: BaseException, replace_threads: bool = True) -> None:
+        """End with an error, and so the runs under this one and the one it made a result for.
+
+        Without recursion: tasks that return lazy values make a chain of runs of any length.
+        """
+        todo = [(self, error)]
+        broken = None
+        while todo:
+            run, error = todo.pop()
+            try:
+                run._closing.pop()
+            except IndexError:
+                continue
+            try:
+                run._quit(error, todo, replace_threads)
+            except BaseException as bug:  # as a RecursionError: the others must hear of it still
+                broken = bug
+            finally:
+                run._gate.open()
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # a frame that holds its own exception is a cycle
+
+    def _quit(
+        self, error: BaseException, todo: list[tuple[Any, BaseException]], replace_threads: bool
+    ) -> None:
+        self.stop.append(None)
+        self._clear_queue()
+        parent = self.parent
+        if parent is None:
+            self.error = error
+        else:
+            parent[0].children.discard(self)
+            if not parent[0].request.collect:
+                todo.append((parent[0], error))
+        # Not `error` itself: a task of the child may be waiting and raise it there, while the
+        # caller raises it here, and both would write to its traceback.
+        todo.extend((child, Cancelled("the task that asked for it was given up"))
+                    for child in tuple(self.children))
+        if self.begun:
+            slow_path.tell(self, "run_ended")
+            if replace_threads:
+                self.scheduler.abandon(self)
+                cancel_all(cancels_of(self))
+        for reference in tuple((self.futures or {}).values()):
+            future = reference()
+            if future is not None:
+                future.set_error(error)
+        if parent is not None and parent[0].request.collect:
+            parent[0].refuse(parent[1], error)
+
+    def close_unneeded(self, replace_threads: bool) -> None:
+        """End because nobody holds a future of this run any more."""
+        self._fail(
+            Cancelled("every result of the run was dropped before it was computed"),
+            replace_threads,
+        )
+
+    def forget(self, i: int) -> None:
+        """Learn that wanted task `i` was cancelled: what only it needed is not started."""
+        reference = (self.futures or {}).get(i)
+        if reference is not None:
+            self.dropped.append(reference)
+        self.odd.append(None)  # so that the loop looks
+        slow_path.cull(self, replace_threads=True)
+
+    def hear_of_drops(self, futures: dict[int, Future]) -> None:
+        """Have whoever runs this look when one of its futures has been dropped.
+
+        Python calls the callback that was made last first: which one it was is known before
+        anybody is told to look.
+        """
+        callbacks, then = self._on_drop()
+        watched = self._watched
+        for i, future in futures.items():
+            if future.state is PENDING:
+                watched += [gone(future, callback, then) for callback in callbacks]
+                watched.append(gone(future, self.dropped.append, i))
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        """Return functions of C to call, the first one last, and what their argument says."""
+        return [self.odd.append], None
+
+    def note_failure(self, i: int, error: BaseException) -> None:
+        """End the run with the error, or leave it to the users of the result."""
+        if self.request.collect:
+            self.failed[i] = error
+            self.odd.append(None)
+        else:
+            self.stop.append(None)
+            self._fail(error)
+
+    def _failed_late(self, i: int, error: BaseException) -> None:
+        if is_users_interrupt(error):
+            raise error
+        error = dressed(error, self.plan.tasks[i], None)
+        slow_path.tell(self, "task_failed", i, error)
+        self.note_failure(i, error)
+
+    def _compute_instead(self, i: int, lazy: Any) -> Any:
+        """Let a run of its own make the result: task `i` returned a lazy value.
+
+        Returns LATER, or None when no plan can be made of it: then the task failed. When that is
+        the last thing this run has to do, its parent becomes the new run's: a loop of tasks
+        that return tasks takes constant memory.
+        """
+        try:
+            plan = plan_of(lazy)
+        except BaseException as error:
+            return self._failed_late(i, error)
+        parent: tuple[Any, int] = (self, i)
+        only = len(self.plan.outputs) == 1 and self.plan.consumers[i] == self.plan.end
+        is_last = only and self.parent is not None
+        if is_last:
+            assert self.parent is not None
+            parent = self.parent
+        child = self.context.copy().run(type(self), plan, self.request, self.scheduler, parent)
+        if is_last:
+            try:
+                self._closing.pop()
+            except IndexError:
+                return LATER
+            parent[0].children.discard(self)
+            slow_path.tell(self, "run_ended")
+            self._gate.open()
+        parent[0].children.add(child)
+        if parent[0].stop:  # it ends, with an error of its own, and did not see this child
+            parent[0].children.discard(child)
+        else:
+            child.begin()
+        return LATER

@@ -1,0 +1,152 @@
+"""What the task of this thread has in use and gives back when it ends; what a worker keeps.
+
+``here.uses`` is a list for each thread, empty unless a task has asked for something. A loop that
+calls tasks looks whether it is empty where that costs nothing: `Run` by an observer that the
+first use in a run adds to it, workers of processes after each task.
+
+A use belongs to a task: to number `task` of `run`, or, where tasks are called outside of `Run`,
+to the only one that runs in the thread; `run` is None then. A thread is in the loop of one run
+once, so when a task of a run ends, all that the thread uses for that run is given back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.schedulers.core.base import Observer
+from lazyflow.schedulers.core.slots import here
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.core.run import Run
+
+
+class Use(ABC):
+    """Something that a task has until it ends."""
+
+    __slots__ = ("run", "task")
+
+    def __init__(self, run: Any, task: int) -> None:
+        self.run = run
+        self.task = task
+
+    @abstractmethod
+    def end(self) -> None:
+        """Give it back, in the thread of the task; called again if Ctrl-C came into it."""
+
+    @abstractmethod
+    def asleep(self) -> AbstractContextManager[None]:
+        """Return what is entered while the task sleeps."""
+
+
+class _Watcher(Observer):
+    """Hears of the ends of tasks, in their threads."""
+
+    def task_ended(self, run: Run, i: int) -> None:
+        if here.uses:
+            task_over(run)
+
+    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+        if here.uses:
+            task_over(run)
+
+
+_watcher = _Watcher()
+
+
+def current_task() -> tuple[Any, int] | None:
+    """Return run and number of the task that calls this, or None: no task does."""
+    worker = here.worker
+    if worker is not None and worker.run is not None and worker.task >= 0:
+        return worker.run, worker.task
+    return (None, 0) if here.is_worker else None
+
+
+def begin(use: Use) -> None:
+    """Let a use last until the task ends that calls this."""
+    here.uses.append(use)
+    run = use.run
+    if run is not None and not any(o is _watcher for o in run.observers):
+        run.observers.append(_watcher)
+        run.on_done.append((_watcher, _watcher.task_ended))
+
+
+def task_over(run: Any) -> None:
+    """End what the task of a run had in use that ran in this thread, the newest first."""
+    for use in [use for use in reversed(here.uses) if use.run is run]:
+        use.end()
+        here.uses.remove(use)
+
+
+@contextmanager
+def as_worker() -> Iterator[None]:
+    """Call a task where no loop of ours does."""
+    before, here.is_worker = here.is_worker, True
+    try:
+        yield
+    finally:
+        here.is_worker = before
+        if here.uses:
+            task_over(None)
+
+
+# -- what a worker keeps until it ends ---------------------------------------------------------
+
+
+class Kept(ABC):
+    """Something that this process keeps between tasks."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it, unless a task has it in use."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """In the child of a fork: it is the parent's."""
+
+
+#: What came from elsewhere, by name: it is here for the tasks to come, until `drop` is told.
+arrived: dict[str, Any] = {}
+
+#: Of schedulers: each tells its workers to `drop` a name.
+tellers: list[Callable[[str], Any]] = []
+
+
+def tell_to_drop(name: str) -> None:
+    """Have workers let go of what has gone here."""
+    for tell in tellers:
+        tell(name)
+
+
+def drop(name: str) -> None:
+    """Let go of what came from elsewhere, and has gone there."""
+    found = arrived.pop(name, None)
+    if found is not None:
+        found.close()
+
+
+#: By id. This module is imported before schedulers are, so their threads end first at exit.
+kept: dict[int, Kept] = {}
+
+
+def close_kept() -> None:
+    """Close everything that is not in use, the newest first."""
+    for one in reversed(tuple(kept.values())):
+        one.close()
+
+
+def _after_fork() -> None:
+    here.uses.clear()
+    inherited = tuple(kept.values())
+    kept.clear()
+    for one in inherited:
+        one.forget()
+
+
+atexit.register(close_kept)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""Which task goes where and what is kept: pure, events in and instructions out; `state` first."""

@@ -1,0 +1,190 @@
+"""What is kept so that a lost value can be made again, and how it is.
+
+A job that is over is kept as long as somebody holds a value of it that only a worker has, or
+another job that is kept uses one: it is the recipe. A value that was lost is made again by its
+task, and so are those inputs of that task that were dropped meanwhile.
+"""
+
+from __future__ import annotations
+
+from lazyflow.schedulers.processes.decisions.nodes import (
+    BANDWIDTH,
+    DONE,
+    FETCH,
+    FETCHING,
+    GONE,
+    MISSING,
+    MIXED,
+    READY,
+    SENT,
+    WAITING,
+    Job,
+    Node,
+)
+from lazyflow.schedulers.processes.decisions.refcounts import Books
+from lazyflow.schedulers.remote.task_stub import name_only
+
+LONGEST_RECIPE = 1000  # tasks; above it a held value is copied out of its worker at once
+#: So many times what the copy takes; a value that took longer to make is copied at once, too. The
+#: copies take at most a tenth of the work then, and a death costs ten times a copy.
+WORTH = 10
+
+
+class Recipes(Books):
+    """Results that somebody holds, and the jobs that they may need again."""
+
+    # -- results ----------------------------------------------------------------------------
+
+    def offer(self, node: Node) -> None:
+        """Tell of a wanted value that was made; or, once told, that it is here (again)."""
+        job = node.job
+        delivered = job.delivered
+        is_new = node not in delivered
+        if is_new:
+            if job.over:
+                return
+            delivered.add(node)
+        if node.value is not MISSING:
+            self.not_unsafe(node)
+        elif node.pinned:
+            job.unsafe.add(node)
+            self.unsafe[node] = None
+            self.unshared.append(node)
+            dear = job.seconds > WORTH * (FETCH + node.size / BANDWIDTH)
+            if node.want == 2 or dear or job.recipe > LONGEST_RECIPE:
+                self.share(node)
+        if is_new:
+            self.out.append(("fulfil", job, node, node.value))
+        elif node.value is not MISSING:
+            self.out.append(("here", node, node.value))
+
+    # -- the end of a job -------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Forget jobs that are over when nothing can need them."""
+        todo, self.ended = self.ended, []
+        while todo:
+            job = todo.pop()
+            if job.over and job.nodes and not (job.unsafe or job.dependents or job.active):
+                self._clear(job)
+                for depended in job.depends:
+                    depended.dependents -= 1
+                    if not depended.dependents and not depended.nodes:
+                        self._drop_kept(depended)
+                    todo.append(depended)
+                job.depends = set()
+                self.out.append(("cleared", job))
+
+    def _drop_kept(self, job: Job) -> None:
+        """Drop values that only recipes of others could need."""
+        for node in job.given:
+            if node.phase == GONE and node.value is not MISSING:
+                self.out.append(("free", node.value))
+                node.value = MISSING
+        job.given = set()
+
+    def _clear(self, job: Job) -> None:
+        """Undo the links between the nodes of a job, and to those of others."""
+        foreign: set[Node] = set()
+        for node in job.nodes:
+            if job.depends:
+                foreign.update(s for s in node.inputs if s.job is not job)
+            node.inputs = node.distinct = ()
+            if node.want:  # others may hold it
+                node.task = name_only(node.task)
+                node.users = [u for u in node.users if u.job is not job]
+        for source in foreign:
+            source.users = [u for u in source.users if u.job is not job]
+        if job.listed:
+            self.rota[job.background].remove(job)
+            job.listed = False
+        self.graded[job.background].remove(job)
+        job.nodes = []
+        job.ready = []
+        job.recipe = 0
+        job.seconds = 0.0
+        job.crashes = {}
+        job.verdicts = {}
+        for node in job.given:
+            if node.phase == GONE:
+                node.value = MISSING
+        job.given = set()
+
+    # -- made again -------------------------------------------------------------------------
+
+    def remake(self, missing: list[Node]) -> list[Node]:
+        """Make tasks wait again whose values are lost, and those whose values they need.
+
+        Returns all of them; the caller requeues them, when it has taken back all else.
+        """
+        todo = list(missing)
+        again: list[Node] = []
+        while todo:
+            node = todo.pop()
+            if node.phase != DONE and node.phase != GONE:
+                continue
+            if node.value is not MISSING:  # no task makes it
+                node.phase = DONE
+                node.dropped = False
+                if node.packed == () and node.value.encoded is None:
+                    node.phase, node.open = WAITING, 0
+                    self.pack(node)
+                    self._demote_users(node)
+                continue
+            self.unsafe.pop(node, None)  # its job is kept: it has the recipe
+            self.stuck.pop(node, None)
+            node.phase = WAITING
+            node.home = node.holder = node.copies = None
+            node.dropped = node.sharing = False
+            node.distinct = tuple(dict.fromkeys(node.inputs))  # empty, when it became lazy
+            again.append(node)
+            self._demote_users(node)
+            todo += self.count_in(node)
+        return again
+
+    def _demote_users(self, node: Node) -> None:
+        """Have those that still need a lost value wait for it."""
+        self.waiters.pop(node, None)
+        for user in node.users:
+            if user.phase == READY or user.phase == FETCHING:
+                self.unqueue(user)
+            if user.phase <= SENT:
+                user.open += 1
+
+    def count_in(self, node: Node) -> list[Node]:
+        """Count a task in at its inputs; returns those that have to be made again."""
+        node.open = node.flying = 0
+        node.site = None
+        lost = []
+        for source in node.distinct:
+            source.left += 1
+            source.unsent += 1
+            phase = source.phase
+            if phase == SENT:
+                node.flying += 1
+                # What is sent there takes the value along, so this task must not follow.
+                at = MIXED if source.dropped else source.home
+                node.site = at if node.flying == 1 or node.site is at else MIXED
+            elif phase < SENT:
+                node.open += 1
+            elif phase == GONE:
+                lost.append(source)  # it counts itself in at its users
+            elif phase == DONE and source.dropped:
+                self.strike(source)
+                if source.value is MISSING:
+                    lost.append(source)
+        if node.packed == ():
+            self.pack(node)
+        return lost
+
+    def pack(self, node: Node) -> None:
+        """Have another thread pickle what is sent of a node, which waits for that."""
+        node.open += 1
+        self.out.append(("pack", node))
+
+    def remake_dropped(self, node: Node) -> None:
+        """Look after a value that was just made and will be dropped before all have used it."""
+        self.strike(node)
+        if node.value is MISSING:
+            for lost in self.remake([node]):
+                self.requeue(lost)

@@ -1,0 +1,189 @@
+"""Tasks that could run now, and tasks that wait until a value can be had at their worker.
+
+A ready task is in the queue of the worker that has most bytes of its inputs, or else in that of
+its job, where any worker finds it. Taking a task out does not search a queue: its phase and home
+change, and whoever meets the entry sees that it is out of date.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.processes.decisions.nodes import (
+    FETCHING,
+    MISSING,
+    READY,
+    WAITING,
+    Job,
+    Node,
+    Worker,
+)
+
+
+def _rank(job: Job) -> int | None:
+    """Return the negated priority of the next task of a job that has priorities."""
+    return job.ready[0][0] if job.ready else None
+
+
+class Queues:
+    """Where tasks wait that have nothing to wait for but a worker.
+
+    Attributes
+    ----------
+    out
+        Instructions for the driver.
+    rota
+        Jobs with ready tasks that may go anywhere, the next one first: those that somebody waits
+        for, and background ones.
+    graded
+        Likewise, jobs whose tasks have priorities.
+    queued
+        Number of ready tasks in queues of workers.
+    waiters
+        By value that its holder was asked for: who waits for it.
+    stuck
+        Values that can't leave their worker, and why.
+    """
+
+    def __init__(self) -> None:
+        self.out: list[tuple[Any, ...]] = []
+        self.workers: list[Worker] = []
+        self.rota: tuple[deque[Job], deque[Job]] = (deque(), deque())
+        self.graded: tuple[Graded[Job], Graded[Job]] = (Graded(_rank), Graded(_rank))
+        self.queued = 0
+        self.waiters: dict[Node, dict[Node, None]] = {}
+        self.stuck: dict[Node, Any] = {}
+        self._pushes = 0
+
+    # -- ready ------------------------------------------------------------------------------
+
+    def make_ready(self, node: Node) -> None:
+        """Queue a task whose inputs are all made."""
+        node.phase = READY
+        best = None
+        if self.stuck:
+            best = next((s.holder for s in node.distinct if s in self.stuck), None)
+        if best is None and node.distinct and not node.job.ranked:
+            best = self._best(node.distinct)
+        if best is None:
+            self.push(node)
+        else:
+            self.queue_at(best, node)
+
+    def _best(self, sources: Sequence[Node]) -> Worker | None:
+        """Return the worker that has most bytes of these values."""
+        if len(sources) == 1:
+            source = sources[0]
+            best = source.holder if source.size or source.value is MISSING else None
+        else:
+            sizes: dict[Worker, int] = {}
+            for source in sources:
+                size = source.size or source.value is MISSING
+                if size and source.holder is not None:
+                    for at in (source.holder, *(source.copies or ())):
+                        sizes[at] = sizes.get(at, 0) + size
+            best = max(sizes, key=sizes.__getitem__) if sizes else None
+        return None if best is None or best.doomed else best
+
+    def queue_at(self, worker: Worker, node: Node) -> None:
+        """Let a ready task run at a worker, unless another steals it."""
+        node.phase = READY
+        node.home = worker
+        worker.lanes[node.job.background].queue.append(node)
+        self.queued += 1
+
+    def push(self, node: Node) -> None:
+        """Let a ready task run anywhere."""
+        node.home = None
+        job = node.job
+        if job.ranked:
+            self._pushes += 1
+            rank = -node.task._options.priority
+            heappush(job.ready, (rank, node.id, self._pushes, node))
+            self.graded[job.background].put(job)
+            return
+        job.ready.append(node)
+        if not job.listed:
+            job.listed = True
+            self.rota[job.background].append(job)
+
+    @staticmethod
+    def pop(job: Job) -> Node | None:
+        """Take a ready task that may go anywhere; None when there is none."""
+        ready = job.ready
+        while ready:
+            node: Node = heappop(ready)[3] if job.ranked else ready.pop()
+            if node.phase == READY and node.home is None:
+                return node
+        return None
+
+    def unqueue(self, node: Node) -> None:
+        """Have a ready or fetching task wait again, or end: the caller says so."""
+        if node.phase == FETCHING:
+            self.unfetch(node)
+        elif node.phase == READY and node.home is not None:
+            self.queued -= 1
+        node.home = None
+        node.phase = WAITING
+
+    def purge(self) -> None:
+        """Forget entries that are out of date: they keep tasks in memory."""
+        for worker in self.workers:
+            for lane in worker.lanes:
+                lane.following = [n for n in lane.following if n.phase in (WAITING, READY)]
+                lane.queue = deque(
+                    n for n in lane.queue if n.phase == READY and n.home is worker
+                )
+
+    # -- fetching ---------------------------------------------------------------------------
+
+    def share(self, node: Node) -> None:
+        """Have the holder of a value send it to the parent."""
+        node.stays = True
+        if not node.sharing:
+            node.sharing = True
+            self.out.append(("share", node.holder, node))
+
+    def fetch(self, worker: Worker, node: Node, missing: list[Node]) -> None:
+        """Let a task wait until these inputs can be had at its worker."""
+        node.phase = FETCHING
+        node.home = worker
+        worker.fetching[node] = len(missing)
+        for source in missing:
+            self.waiters.setdefault(source, {})[node] = None
+            self.share(source)
+
+    def unfetch(self, node: Node) -> None:
+        """Take a task back that waits for inputs from elsewhere."""
+        assert node.home is not None
+        if node.home.fetching.pop(node):
+            for source in node.distinct:
+                waiters = self.waiters.get(source)
+                if waiters is not None:
+                    waiters.pop(node, None)
+                    if not waiters:
+                        del self.waiters[source]
+        node.home = None
+        node.phase = WAITING
+
+    def fetched(self, source: Node) -> None:
+        """Queue the tasks that waited for a value and for no other."""
+        for node in self.waiters.pop(source, ()):
+            worker = node.home
+            assert worker is not None
+            worker.fetching[node] -= 1
+            if not worker.fetching[node]:
+                worker.lanes[node.job.background].arrived.append(node)
+
+    @staticmethod
+    def is_at(source: Node, worker: Worker) -> bool:
+        """Tell whether a value that is made is at a worker, or at hand for it."""
+        return (
+            source.value is not MISSING
+            or source.holder is worker
+            or (source.copies is not None and worker in source.copies)
+        )

@@ -1,0 +1,215 @@
+"""The counts: who still needs which value, which tasks are on their way, what can be dropped."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Set
+from typing import Any
+
+from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.processes.decisions.nodes import (
+    DONE,
+    FAILED,
+    GONE,
+    MISSING,
+    SENT,
+    WAITING,
+    Job,
+    Node,
+    Worker,
+)
+from lazyflow.schedulers.processes.decisions.queues import Queues
+
+
+class Books(Queues):
+    """What follows for others when a task is done, goes back, fails, or is given up.
+
+    Attributes
+    ----------
+    unsafe
+        Values that somebody outside holds, and that are in a worker only; by age.
+    unshared
+        Those of them that may not have been asked for; entries may be out of date.
+    ended
+        Jobs that are over: it has to be looked whether anything can need them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsafe: dict[Node, None] = {}
+        self.unshared: deque[Node] = deque()
+        self.ended: list[Job] = []
+
+    # -- tasks that ran, or did not ---------------------------------------------------------
+
+    def leave(self, node: Node, worker: Worker) -> None:
+        """Count a task as not on its way any more."""
+        self.not_active(node.job, worker)
+        for user in node.users:
+            user.flying -= 1
+            if not user.flying:
+                user.site = None
+
+    def not_active(self, job: Job, worker: Worker) -> None:
+        """Count one task less that a job has at a worker."""
+        count = job.active[worker] - 1
+        if count:
+            job.active[worker] = count
+            return
+        del job.active[worker]
+        if job.over and not job.active:
+            self.ended.append(job)
+
+    def unsend(self, node: Node, worker: Worker) -> None:
+        """Take back a task that did not run; those sent after it come first."""
+        self.leave(node, worker)
+        node.phase = WAITING
+        node.home = None
+        node.dropped = False
+        for user in node.users:
+            user.open += 1
+        for source in node.distinct:
+            source.unsent += 1
+            source.dropped = False
+
+    def requeue(self, node: Node) -> None:
+        """Queue a task that was taken back, when its inputs are there and it is needed."""
+        if node.phase != WAITING:
+            return
+        if not node.left and (node.job.over or not node.want):
+            self.abandon([node])
+            return
+        broken = next((s for s in node.distinct if s.phase == FAILED), None)
+        verdict = broken.value if broken is not None else node.job.verdicts.get(node)
+        if verdict is not None:
+            self.fail_all(node, verdict)
+        elif not node.open and not node.flying:
+            self.make_ready(node)
+
+    # -- tasks that will not run ------------------------------------------------------------
+
+    def abandon(self, todo: list[Node], unneeded: Set[Node] = frozenset()) -> None:
+        """Give tasks up that nobody uses, and what only they used: of `unneeded`, or of jobs
+        that are over."""
+        while todo:
+            node = todo.pop()
+            if node.phase < SENT and not node.left:
+                todo += self.give_up_one(node, unneeded)
+
+    def give_up_one(self, node: Node, unneeded: Set[Node] = frozenset()) -> list[Node]:
+        """Run a task no more; returns those inputs that can be given up too."""
+        self.unqueue(node)
+        node.phase = GONE
+        node.job.later.discard(node)
+        unused = []
+        for source in node.distinct:
+            source.unsent -= 1
+            source.left -= 1
+            if not source.left:
+                if source.phase >= SENT:
+                    self.unused(source)
+                elif source.job.over or source in unneeded:
+                    unused.append(source)
+        return unused
+
+    def uses_no_more(self, node: Node, was_sent: bool) -> None:
+        """Count a task out at its inputs."""
+        for source in node.distinct:
+            if not was_sent:
+                source.unsent -= 1
+            source.left -= 1
+            if not source.left:
+                self.unused(source)
+
+    def fail_all(self, node: Node, error: Any, sent_to: Worker | None = None) -> None:
+        """Let a task fail that ran at a worker, or did not run, and what needs it."""
+        todo = [node]
+        while todo:
+            node = todo.pop()
+            if sent_to is None:
+                if node.phase >= SENT:  # one that was sent fails by itself
+                    continue
+                self.unqueue(node)
+            elif node.keep:  # the worker remembers it, for what was sent along
+                node.holder = sent_to
+                sent_to.holding[node.id] = node
+            node.phase = FAILED
+            node.home = None
+            node.value = error
+            self.uses_no_more(node, sent_to is not None)
+            sent_to = None
+            job = node.job
+            job.later.discard(node)
+            if node in job.delivered:
+                self.not_unsafe(node)
+                self.out.append(("lost", node, error))
+            else:
+                self.out.append(("fail", job, node, error))
+            todo.extend(node.users)
+            if not node.left:
+                self.unused(node)
+
+    # -- values -----------------------------------------------------------------------------
+
+    def unused(self, node: Node) -> None:
+        """Let go of what nobody will ask for."""
+        phase = node.phase
+        if phase == DONE:
+            self.release(node)
+        elif phase == FAILED:
+            self.forget(node)
+        elif phase < SENT and node.job.over:
+            self.abandon([node])
+
+    def release(self, node: Node) -> None:
+        """Drop a value that nobody will ask for."""
+        node.phase = GONE
+        if node.holder is not None or node.copies is not None:
+            self.forget(node)
+        value = node.value
+        if value is MISSING:
+            return
+        job = node.job
+        if job.dependents and not job.nodes:  # it has no recipe any more, and theirs may need it
+            job.given.add(node)
+            return
+        if value.__class__ not in IMMUTABLE:
+            self.out.append(("free", value))
+        if node not in node.job.given:  # what no task makes may be needed to make others again
+            node.value = MISSING
+
+    def forget(self, node: Node) -> None:
+        """Have the workers that have a value drop it."""
+        holder = node.holder
+        if holder is not None:
+            node.holder = None
+            del holder.holding[node.id]
+            if not node.dropped:
+                holder.forget.append(node.id)
+        if node.copies is not None:
+            for worker in node.copies:
+                del worker.holding[node.id]
+                if not node.dropped:
+                    worker.forget.append(node.id)
+            node.copies = None
+        if self.stuck:
+            self.stuck.pop(node, None)
+
+    def strike(self, node: Node) -> None:
+        """Take a value out of the books of its worker: a task on its way drops it.
+
+        The worker is told as well, for the case that the task comes back; what it is sent after
+        that may bring the value again.
+        """
+        node.dropped = False
+        node.stays = True
+        self.forget(node)
+
+    def not_unsafe(self, node: Node) -> None:
+        """Need no recipe for a value any more: it is here, or nobody holds it, or it failed."""
+        self.unsafe.pop(node, None)
+        job = node.job
+        if node in job.unsafe:
+            job.unsafe.discard(node)
+            if job.over and not job.unsafe:
+                self.ended.append(job)

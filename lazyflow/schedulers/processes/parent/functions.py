@@ -1,0 +1,100 @@
+"""Functions by number: each travels to a worker once, and is forgotten when it is long unused."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from itertools import count
+from types import FunctionType
+from typing import Any
+
+from lazyflow.departures import WeakTable
+from lazyflow.store.pickling.pickler import is_importable
+from lazyflow.store.pickling.serialize import Functions
+
+_IDLE_BYTES = 16 << 20  # of functions that no job needs; closures may hold large data
+_IDLE_COUNT = 1000
+
+
+def passed_on(value: Any) -> Any:
+    """Hand a held value on, as a task of another run."""
+    return value
+
+
+class Function:
+    """A function as it travels."""
+
+    __slots__ = ("digest", "number", "payload")
+
+    def __init__(self, number: int, digest: bytes, payload: bytes) -> None:
+        self.number = number
+        self.digest = digest
+        self.payload = payload
+
+
+class FunctionTable:
+    """Functions by what they are made of.
+
+    One made of the same code and closure as an earlier one has its number. Any thread may ask for
+    a number; `retain` and `release` are the driver's.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._by_name: WeakTable[Any, tuple[Any, Function]] = WeakTable()
+        self._by_digest: dict[bytes, Function] = {}
+        self._known: dict[int, Function] = {}
+        self._users: Counter[int] = Counter()
+        self._idle: OrderedDict[int, Function] = OrderedDict()
+        self._idle_bytes = 0
+        self.identity = self.function_of(passed_on).number
+        self.retain([self.function_of(passed_on)])
+
+    def function_of(self, function: Any) -> Function:
+        """Return a function as it travels; raises Unpicklable."""
+        if type(function) is not FunctionType or not is_importable(function):
+            return self._made(function)
+        known = self._by_name.get(function)  # it travels by name, so only its code can change
+        if known is None or known[0] is not function.__code__:
+            known = self._by_name[function] = (function.__code__, self._made(function))
+        return known[1]
+
+    def _made(self, function: Any) -> Function:
+        digest, payload = Functions().code_of(function)
+        found = self._by_digest.get(digest)
+        if found is None:
+            new = Function(next(self._numbers), digest, payload)
+            found = self._by_digest.setdefault(digest, new)
+        return found
+
+    def payload(self, number: int) -> bytes:
+        """Return what is sent of a function that a job needs."""
+        return self._known[number].payload
+
+    def retain(self, functions: Iterable[Function]) -> None:
+        """Learn that a job needs these."""
+        for function in functions:
+            number = function.number
+            if not self._users[number]:
+                self._known[number] = function
+                if self._idle.pop(number, None) is not None:
+                    self._idle_bytes -= len(function.payload)
+            self._users[number] += 1
+
+    def release(self, functions: Iterable[Function]) -> list[int]:
+        """Learn that a job needs these no more; return the numbers that are forgotten now."""
+        for function in functions:
+            number = function.number
+            self._users[number] -= 1
+            if not self._users[number]:
+                del self._users[number]
+                self._idle[number] = function
+                self._idle_bytes += len(function.payload)
+        gone = []
+        while len(self._idle) > _IDLE_COUNT or self._idle_bytes > _IDLE_BYTES:
+            number, function = self._idle.popitem(last=False)
+            self._idle_bytes -= len(function.payload)
+            self._known.pop(number, None)
+            self._by_digest.pop(function.digest, None)
+            gone.append(number)
+        return gone

@@ -1,0 +1,173 @@
+"""What the parent has of shared memory: its own arenas, maps of the workers', and who looks.
+
+The parent keeps a read-only descriptor of every worker's arena, to send on to other workers and
+to map results for the caller. So values that were shared outlive the worker that wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lazyflow import config
+from lazyflow.schedulers.processes.decisions.nodes import Literal
+from lazyflow.schedulers.processes.decisions.segments import Segment, Segments
+from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.pickling.serialize import Encoded, encode
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.parent.remote import RemoteRun
+    from lazyflow.schedulers.processes.parent.worker_handle import Member
+
+STEP = 1 << 24  # between the numbers of one process's arenas: what is left of one is its owner
+
+
+class Memory:
+    """Arenas, maps and counts of one pool.
+
+    Parameters
+    ----------
+    tell_owner
+        Passes a free segment on to the worker of a serial number; False when that is dead.
+    """
+
+    def __init__(self, tell_owner: Callable[[int, Segment], bool]) -> None:
+        self._tell_owner = tell_owner
+        self.arenas = Arenas(0, STEP, config.get("store_limit"))
+        self.mappings = Mappings(private=True)
+        self.readers: dict[int, int] = {}  # descriptors by arena
+        self.segments = Segments(self._free)
+        self.least: int = config.get("share_from")
+
+    # -- values -----------------------------------------------------------------------------
+
+    def encoded(self, value: Any) -> Encoded:
+        """Encode a value of the caller's; counted in once."""
+        encoded = encode(value, self.arenas.write, self.least, self.arenas.free, by_path=True)
+        self.take_own(encoded)
+        return encoded
+
+    def take_own(self, encoded: Encoded) -> None:
+        """Count a value in that this process has encoded."""
+        self._note_own_arenas()
+        self.add(encoded)
+
+    def argument(self, known: dict[Any, Any], new: dict[Any, Any], value: Any) -> Encoded:
+        """Encode arguments, in any thread; memory that is `known` of other tasks of the run is
+        not copied again, what is `new` is for `keep_constants`."""
+        write = partial(self._constant, known, new)
+        return encode(value, write, self.least, by_path=True)
+
+    def _constant(self, known: dict[Any, Any], new: dict[Any, Any], buffer: Any) -> Segment:
+        key = id(buffer), -1
+        if not isinstance(buffer, bytes | bytearray | memoryview):
+            import numpy as np
+
+            flat = np.frombuffer(buffer, np.uint8)
+            key = (flat.__array_interface__["data"][0], flat.nbytes)
+            held = known.get(key) or new.get(key)
+            if held is not None:
+                found: Segment = held[1]
+                return found
+        segment = self.arenas.write(buffer)
+        # The buffer is held: its memory must not become another's while it is known by address.
+        new[key] = (buffer, segment)
+        return segment
+
+    def keep_constants(self, run: RemoteRun | None, new: dict[Any, Any]) -> None:
+        """Count memory in that was written for the tasks of a run, which is over if None."""
+        self._note_own_arenas()
+        for key, (buffer, segment) in new.items():
+            if run is None:
+                self.arenas.free(segment)
+            else:
+                self.segments.add([segment])
+                while key in run.literals:  # two threads wrote it, for a task that ran again
+                    key = (*key, 0)
+                run.literals[key] = (buffer, segment)
+
+    def drop_constants(self, run: RemoteRun) -> None:
+        """Let go of the memory of arguments that was copied for the workers of a run."""
+        for _, segment in run.literals.values():
+            self.segments.remove([segment])
+        run.literals.clear()
+
+    def written(self, value: Encoded) -> None:
+        """Count a value in that another thread has encoded into this process's arenas."""
+        self._note_own_arenas()
+        self.add(value)
+
+    def add(self, value: Encoded) -> None:
+        """Count a value in that this process knows."""
+        self.segments.add(value.segments())
+
+    def remove(self, value: Any) -> None:
+        """Count a value out; nothing happens with what is not encoded."""
+        if type(value) is Literal:
+            literal, value = value, value.encoded
+            literal.encoded = None
+        if type(value) is Encoded:
+            self.segments.remove(value.segments())
+
+    def collect(self) -> None:
+        """Count out what the caller does not look at any more."""
+        if self.mappings.released:
+            self.segments.remove(self.mappings.take_released())
+
+    # -- arenas -----------------------------------------------------------------------------
+
+    def lend(self, member: Member, segments: list[Segment]) -> None:
+        """Count segments in that are sent to a worker, and note which arenas it has to get."""
+        self.segments.add(segments, member)
+        for arena, _, _ in segments:
+            if arena not in member.arenas:
+                member.arenas.add(arena)
+                member.lent.append(arena)
+
+    def note_arenas(self, arenas: list[int], descriptors: list[int]) -> None:
+        """Take descriptors of arenas over."""
+        for arena, fd in zip(arenas, descriptors, strict=True):
+            if arena in self.readers:  # a worker tells it by each of its sockets
+                os.close(fd)
+            else:
+                self.readers[arena] = fd
+                self.mappings.add(arena, os.dup(fd))
+
+    def _note_own_arenas(self) -> None:
+        new = self.arenas.take_new()
+        if new:
+            self.note_arenas([arena for arena, _ in new], [fd for _, fd in new])
+
+    def _free(self, segment: Segment) -> None:
+        owner = segment[0] % STEP
+        if not owner:
+            self.arenas.free(segment)
+        elif not self._tell_owner(owner, segment) and not self.segments.has_any(segment[0]):
+            self._forget_arena(segment[0])
+
+    def forget_worker(self, member: Member) -> None:
+        """Count a dead worker out, and let its memory go where nobody looks at it."""
+        self.segments.forget_worker(member)
+        serial = member.worker.serial
+        for arena in [a for a in self.readers if a % STEP == serial]:
+            if not self.segments.has_any(arena):
+                self._forget_arena(arena)
+
+    def _forget_arena(self, arena: int) -> None:
+        fd = self.readers.pop(arena, None)
+        if fd is not None:
+            os.close(fd)
+        self.mappings.discard(arena)
+
+    def close(self) -> None:
+        """Close all descriptors but those of values that somebody holds still."""
+        self.collect()
+        for arena in tuple(self.readers):
+            if self.segments.has_any(arena):
+                os.close(self.readers.pop(arena))
+            else:
+                self._forget_arena(arena)
+        if not self.arenas.in_use:
+            self.arenas.close()

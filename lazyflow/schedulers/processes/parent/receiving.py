@@ -1,0 +1,148 @@
+"""From the workers' messages to events of the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Node
+from lazyflow.schedulers.processes.parent.remote import Again, Rest, hear_result
+from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.store.pickling.serialize import Encoded, decode
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.parent.driver import Driver
+
+
+class Receiver:
+    """Takes messages in; in the driver's thread."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._memory = driver.memory
+        self._state = driver.state
+        self.messages = 0
+        self.bytes = 0  # of values that came in messages
+
+    # -- answers to flights -----------------------------------------------------------------
+
+    def answer(self, member: Member, message: Any, descriptors: list[int]) -> None:
+        """Take an answer to a flight."""
+        number, entries, failed, deferred, times, released, arenas, stats = message
+        self.messages += 1
+        self._memory.note_arenas(arenas, descriptors)
+        member.stats = stats
+        member.since = self._driver.now()
+        self._memory.segments.remove(released, member)
+        nodes = member.nodes
+        done = []
+        for entry in entries:
+            node = nodes.pop(entry[0], None)
+            value, size, is_there, is_lazy = self._entry(entry)
+            if node is None:
+                self._memory.remove(value)
+            elif is_lazy:
+                self._became_lazy(member, number, node, value)
+            else:
+                run = node.job.run
+                if run is not None and (run.on_start or run.on_done) and not node.job.over:
+                    hear_result(run, node.i, member.told is node)
+                done.append((node, value, size, is_there))
+        errors: dict[int, BaseException] = {}
+        broken = [self._failure(member, entry, errors) for entry in failed]
+        later = [nodes.pop(i) for i in deferred]
+        self._state.answered(
+            member.worker, number, done, [b for b in broken if b is not None], times, later
+        )
+
+    def _entry(self, entry: Any) -> tuple[Any, int, bool, bool]:
+        """Return value, size, whether the worker keeps it, and whether it is a lazy one."""
+        if len(entry) == 1:
+            return MISSING, 0, False, False
+        kind = entry[1]
+        if kind is True or kind is False:
+            return entry[2], 0, kind, False
+        if kind == 2:
+            return MISSING, entry[2], True, False
+        value = Encoded(entry[2], entry[3], entry[4])
+        self._memory.add(value)
+        self.bytes += len(value.payload) if type(value.payload) is bytes else 0
+        return value, value.size, kind == 3, kind == 5
+
+    def _failure(
+        self, member: Member, entry: Any, errors: dict[int, BaseException]
+    ) -> tuple[Node, BaseException] | None:
+        """Return a node that failed, and why; `errors` are those of the same answer, by id."""
+        node = member.nodes.pop(entry[0], None)
+        if node is None:
+            return None
+        error: BaseException
+        if len(entry) == 2:  # an input of it had failed, and is known until this is, too
+            known = errors.get(entry[1])
+            error = member.worker.holding[entry[1]].value if known is None else known
+        else:
+            error = member.error_of(node, entry[1], entry[2])
+        errors[node.id] = error
+        return node, error
+
+    def _became_lazy(self, member: Member, number: int, node: Node, value: Encoded) -> None:
+        """Have what a task returned computed in its place."""
+        run = node.job.run
+        self._state.postponed(member.worker, number, node)
+        if node.phase != WAITING or run is None or (run.over and not node.job.over):
+            self._memory.remove(value)  # not needed any more, or made again when the job is over
+            return
+        if run.on_start or run.on_done:
+            hear_result(run, node.i, member.told is node)
+        try:
+            lazy = decode(value, self._driver.view)
+        except BaseException as error:  # SystemExit too: it would end this thread
+            self._state.fail(node, dressed(error, node.task, None))
+            return
+        finally:
+            self._memory.remove(value)
+        if type(run) is Rest:
+            Again(self._driver, node, run).compute(lazy)
+            return
+        run._compute_instead(node.i, lazy)
+        if run.over:
+            self._driver.end(run)
+
+    # -- what comes while a task runs -------------------------------------------------------
+
+    def told(self, member: Member, message: Any, descriptors: list[int]) -> None:
+        """Take a message of a worker's service thread."""
+        self.messages += 1
+        what, *details = message
+        getattr(self, "_" + what)(member, descriptors, *details)
+
+    def _shared(
+        self, member: Member, descriptors: list[int], i: int, answer: Any, arenas: list[int]
+    ) -> None:
+        self._memory.note_arenas(arenas, descriptors)
+        node = member.asked.pop(i, None)
+        if not answer:  # it was dropped meanwhile
+            return
+        if node is not None and len(answer) == 1:
+            error = member.error_of(node, answer[0], None)
+            self._state.unshareable(member.worker, node, error)
+            return
+        value = Encoded(*answer)
+        self._memory.add(value)
+        if node is None:  # asked for twice
+            self._memory.remove(value)
+        else:
+            self._state.shared(member.worker, node, value)
+
+    def _state_of(self, member: Member, _: list[int], released: Any, stats: Any) -> None:
+        member.stats = stats
+        self._memory.segments.remove(released, member)
+
+    def _recalled(self, member: Member, _: list[int], groups: Any) -> None:
+        sent = {flight.number: flight.nodes for flight in member.worker.flights}
+        back = []
+        for number, ids in groups:
+            if ids is None:
+                ids = [node.id for node in reversed(sent.get(number, ()))]
+            back.append((number, [member.nodes.pop(i) for i in ids]))
+        self._state.recalled(member.worker, back)

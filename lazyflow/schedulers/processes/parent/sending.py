@@ -1,0 +1,203 @@
+"""From flights to messages: what a worker has not yet goes along with its tasks."""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+from typing import Any
+
+from lazyflow.graph.task import HELD, Task, place_text, task_name
+from lazyflow.schedulers.core import slow_path
+from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal, Node
+from lazyflow.schedulers.processes.notices import notices
+from lazyflow.schedulers.processes.parent.functions import FunctionTable
+from lazyflow.schedulers.processes.parent.memory import Memory
+from lazyflow.schedulers.processes.parent.remote import RemoteRun
+from lazyflow.schedulers.processes.parent.repeats import Repeats
+from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.schedulers.remote.calls import (
+    CONFIGURE,
+    DROP,
+    FOLLOW,
+    SMALL,
+    SPECIAL,
+    WANT,
+    Record,
+    packed_call,
+    special_of,
+)
+from lazyflow.schedulers.remote.versions import versions
+from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode, serialization_error
+
+_MOST_ARENAS = 60  # whose descriptors go with one message
+
+
+class Sender:
+    """Makes the messages to workers.
+
+    Attributes
+    ----------
+    messages, bytes
+        Sent so far.
+    """
+
+    def __init__(self, memory: Memory, functions: FunctionTable) -> None:
+        self._memory = memory
+        self._functions = functions
+        self.repeats = Repeats()
+        self.messages = 0
+        self.bytes = 0
+
+    def send(self, member: Member, flight: Flight) -> None:
+        """Send tasks, with the functions, values and surroundings that they need."""
+        run: RemoteRun = flight.nodes[0].job.run
+        if member.versions != versions.said.number:
+            self._put(member, (FOLLOW, self.versions_for(member)), [])
+        if member.settings != notices.said.number:
+            member.settings = notices.said.number
+            self._put(member, (CONFIGURE, tuple(notices.said)), [])
+        check = run.request.check_mutation
+        functions: list[tuple[int, bytes]] = []
+        blobs: list[int] = []
+        records: list[Record] = []
+        known, nodes = member.functions, member.nodes
+        for node, drops in zip(flight.nodes, flight.drops, strict=True):
+            function, arguments, flags, extra = self._call(node, check)
+            if arguments.__class__ is Encoded:
+                segments = arguments.segments()
+                if segments:
+                    blobs.append(len(records))
+                    self._memory.lend(member, segments)
+                arguments = (arguments.payload, arguments.buffers, arguments.size)
+            if function not in known:
+                known.add(function)
+                functions.append((function, self._functions.payload(function)))
+            inputs = tuple([n.id for n in node.inputs]) if node.inputs else None
+            records.append((node.id, function, arguments, inputs, drops, flags, extra))
+            nodes[node.id] = node
+        if run.on_start and len(flight.nodes) == 1:
+            slow_path.hear(run, run.on_start, flight.nodes[0].i)
+            member.told = flight.nodes[0]
+        loads = [self._load(member, source) for source in flight.loads]
+        context, old = member.context_of(run)
+        if len(member.worker.flights) == 1:
+            member.since = monotonic()
+        self._message(
+            member, flight.number, run.number, context, functions, loads, records, blobs, old
+        )
+
+    def versions_for(self, member: Member) -> tuple[Any, ...]:
+        """Return which versions of the caller's modules a worker is to have."""
+        said = versions.said
+        member.versions = said.number
+        if member.reloads != said.reloads:
+            member.reloads = said.reloads
+            member.forget_reloaded()
+        return tuple(said._replace(path=list(map(str, said.path))))
+
+    def _call(
+        self, node: Node, check: bool
+    ) -> tuple[int, Any, int, tuple[Any, ...] | None]:
+        """Return function, arguments, flags and the rest of a task's record."""
+        task = node.task
+        flags = node.keep
+        if node.want:
+            flags |= SMALL if node.want == 1 else WANT
+        elif node.users:
+            for user in node.users:
+                if user.site is MIXED:  # a small value comes before it is asked for
+                    flags |= SMALL
+                    break
+        if task._func is HELD:
+            return node.function, None, flags, None
+        arguments, more, binding = node.packed or packed_call(task, _quickly)
+        flags |= more
+        extra: Any = None if binding is None else (binding, None)
+        options = task._options
+        if options.special or options.retries or check:
+            special = special_of(task, check)
+            if special is not None:
+                flags |= SPECIAL
+                extra = (binding, special)
+            if options.crash_retries == 0:  # it must not have to run again for its value
+                flags |= WANT
+        return node.function, arguments, flags, extra
+
+    def _load(self, member: Member, source: Node) -> tuple[int, Any]:
+        """Return what is sent of a value that is not at the worker."""
+        value = source.value
+        if type(value) is Literal:
+            if value.encoded is None:
+                value.encoded = self._memory.encoded(value.value)
+            value = value.encoded
+        if type(value) is Encoded:
+            self._memory.lend(member, value.segments())
+            return (source.id, (value.payload, value.buffers, value.size))
+        return (source.id, [value])
+
+    def say(self, member: Member, *message: Any) -> None:
+        """Send anything else, with the memory that it speaks of."""
+        while len(member.lent) > _MOST_ARENAS:
+            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
+            self._put(member, ("arenas", some), some)
+        arenas, member.lent = member.lent, []
+        self._put(member, (*message, arenas), arenas)
+
+    def forget(self, member: Member) -> None:
+        """Tell a worker what it can drop."""
+        self._message(member, 0, 0, None, (), (), (), (), ())
+
+    def drop(self, member: Member, name: str) -> None:
+        """Tell a worker to let go of something that it keeps for tasks: see `uses.drop`."""
+        if member.host is None:
+            self._put(member, (DROP, name), [])
+        else:
+            self.say(member, "drop", name)
+
+    def _message(self, member: Member, number: int, *rest: Any) -> None:
+        *parts, old = rest
+        while len(member.lent) > _MOST_ARENAS:
+            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
+            self._put(member, (0, 0, None, (), (), (), (), (), some, (), ()), some)
+        arenas, member.lent = member.lent, []
+        forget, member.worker.forget = member.worker.forget, []
+        gone, member.old_functions = member.old_functions, []
+        self._put(member, (number, *parts, forget, arenas, old, gone), arenas)
+
+    def _put(self, member: Member, message: tuple[Any, ...], arenas: list[int]) -> None:
+        descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]
+        self.messages += 1
+        self.bytes += member.outgoing.send(message, descriptors)
+
+    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
+        """Return what a task fails with whose arguments can't be sent: StoreFull, for example."""
+        if not isinstance(error, Unpicklable):
+            return dressed(error, task, None)
+        if task._bind is not None:
+            role, error = self._culprit(task, role, error)
+        text = f"{task_name(task)}, made at {place_text(task)}"
+        return dressed(serialization_error(text, role, error), task, None)
+
+    def _culprit(self, task: Task, role: str, error: Unpicklable) -> tuple[str, Unpicklable]:
+        """Find the argument that can't be pickled; they were pickled in one, as we bind them."""
+        assert task._bind is not None
+        args, kwargs = task._bind.fill([None] * len(task._inputs))
+        named = [(f"args[{i}]", value) for i, value in enumerate(args)]
+        named += [(f"argument {name}", value) for name, value in kwargs.items()]
+        for name, value in named:
+            try:
+                encode(value, _nowhere, self._memory.least)
+            except Unpicklable as found:
+                return name, found
+            except Exception:
+                continue
+        return role, error
+
+
+def _quickly(value: Any) -> Encoded:
+    return encode(value, _nowhere)  # it is too small for shared memory
+
+
+def _nowhere(buffer: Any) -> tuple[int, int, int]:
+    return (0, 0, 0)

@@ -1,0 +1,142 @@
+"""One worker as the driver knows it: its process, its sockets, and what it was told."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from lazyflow.graph.task import place_text, task_name
+from lazyflow.schedulers.core.errors.failures import dressed, told
+from lazyflow.schedulers.processes.channel import Incoming, Outgoing
+from lazyflow.schedulers.processes.decisions.nodes import Node, Worker
+from lazyflow.schedulers.processes.parent.launch import Process
+from lazyflow.schedulers.processes.parent.output import Lines
+from lazyflow.schedulers.processes.parent.remote import ProcessInside, RemoteRun
+from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+
+_CONTEXTS = 32  # runs whose surroundings a worker keeps
+
+
+class Member:
+    """A worker of the pool.
+
+    nodes, asked
+        What it was sent, and what it was asked to share, and has not answered; by id.
+    functions, arenas, contexts
+        What it has already.
+    lent
+        Arenas whose descriptors go with the next message.
+    since
+        When it began with its oldest flight, as far as known.
+    forced
+        It was killed by us: no task is to blame.
+    """
+
+    def __init__(self, worker: Worker, settings: dict[str, Any], workers: int) -> None:
+        self.worker = worker
+        self.process = Process(settings, workers)
+        self.answers = Incoming(self.process.flights)
+        self.told_by = Incoming(self.process.requests)
+        self.outgoing = Outgoing(self.process.flights)
+        self.requests_out = Outgoing(self.process.requests)
+        out, err = self.process.output
+        self.lines = (Lines(out, "stdout"), Lines(err, "stderr"))
+        self.inside = ProcessInside(str(self.process.pid), self)
+        self.nodes: dict[int, Node] = {}
+        self.asked: dict[int, Node] = {}
+        self.functions: set[int] = set()
+        self.arenas: set[int] = set()
+        self.versions = self.reloads = self.settings = 0  # of the caller's, as it was told last
+        self.contexts: OrderedDict[int, None] = OrderedDict()  # numbers, not runs: those hold much
+        self.lent: list[int] = []
+        self.old_functions: list[int] = []  # it is told of with the next message
+        self.since = 0.0
+        self.told: Node | None = None
+        self.stats = (0, 0, 0)
+        self.forced = False
+        self.has_answered = False
+        self.host: Any = None  # of an actor, whose process this is
+
+    def forget_functions(self, numbers: list[int]) -> None:
+        """Learn of functions that are not needed any more."""
+        here = self.functions.intersection(numbers)
+        self.functions -= here
+        self.old_functions.extend(here)
+
+    def forget_reloaded(self) -> None:
+        """Have all functions sent again: modules that they are from, or read, are others now."""
+        self.old_functions.extend(self.functions)
+        self.functions.clear()
+
+    def context_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
+        """Return the run's surroundings, when the worker has them not, and those it can drop."""
+        if run.number in self.contexts:
+            self.contexts.move_to_end(run.number)
+            return None, []
+        self.contexts[run.number] = None
+        old = []
+        while len(self.contexts) > _CONTEXTS:
+            old.append(self.contexts.popitem(last=False)[0])
+        return run.surroundings, old
+
+    def running(self) -> Node | None:
+        """Return the node that it runs now."""
+        try:
+            return self.nodes.get(self.process.words[0])
+        except ValueError:  # it ended, and another thread asks
+            return None
+
+    def is_running(self) -> bool:
+        """Tell whether it runs any task, wanted or not."""
+        return bool(self.process.words[0])
+
+    def doing(self) -> str | None:
+        """Say what it runs, for people; None: nothing."""
+        node = self.running()
+        return None if node is None else self.described(node)
+
+    def described(self, node: Node) -> str:
+        """Say what it runs, for people."""
+        return (
+            f"{task_name(node.task)}, made at {place_text(node.task)} (process {self.process.pid})"
+        )
+
+    def charged(self) -> tuple[int, int]:
+        """Return the ids of the task that it ran, and of that whose result it pickled; or 0."""
+        return int(self.process.words[0]), int(self.process.words[1])
+
+    def error_of(self, node: Node, record: Any, words: Any) -> BaseException:
+        """Return the exception of a task that failed here, as the caller will see it."""
+        from lazyflow.schedulers.core.errors.records import rebuilt
+
+        if record[0] == "unpicklable":
+            _, role, path, cause = record
+            text = f"{task_name(node.task)}, made at {place_text(node.task)}"
+            failed = Unpicklable(path, rebuilt(cause))
+            return dressed(serialization_error(text, role or "result", failed), node.task, None)
+        return told(rebuilt(record), node.task, words)
+
+    def info(self) -> dict[str, Any]:
+        """Return figures."""
+        node = self.running()
+        in_use, recycled, mapped = self.stats
+        return {
+            "pid": self.process.pid,
+            "name": self.worker.serial,
+            "running": None if node is None else task_name(node.task),
+            "values": len(self.worker.holding),
+            "bytes": sum(n.size for n in tuple(self.worker.holding.values())),
+            "shared_bytes": in_use,
+            "recycled_bytes": recycled,
+            "mapped_bytes": mapped,
+            "queued": sum(f.unanswered for f in tuple(self.worker.flights)),
+        }
+
+    def close(self) -> None:
+        """Close all that leads to it."""
+        self.answers.close()
+        self.told_by.close()
+        self.outgoing.close()
+        self.requests_out.close()
+        self.process.close()
+        self.nodes.clear()  # it is part of a cycle, with what the program holds behind it

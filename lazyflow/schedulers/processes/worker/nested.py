@@ -1,0 +1,54 @@
+"""What "processes" means inside a worker: this worker, by the loop of sync.
+
+A task that computes is a task that works: nobody waits for another worker, so nesting can't
+starve, with one worker too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyflow.errors import Cancelled
+from lazyflow.schedulers import registry
+from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.sync import SyncScheduler
+
+
+class InsideScheduler(SyncScheduler):
+    """The worker's own main thread as the only worker."""
+
+    name = "processes"
+
+    def __init__(self) -> None:
+        self.active: set[Any] = set()
+
+    def start(self, run: Any) -> None:
+        """Begin, and be known meanwhile to who gives the task up that computes."""
+        self.active.add(run)
+        try:
+            super().start(run)
+        except BaseException:
+            self.active.discard(run)
+            raise
+
+    def wait(self, run: Any, timeout: float | None) -> bool:
+        """Do the work. What it held is not kept until the next compute."""
+        try:
+            return super().wait(run, timeout)
+        finally:
+            self.active.discard(run)
+
+    def give_up(self) -> None:
+        """Stop what the task computes that runs here. Called by the service thread."""
+        for run in tuple(self.active):
+            run.cancel(Cancelled("the task that asked for it was given up"))
+
+
+#: What tasks of this worker compute on.
+inside = InsideScheduler()
+
+
+def install() -> None:
+    """Make it this process's "processes", and what tasks compute on unless they say otherwise."""
+    registry.install(inside)
+    scheduler_here.set(inside)

@@ -1,0 +1,133 @@
+"""The second thread of a worker: hands out values and takes tasks back while a task runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
+from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.worker.nested import inside
+from lazyflow.store.pickling.serialize import Unpicklable
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.worker.worker import Worker
+
+RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
+
+
+def end_worker(error: BaseException) -> NoReturn:
+    """End this process after an error in a thread that serves the parent, which would wait for it.
+
+    Without a word if a task has closed the sockets: nothing can be told. The number of the task
+    is still in the page, so it is charged.
+    """
+    try:
+        if not isinstance(error, OSError) or error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            traceback.print_exception(error)
+            sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+_ABSENT = object()
+
+
+class _Service:
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def serve(self) -> None:
+        incoming = Incoming(self.worker.requests)
+        try:
+            while incoming.read():
+                for (what, *details), _ in incoming.messages():
+                    getattr(self, what)(*details)
+        except ConnectionError:  # the parent does not listen any more
+            pass
+        except BaseException as error:
+            end_worker(error)
+
+    def share(self, i: int) -> None:
+        """Send a value to the parent, its large parts by way of shared memory."""
+        worker = self.worker
+        worker.words[PICKLING] = i
+        value = worker.values.get(i, _ABSENT)
+        answer: tuple[Any, ...] = ()
+        try:
+            if value is not _ABSENT:
+                encoded = worker.encoded(value)
+                answer = (encoded.payload, encoded.buffers, encoded.size)
+        except BaseException as error:
+            from lazyflow.schedulers.core.errors import records
+
+            if isinstance(error, Unpicklable):
+                cause = records.record(error.error)
+                record: Any = ("unpicklable", "result", error.path, cause)
+            else:
+                record = records.record(error)
+            answer = (record,)
+        value = None
+        arenas = worker.arenas.take_new(worker.told[1])
+        told = ("shared", i, answer, [arena for arena, _ in arenas])
+        send(worker.requests, told, [fd for _, fd in arenas])
+        worker.words[PICKLING] = 0
+
+    def free(self, segments: list[tuple[int, int, int]]) -> None:
+        """Use memory again that nobody looks at any more."""
+        for segment in segments:
+            self.worker.arenas.free(segment)
+
+    def trim(self) -> None:
+        """Give memory back that was kept for later, and say what nobody uses any more."""
+        self.worker.arenas.trim()
+        self.report()
+
+    def report(self) -> None:
+        """Tell which memory of others is not looked at any more."""
+        worker = self.worker
+        told = ("state_of", worker.mappings.take_released(),
+                (worker.arenas.in_use, worker.arenas.recycled, worker.mappings.in_use))
+        send(worker.requests, told)
+
+    def skip(self, number: int) -> None:
+        """Do not begin a call of an actor: nobody wants its result."""
+        self.worker.skipped.add(number)
+
+    def give_up(self, i: int) -> None:
+        """Stop what task `i` computes, if it is running: nobody wants it."""
+        cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
+        if self.worker.words[RUNNING] == i:
+            inside.give_up()
+            cancel_all(cancels)
+
+    def recall(self, numbers: list[int]) -> None:
+        """Give back what was not begun of these flights, the newest first; tell what is done."""
+        worker = self.worker
+        groups: list[tuple[int, list[int] | None]] = []
+        for number in numbers:
+            if worker.claims.setdefault(number, "recall") == "recall":
+                groups.append((number, None))
+                continue
+            flight = worker.flight
+            if flight is None or flight.number != number:
+                continue
+            returned = []
+            while True:
+                try:
+                    returned.append(flight.todo.pop()[0])
+                except IndexError:
+                    break
+            groups.append((number, returned))
+            worker.answer(flight, is_last=False)
+        send(worker.requests, ("recalled", groups))
+
+
+def start(worker: Worker) -> None:
+    """Start the thread."""
+    service = _Service(worker)
+    threading.Thread(target=service.serve, name="lazyflow-service", daemon=True).start()

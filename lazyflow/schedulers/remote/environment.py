@@ -1,0 +1,99 @@
+"""What tasks see of the caller beside their arguments: context variables, settings, directory.
+
+The caller's context variables go along, each by the name under which a module has it; one whose
+value can't be pickled, or not be restored, stays behind. numpy's error state and decimal's
+context go by what they say. All is set in the worker once per run, so what a task sets is seen
+by later tasks of that run in that worker, as on threads.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import pickle
+import sys
+from typing import Any
+
+from lazyflow import config
+
+_ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+
+_packed: dict[tuple[Any, ...], bytes] = {}  # of plain surroundings: mostly they are the same
+
+
+def packed() -> bytes:
+    """Return what is said where this runs, as bytes."""
+    settings = _settings()
+    try:
+        directory = os.getcwd()
+    except OSError:  # it was removed
+        directory = None
+    numpy: Any = sys.modules.get("numpy")
+    errstate = numpy.geterr() if hasattr(numpy, "geterr") else _ERRSTATE
+    variables = []
+    precision = None
+    for variable, value in contextvars.copy_context().items():
+        if variable.name == "decimal_context":
+            precision = value.copy()
+        elif not variable.name.startswith(("lazyflow_", "numpy.")):
+            variables.append((variable, value))
+    if not variables and precision is None:
+        key = (directory, tuple(settings.items()), tuple(errstate.items()))
+        known = _packed.get(key)
+        if known is None:
+            if len(_packed) > 100:
+                _packed.clear()
+            said: tuple[Any, ...] = (directory, settings, errstate, None, [])
+            known = _packed[key] = pickle.dumps(said)
+        return known
+    return pickle.dumps((directory, settings, errstate, precision, _pickled(variables)))
+
+
+def _settings() -> dict[str, Any]:
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in config.values().items() if type(value) in plain}
+
+
+def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
+    from lazyflow.store.pickling.serialize import Unpicklable, encode
+
+    found = []
+    for pair in variables:
+        try:
+            encoded = encode(pair, bytes)  # type: ignore[arg-type]
+        except Unpicklable:
+            continue
+        found.append((encoded.payload, encoded.buffers, encoded.size))
+    return found
+
+
+def enter(data: bytes) -> None:
+    """Set it, inside the context in which the run's tasks are called."""
+    directory, settings, errstate, precision, variables = pickle.loads(data)
+    config.set(settings).__enter__()
+    if directory is not None:
+        try:
+            if os.getcwd() != directory:
+                os.chdir(directory)
+        except OSError:
+            pass
+    if errstate != _ERRSTATE:
+        import numpy
+
+        numpy.seterr(**errstate)
+    if precision is not None:
+        import decimal
+
+        decimal.setcontext(precision)
+    for parts in variables:
+        from lazyflow.store.pickling.serialize import Encoded, decode
+
+        try:
+            variable, value = decode(Encoded(*parts), _as_it_is)
+            variable.set(value)
+        except BaseException:  # it stays behind, as one that can't be pickled does
+            pass
+
+
+def _as_it_is(buffer: Any) -> Any:
+    return buffer

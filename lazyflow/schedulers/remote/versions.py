@@ -1,0 +1,232 @@
+"""Which version of the user's modules this program has: its workers are to have the same.
+
+Looked at are modules written in Python that are not installed. The version of one is the time
+and size of its source when it was imported or reloaded. That a module was reloaded shows in its
+new `__spec__`; IPython's autoreload may patch a module in place, and keeps times of its own.
+
+Not followed is what the program sets on a module (``hm.K = 5``): a worker has what the source
+says, as with `multiprocessing`, dask and joblib.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import threading
+from importlib.machinery import SourceFileLoader
+from importlib.util import resolve_name
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.store.pickling.functions import same_code
+
+__all__ = ["Said", "is_users", "stat_of", "versions"]
+
+Stat = tuple[int, int]  # time in ns, size
+
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_AUTORELOAD = "IPython.extensions.autoreload"
+
+
+def is_users(name: str, spec: Any) -> bool:
+    """Tell whether a module is written in Python, and neither installed nor a part of Python."""
+    origin = getattr(spec, "origin", None)
+    return (
+        type(origin) is str
+        and origin.endswith(".py")
+        and name.partition(".")[0] not in ("__main__", "__mp_main__", "lazyflow")
+        and "site-packages" not in origin
+        and "dist-packages" not in origin
+        and not origin.startswith(_LIBRARY)
+    )
+
+
+def stat_of(path: str) -> Stat | None:
+    """Return the time and size of a file, None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+class Said(NamedTuple):
+    """What a worker is told.
+
+    number, reloads
+        Grow with each change, and when functions may be others than those that were sent.
+    versions
+        By name of the module: time and size of its source, and how often it was reloaded.
+    refused
+        Why a worker that has a module not yet must not import it, by name.
+    in_place
+        IPython's autoreload is at work: old functions and classes are patched, too.
+    """
+
+    number: int
+    reloads: int
+    path: list[str]
+    versions: dict[str, tuple[int, int, int]]
+    refused: dict[str, str]
+    in_place: bool
+
+
+class _Known:
+    __slots__ = ("is_old", "module", "origin", "reloads", "spec", "stat")
+
+    def __init__(
+        self, module: ModuleType, spec: Any, stat: Stat, reloads: int, is_old: bool
+    ) -> None:
+        self.module = module
+        self.spec = spec
+        self.origin: str = spec.origin
+        self.stat = stat
+        self.reloads = reloads
+        self.is_old = is_old  # the source is another one by now
+
+
+class Versions:
+    """What this process knows of its modules.
+
+    Attributes
+    ----------
+    said
+        As of the last `look`.
+    reloaded
+        Names of modules, one for each reload that was seen.
+    """
+
+    def __init__(self) -> None:
+        self.said = Said(0, 0, [], {}, {}, False)
+        self.reloaded: list[str] = []
+        self._known: dict[str, _Known] = {}
+        self._count = -1
+        self._lock = threading.Lock()
+
+    def look(self) -> int:
+        """Learn what was imported and reloaded since the last look; returns the reloads so far."""
+        if len(sys.modules) != self._count or sys.path != self.said.path or not self._is_same():
+            with self._lock:
+                self._count = len(sys.modules)
+                self._learn()
+        return len(self.reloaded)
+
+    def _is_same(self) -> bool:
+        modules = sys.modules
+        for name, known in self._known.items():
+            module = modules.get(name)
+            if module is not known.module or module.__spec__ is not known.spec:
+                return False
+        return _AUTORELOAD not in modules or not any(map(_is_patched, self._known.values()))
+
+    def _learn(self) -> None:
+        found: dict[str, _Known] = {}
+        refused: dict[str, str] = {}
+        count = len(self.reloaded)
+        for name, module in tuple(sys.modules.items()):
+            if not issubclass(type(module), ModuleType):  # asking others may run their code
+                continue
+            spec = object.__getattribute__(module, "__dict__").get("__spec__")
+            if not is_users(name, spec) or (stat := stat_of(spec.origin)) is None:
+                continue
+            known = self._known.get(name)
+            is_kept = known is not None and known.spec is spec
+            if known is not None and is_kept and not _is_patched(known):
+                found[name] = known
+            else:
+                reloads = 0
+                if known is not None:
+                    self.reloaded.append(name)
+                    reloads = known.reloads + 1
+                is_old = not is_kept and _edited_since_import(spec, stat)
+                found[name] = _Known(module, spec, stat, reloads, is_old)
+            if found[name].is_old:
+                refused[name] = f"{spec.origin} was edited after this program imported it"
+        gone = self._known.keys() - found.keys()
+        self._known = found
+        if self.reloaded:
+            refused |= _old_parts(found, set(self.reloaded))
+        before = self.said
+        versions = {name: (*known.stat, known.reloads) for name, known in found.items()}
+        new = before._replace(
+            reloads=before.reloads + bool(gone or len(self.reloaded) > count),
+            path=list(sys.path), versions=versions, refused=refused,
+            in_place=_AUTORELOAD in sys.modules,
+        )
+        if new != before:
+            self.said = new._replace(number=before.number + 1)
+
+
+def _is_patched(known: _Known) -> bool:
+    """Tell whether IPython's autoreload has brought a module up to its source since the look."""
+    stat = stat_of(known.origin)
+    if stat is None or stat == known.stat:
+        return False
+    try:
+        shell = sys.modules["IPython"].get_ipython()
+        reloader = shell.magics_manager.registry["AutoreloadMagics"]._reloader
+        seen = reloader.modules_mtimes.get(known.module.__name__)
+        failed = reloader.failed.get(known.origin)
+    except (AttributeError, KeyError):  # it is imported, but not at work
+        return False
+    return bool(seen == os.stat(known.origin).st_mtime != failed)
+
+
+def _edited_since_import(spec: Any, stat: Stat) -> bool:
+    """Tell whether the compiled form that the import left behind is that of an older source."""
+    cached = spec.cached
+    if type(spec.loader) is not SourceFileLoader or cached is None or sys.dont_write_bytecode:
+        return False  # pytest, for example, leaves another form behind
+    if not os.access(os.path.dirname(cached), os.W_OK):
+        return False
+    try:
+        with open(cached, "rb") as file:
+            head = file.read(16)
+    except OSError:
+        return False
+    if len(head) < 16 or head[4:8] != bytes(4):  # checked by hash
+        return False
+    time, size = int.from_bytes(head[8:12], "little"), int.from_bytes(head[12:], "little")
+    return (time, size) != (stat[0] // 10**9 & 0xFFFFFFFF, stat[1] & 0xFFFFFFFF)
+
+
+def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
+    """Find modules that hold what others had before a reload: a new worker would not."""
+    refused = {}
+    for name, known in found.items():
+        for home, old_name, name_here in _taken_from(known, reloaded & found.keys()):
+            old = vars(known.module).get(name_here)
+            new = vars(found[home].module).get(old_name)
+            if old is new or (old == new if type(old) in IMMUTABLE else same_code(old, new)):
+                continue
+            refused[name] = (
+                f"in the program, {name} has {home}.{old_name} as it was before {home} was "
+                f"reloaded; importlib.reload({name}) there brings it up to date"
+            )
+    return refused
+
+
+def _taken_from(known: _Known, homes: set[str]) -> list[tuple[str, str, str]]:
+    """Return what a module's source takes from others: module, name there, name here."""
+    try:
+        with open(known.origin, "rb") as file:
+            nodes = list(ast.walk(ast.parse(file.read())))
+    except (OSError, SyntaxError, ValueError):  # edited meanwhile: workers are refused it anyway
+        return []
+    package = known.spec.parent
+    return [
+        (home, alias.name, alias.asname or alias.name)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        and node.level <= package.count(".") + bool(package)
+        and (home := resolve_name("." * node.level + (node.module or ""), package)) in homes
+        for alias in node.names
+        if alias.name != "*"
+    ]
+
+
+#: Of this process.
+versions = Versions()
+

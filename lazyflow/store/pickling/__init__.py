@@ -1,0 +1,1 @@
+"""How values and functions become bytes for other processes, and what cannot be pickled."""

@@ -1,0 +1,174 @@
+"""Functions on their way to other processes: once per process, known by a digest.
+
+A function of a module travels by name, so the other process runs what *it* imported under that
+name, which may be older: modules are edited and reloaded, workers stay. So a digest of the code
+goes with the name. Only modules imported from their source as it stands are compared: pytest and
+others rewrite code while importing, and their workers do not.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from types import CodeType, FunctionType
+from typing import Any
+
+from lazyflow.departures import WeakTable
+from lazyflow.store.pickling.pickler import Pickler, Sink
+from lazyflow.store.pickling.unpicklable import dump
+
+__all__ = ["Functions", "load_function", "same_code"]
+
+_NEVER = sys.maxsize
+_MOST_WRAPPERS = 100
+
+#: What a function consisted of when its code was last looked at.
+_digests: WeakTable[FunctionType, tuple[CodeType, bytes]] = WeakTable()
+
+
+class Functions:
+    """The sender's side. Functions are known by identity for as long as this object lives."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, bytes, bytes]] = {}  # the function is held by its entry
+
+    def code_of(self, function: Callable[..., Any]) -> tuple[bytes, bytes]:
+        """Return the digest of a callable and what `load_function` makes it from.
+
+        Raises
+        ------
+        Unpicklable
+            It can't be pickled.
+
+        Examples
+        --------
+        >>> digest, payload = Functions().code_of(len)
+        >>> load_function(payload)
+        <built-in function len>
+        """
+        known = self._known.get(id(function))
+        if known is None:
+            payload = _payload(function)
+            known = self._known[id(function)] = (function, sha256(payload).digest(), payload)
+        return known[1], known[2]
+
+
+def _payload(function: Callable[..., Any]) -> bytes:
+    sink = Sink()
+    pickler = Pickler(sink, _NEVER)
+    dump(function, pickler)
+    checks = []
+    for each in pickler.named:
+        if not each.__module__.startswith("cloudpickle."):  # what it rebuilds functions with
+            digest = _digest(each)
+            if digest is not None:
+                checks.append((each.__module__, each.__qualname__, digest))
+    head = marshal.dumps(checks, 2)  # later formats depend on who else holds the strings
+    return b"".join([len(head).to_bytes(4, "little"), head, *sink.pieces])
+
+
+def load_function(payload: Any) -> Any:
+    """Return the callable that `Functions.code_of` has packed.
+
+    Raises
+    ------
+    RuntimeError
+        A function that travels by name is another one here.
+    """
+    data = memoryview(payload)
+    start = 4 + int.from_bytes(data[:4], "little")
+    function = pickle.loads(data[start:])
+    for module, name, digest in marshal.loads(data[4:start]):
+        here = _by_name(module, name)
+        if type(here) is FunctionType and _digest(here) not in (digest, None):
+            raise RuntimeError(
+                f"this worker has another version of {module}.{name} than the caller: the module "
+                f"was edited and reloaded since the worker imported it. lazyflow.shutdown() ends "
+                f"the workers; the next compute starts new ones."
+            )
+    return function
+
+
+def same_code(one: Any, other: Any) -> bool:
+    """Tell whether two functions, or the functions in the bodies of two classes, do the same.
+
+    >>> same_code(lambda x: x + 1, lambda x: x + 1), same_code(lambda x: x + 1, lambda x: x + 2)
+    (True, False)
+    """
+    return _codes(one) == _codes(other)
+
+
+def _codes(value: Any) -> Any:
+    if type(value) is FunctionType:
+        return _code_bytes(value.__code__)
+    if not isinstance(value, type):
+        return None
+    parts = {name: getattr(each, "__func__", each) for name, each in vars(value).items()}
+    return {name: _codes(each) for name, each in parts.items() if type(each) is FunctionType}
+
+
+def _by_name(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _digest(function: FunctionType) -> bytes | None:
+    """Return a digest of a function's code and of the functions that it wraps, if comparable."""
+    spec = getattr(sys.modules.get(function.__module__), "__spec__", None)
+    loader = type(getattr(spec, "loader", None))
+    if (loader.__module__, loader.__name__) != ("_frozen_importlib_external", "SourceFileLoader"):
+        return None
+    known = _digests.get(function)
+    if known is not None and known[0] is function.__code__:
+        return known[1]
+    found = sha256()
+    inner: Any = function
+    for _ in range(_MOST_WRAPPERS):
+        found.update(_code_bytes(inner.__code__))
+        inner = inner.__dict__.get("__wrapped__")
+        if type(inner) is not FunctionType:
+            break
+    _digests[function] = function.__code__, found.digest()
+    return found.digest()
+
+
+def _code_bytes(code: CodeType) -> bytes:
+    """What a function's code does: neither its file nor its line, nor those of inner functions."""
+    own = []
+    stack = [code]
+    while stack:
+        top = stack.pop()
+        plain = [repr(each) for each in map(_in_order, top.co_consts) if type(each) is not CodeType]
+        stack.extend(each for each in top.co_consts if type(each) is CodeType)
+        own.append(
+            (
+                top.co_code,
+                top.co_names,
+                top.co_varnames,
+                top.co_freevars,
+                top.co_cellvars,
+                top.co_argcount,
+                top.co_posonlyargcount,
+                top.co_kwonlyargcount,
+                top.co_flags,
+                top.co_exceptiontable,
+                plain,
+            )
+        )
+    return repr(own).encode()
+
+
+def _in_order(constant: Any) -> Any:
+    """A constant as it is; a set, whose order differs between processes, sorted."""
+    if type(constant) is frozenset:
+        return "set", sorted(map(repr, constant))
+    if type(constant) is int:
+        return hex(constant)  # Python refuses to write very large ones in decimal
+    if type(constant) is tuple:
+        return tuple(map(_in_order, constant))
+    return constant

@@ -1,0 +1,358 @@
+"""The pickler of everything that passes between processes.
+
+What `pickle` does, plus: functions and classes that can't be imported travel by value
+(cloudpickle); arrays leave their memory out of the stream, contiguous, and a read-only mark is the
+array's and not its memory's, so that whoever owns the memory can lift it without a copy; context
+variables keep their identity.
+
+cloudpickle is a second pickler that is asked about single objects. It is imported when the first
+object comes that needs it: that takes 20 ms, which a new worker may not have to spend.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cached_property, lru_cache
+from io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
+
+from lazyflow.store.pickling.files import mapped_part, reduce_h5py
+from lazyflow.store.pickling.variables import reduce_variable
+
+__all__ = ["Pickler", "is_importable", "loads_owned"]
+
+PROTOCOL = 5
+_MAX_TYPES = 20_000  # programs that make types in a loop must not grow the table for ever
+
+
+class Sink:
+    """The file that a pickler writes to: its output piece by piece, large bytes uncopied."""
+
+    __slots__ = ("pieces", "write")
+
+    def __init__(self) -> None:
+        self.pieces: list[Any] = []
+        self.write: Callable[[Any], None] = self.pieces.append
+
+
+class Pickler(pickle.Pickler):
+    """Pickles one value.
+
+    Parameters
+    ----------
+    sink : Sink
+        Gets the stream.
+    least : int
+        Buffers of this many bytes or more are kept out of the stream.
+    by_path : bool
+        Arrays that look at a mapped file go without their memory, to be mapped again.
+
+    Attributes
+    ----------
+    buffers : list of pickle.PickleBuffer
+        Those buffers.
+    named : list of function
+        Functions that were pickled by name.
+    """
+
+    def __init__(self, sink: Sink, least: int, by_path: bool = False) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+
+        def keep_large(buffer: pickle.PickleBuffer) -> bool:  # a method would make a cycle
+            if buffer.raw().nbytes < least:
+                return True  # in the stream
+            buffers.append(buffer)
+            return False
+
+        super().__init__(sink, PROTOCOL, buffer_callback=keep_large)
+        self.sink = sink
+        self.least = least
+        self.by_path = by_path
+        self.buffers = buffers
+        self.named: list[FunctionType] = []
+        self._cloud: Any = None
+
+    def forget(self) -> None:
+        """Begin anew, after a failure."""
+        self.clear_memo()
+        for each in (self.sink.pieces, self.buffers, self.named):
+            each.clear()
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Called by `pickle` for each object that is not of a basic type."""
+        reduce = _reducers[type(obj)]
+        return NotImplemented if reduce is None else reduce(self, obj)
+
+    def by_cloudpickle(self, obj: Any) -> Any:
+        """Return how cloudpickle reduces a function or class."""
+        from cloudpickle import cloudpickle
+
+        if self._cloud is None:
+            self._cloud = cloudpickle.Pickler(Sink(), PROTOCOL)
+        try:
+            if not _is_nowhere_else(sys.modules.get(obj.__module__)):
+                return self._cloud.reducer_override(obj)
+            if isinstance(obj, type):
+                return cloudpickle._dynamic_class_reduce(obj)
+            return self._cloud._dynamic_function_reduce(obj)
+        finally:  # weak references to code with a callback in Python: see departures.py
+            cloudpickle._extract_code_globals_cache.clear()
+
+
+def _is_nowhere_else(module: Any) -> bool:
+    """Tell whether a module was made, not imported: by `runpy.run_path`, for example."""
+    return (
+        type(module) is ModuleType
+        and module.__spec__ is None
+        and module.__name__ not in ("__main__", "builtins")
+    )
+
+
+def is_importable(obj: Any) -> bool:
+    """Whether a function or class is what its own name stands for, outside of ``__main__``.
+
+    False: cloudpickle has to look closer.
+    """
+    module, name = obj.__module__, obj.__qualname__
+    if type(module) is not str or type(name) is not str or module == "__main__":
+        return False
+    cloudpickle = sys.modules.get("cloudpickle")
+    registry = getattr(cloudpickle, "list_registry_pickle_by_value", None)
+    if registry is not None and registry():  # None while another thread imports it
+        return False
+    found: Any = sys.modules.get(module)
+    if _is_nowhere_else(found):
+        return False
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is obj
+
+
+def _function(pickler: Pickler, function: FunctionType) -> Any:
+    how = NotImplemented if is_importable(function) else pickler.by_cloudpickle(function)
+    if how is NotImplemented:
+        pickler.named.append(function)
+    return how
+
+
+def _class(pickler: Pickler, cls: type) -> Any:
+    return NotImplemented if is_importable(cls) else pickler.by_cloudpickle(cls)
+
+
+def _cached(pickler: Pickler, function: Any) -> Any:
+    """Reduce a function of `functools.lru_cache` that can't be imported: its cache starts empty."""
+    if is_importable(function):
+        return NotImplemented
+    state = {name: each for name, each in vars(function).items() if name not in _OF_CACHES}
+    return _with_cache, (function.__wrapped__, function.cache_parameters()), state
+
+
+_OF_CACHES = ("__wrapped__", "cache_parameters")
+
+
+def _with_cache(function: Any, parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
+
+
+def _vectorized(pickler: Pickler, function: Any) -> Any:
+    """Reduce an `np.vectorize` without the ufuncs that its calls have made: they can't travel."""
+    return copyreg.__newobj__, (type(function),), {**vars(function), "_ufunc": {}}  # type: ignore[attr-defined]
+
+
+def _property(pickler: Pickler, found: cached_property[Any]) -> Any:
+    """Reduce a `functools.cached_property` without the lock that some versions have."""
+    return cached_property, (found.func,), {"attrname": found.attrname}
+
+
+def _variable(pickler: Pickler, variable: ContextVar[Any]) -> Any:
+    return reduce_variable(variable)
+
+
+def _view(pickler: Pickler, view: memoryview) -> Any:
+    """Reduce a memoryview, which cloudpickle turns into bytes."""
+    data = view.tobytes()
+    parts = data if view.readonly else bytearray(data), view.format, view.shape
+    try:
+        view_of(*parts)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"a memoryview of format {view.format!r} and shape {view.shape} can't be pickled "
+            f"({error}): pass what it looks at"
+        ) from error
+    return view_of, parts
+
+
+def view_of(data: Any, form: Any, shape: Any) -> memoryview:
+    """Return a memoryview of these bytes."""
+    view = memoryview(data)
+    return view.cast(form) if len(shape) == 1 else view.cast(form, shape)
+
+
+def _text_file(pickler: Pickler, file: TextIOWrapper) -> Any:
+    """Refuse a file, of which cloudpickle would take the text; those of the process have names."""
+    if file in (sys.stdout, sys.stderr):
+        return getattr, (sys, "stdout" if file is sys.stdout else "stderr")
+    return _file(pickler, file)
+
+
+def _file(pickler: Pickler, file: Any) -> NoReturn:
+    raise TypeError(
+        f"an open file belongs to its process ({file!r}): pass its path, and open it in the task, "
+        "or pass and return what was read"
+    )
+
+
+class _Memory:
+    """A contiguous array's memory as plain bytes, without the read-only mark.
+
+    Nobody writes to it here. But a mark on the memory would stay for ever, and a caller would have
+    to copy the result that he got without a copy, only because tasks see each other's arrays
+    read-only. Plain bytes, because numpy does not offer dates as a buffer.
+    """
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "data": (owner.__array_interface__["data"][0], False),
+            "shape": (owner.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+def _array(pickler: Pickler, array: Any) -> Any:
+    dtype = array.dtype
+    if dtype.hasobject:
+        return NotImplemented
+    flags, shape = array.flags, array.shape
+    order = "F" if flags.fnc else "C"
+    memory: Any
+    if array.nbytes < pickler.least:
+        memory = bytearray(array.tobytes(order))
+    else:
+        np = sys.modules["numpy"]
+        if pickler.by_path and (part := mapped_part(array)) is not None:
+            return part
+        if not flags.forc:
+            array = np.ascontiguousarray(array)
+        memory = pickle.PickleBuffer(np.asarray(_Memory(array)))
+    if dtype.isbuiltin == 1 and dtype.metadata is None:
+        dtype = dtype.str  # a dtype takes several times as long as the rest
+    if flags.writeable:
+        return array_from, (memory, dtype, shape, order)
+    return array_from, (memory, dtype, shape, order, False)
+
+
+_owner = threading.local()
+
+
+def loads_owned(load: Callable[[], Any]) -> Any:
+    """Return what `load` unpickles for somebody who may edit all of it: no array is marked."""
+    _owner.is_opening = True
+    try:
+        return load()
+    finally:
+        _owner.is_opening = False
+
+
+def _memmap(pickler: Pickler, array: Any) -> Any:
+    part = None
+    if pickler.by_path and array.nbytes >= pickler.least:
+        part = mapped_part(array)
+    return NotImplemented if part is None else part
+
+
+def array_from(
+    buffer: Any, dtype: Any, shape: tuple[int, ...], order: Any, writeable: bool = True
+) -> Any:
+    """Return an array that looks at the memory of ``buffer``."""
+    import numpy as np
+
+    array = np.ndarray(shape, dtype, buffer, order=order)
+    if not writeable and not getattr(_owner, "is_opening", False):
+        array.flags.writeable = False
+    return array
+
+
+def _number(pickler: Pickler, number: Any) -> Any:
+    return type(number), (number.item(),)
+
+
+Reduce = Callable[[Pickler, Any], Any]
+
+
+def _reducer_for(cls: type) -> Reduce | None:
+    """Return what reduces the objects of a type, None for `pickle` itself."""
+    if issubclass(cls, type):
+        return _class
+    flat = getattr(cls, "_lazyflow_flat", None)
+    if flat is not None:  # graphs: `__reduce__` would pickle inside of this pickling
+        return lambda pickler, obj: flat(obj)
+    module = cls.__module__
+    if type(module) is str and module.startswith("h5py._hl."):
+        return lambda pickler, obj: reduce_h5py(obj) if hasattr(obj, "file") else NotImplemented
+    if module == "numpy":
+        return _reducer_for_numpy(cls)
+    if type(module) is str and module.partition(".")[0] in sys.stdlib_module_names:
+        import cloudpickle
+
+        reduce = cloudpickle.Pickler.dispatch_table.get(cls)
+        if reduce is not None and reduce is not copyreg.dispatch_table.get(cls):  # pickle's own
+            return lambda pickler, obj: reduce(obj)
+    return None
+
+
+#: Scalars that a Python number gives back bit by bit.
+_NUMBERS = frozenset({"bool", "float32", "float64", "complex128"}) | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def _reducer_for_numpy(cls: type) -> Reduce | None:
+    numpy: Any = sys.modules["numpy"]
+    if cls is numpy.ndarray:
+        return _array
+    if cls is numpy.memmap:
+        return _memmap
+    if cls is numpy.vectorize:
+        return _vectorized
+    is_number = cls.__name__ in _NUMBERS and getattr(numpy, cls.__name__, None) is cls
+    return _number if is_number else None
+
+
+class _Reducers(dict[type, "Reduce | None"]):
+    def __missing__(self, cls: type) -> Reduce | None:
+        if len(self) > _MAX_TYPES:
+            self.clear()
+            self.update(_FIXED)
+        found = self[cls] = _reducer_for(cls)
+        return found
+
+
+# Builtin functions and methods reduce themselves; they are here to spare the import.
+_FIXED: dict[type, Reduce | None] = {
+    FunctionType: _function,
+    type(lru_cache(len)): _cached,
+    cached_property: _property,
+    ContextVar: _variable,
+    type: _class,
+    memoryview: _view,
+    TextIOWrapper: _text_file,
+    BufferedReader: _file,
+    BufferedWriter: _file,
+    BufferedRandom: _file,
+    FileIO: _file,
+    type(len): None,
+    complex: None,
+    slice: None,
+    range: None,
+}
+_reducers: dict[type, Reduce | None] = _Reducers(_FIXED)

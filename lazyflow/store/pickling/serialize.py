@@ -1,0 +1,219 @@
+"""Values on their way to other processes.
+
+A value becomes a short stream and its large buffers, which go through shared memory: the receiver
+looks at them where they are. What pickle itself has to copy (bytes, long strings) is not copied on
+the way into the stream: such pieces are cut out of it and written to shared memory as well.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.store.memory.shared import Segment
+from lazyflow.store.pickling.functions import Functions, load_function
+from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, Sink
+from lazyflow.store.pickling.unpicklable import Unpicklable, dump, serialization_error
+
+__all__ = [
+    "Encoded",
+    "Functions",
+    "Unpicklable",
+    "decode",
+    "encode",
+    "load_function",
+    "serialization_error",
+]
+
+_LEAST = 65_536
+_CUT = 262_144  # pickle writes larger pieces singly; its own frames stay below this
+_STREAM = 0x80  # the first byte of a pickle; a stream with pieces cut out starts with 0
+_HEAD = struct.Struct("<BI")
+_ATOMS = frozenset({int, float, complex, bool, type(None)})
+_SIZED = frozenset({str, bytes})
+
+
+class Encoded:
+    """What travels instead of a value.
+
+    Attributes
+    ----------
+    payload : bytes or Segment
+        The stream.
+    buffers : tuple of bytes or Segment
+        Memory that the stream refers to.
+    size : int
+        Bytes of both.
+    """
+
+    __slots__ = ("buffers", "payload", "size")
+
+    def __init__(
+        self,
+        payload: bytes | Segment,
+        buffers: tuple[bytes | Segment, ...] = (),
+        size: int | None = None,
+    ) -> None:
+        self.payload = payload
+        self.buffers = buffers
+        if size is None:
+            size = sum(each[2] if type(each) is tuple else len(each) for each in self.parts())
+        self.size = size
+
+    def parts(self) -> tuple[bytes | Segment, ...]:
+        """Return the payload and the buffers."""
+        return (self.payload, *self.buffers)
+
+    def segments(self) -> list[Segment]:
+        """Return what of it is in shared memory."""
+        return [each for each in self.parts() if type(each) is tuple]
+
+
+def encode(
+    value: Any,
+    write: Callable[[Any], Segment],
+    least: int = _LEAST,
+    free: Callable[[Segment], None] | None = None,
+    by_path: bool = False,
+) -> Encoded:
+    """Turn a value into what can travel.
+
+    Parameters
+    ----------
+    write : callable
+        Puts a buffer into shared memory.
+    least : int
+        Bytes from which a buffer goes there; smaller ones are part of the stream.
+    free : callable, optional
+        Takes back what was written before `write` raised.
+    by_path : bool
+        Parts of mapped files are mapped again by who decodes, not written.
+
+    Raises
+    ------
+    Unpicklable
+        The value can't be pickled; nothing was written then.
+
+    Examples
+    --------
+    >>> encoded = encode([1, "two"], write=None)
+    >>> encoded.size, decode(encoded, view=None)
+    (24, [1, 'two'])
+    """
+    kind = type(value)
+    if kind in _ATOMS or (kind in _SIZED and len(value) < least >> 2):
+        payload = pickle.dumps(value, PROTOCOL)
+        if len(payload) < least:
+            return Encoded(payload, (), len(payload))
+    sink = Sink()
+    pickler = Pickler(sink, least, by_path)
+    dump(value, pickler)
+    pieces = sink.pieces
+    if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
+        return Encoded(pieces[0], (), len(pieces[0]))
+    return _written(pieces, pickler.buffers, write, least, free)
+
+
+def _written(
+    pieces: list[Any],
+    buffers: list[pickle.PickleBuffer],
+    write: Callable[[Any], Segment],
+    least: int,
+    free: Callable[[Segment], None] | None,
+) -> Encoded:
+    stream, cut = _without_large(pieces, max(least, _CUT))
+    found: list[Segment] = []
+    try:
+        for buffer in [*buffers, *cut]:
+            found.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
+        payload = write(stream) if len(stream) >= least else stream
+    except BaseException:
+        if free is not None:
+            for segment in found:
+                free(segment)
+        raise
+    return Encoded(payload, tuple(found))
+
+
+def _without_large(pieces: list[Any], least: int) -> tuple[bytes, list[Any]]:
+    """Join a stream, large pieces left out; where they were stands at its start."""
+    rest: list[Any] = []
+    cut: list[Any] = []
+    places: list[int] = []
+    at = 0
+    for piece in pieces:
+        if len(piece) < least:
+            rest.append(piece)
+            at += len(piece)
+        else:
+            cut.append(piece)
+            places.append(at)
+    if not cut:
+        return b"".join(rest), cut
+    table = struct.pack(f"<{len(places)}Q", *places)
+    return b"".join([_HEAD.pack(0, len(places)), table, *rest]), cut
+
+
+def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
+    """Make the value again.
+
+    Parameters
+    ----------
+    view : callable
+        Returns the memory of a segment as a buffer that owns its place: see `Mappings.view`.
+    """
+    payload: Any = encoded.payload
+    if type(payload) is not bytes:
+        payload = view(payload)
+    buffers: list[Any] = [view(b) if type(b) is tuple else b for b in encoded.buffers]
+    if payload[0] == _STREAM:
+        return pickle.loads(payload, buffers=buffers)
+    _, count = _HEAD.unpack_from(payload)
+    start = _HEAD.size + 8 * count
+    places = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)
+    data = memoryview(payload)[start:]
+    first = len(buffers) - count
+    parts: list[memoryview] = []
+    done = 0
+    for place, piece in zip(places, buffers[first:], strict=True):
+        parts += (data[done:place], memoryview(piece))
+        done = place
+    return pickle.Unpickler(_Parts([*parts, data[done:]]), buffers=buffers[:first]).load()
+
+
+class _Parts:
+    """A file of pieces of memory, for the unpickler."""
+
+    def __init__(self, parts: list[memoryview]) -> None:
+        self._parts = parts[::-1]  # the next one is the last
+        self._at = 0
+
+    def readinto(self, target: Any) -> int:
+        """Fill a buffer, as far as there is something left."""
+        goal = memoryview(target)
+        done = 0
+        while done < len(goal) and self._parts:
+            part = self._parts[-1]
+            step = min(len(part) - self._at, len(goal) - done)
+            goal[done : done + step] = part[self._at : self._at + step]
+            done += step
+            self._at += step
+            if self._at == len(part):
+                self._parts.pop()
+                self._at = 0
+        return done
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        found = bytearray(size)
+        done = self.readinto(found)
+        return bytes(found[:done])
+
+    def readline(self) -> bytes:
+        """Return the bytes up to the next newline: pickles of old style names have such."""
+        found = bytearray()
+        while not found.endswith(b"\n") and (byte := self.read(1)):
+            found += byte
+        return bytes(found)

@@ -1,0 +1,228 @@
+"""Where inside a value sits what can't be pickled.
+
+`pickle` says what it refused, not where that was. The search goes down from the value: of the
+parts of an object, as pickle would see them, it takes the first that can't be pickled alone, until
+no part is to blame but the object itself. It halves the list of parts at each look, so a
+level costs about twice the failed pickling. It is bounded in depth and time and has no recursion of
+its own; whatever the user's code raises or answers on the way ends it with the path found so far.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Any
+
+from lazyflow.errors import SerializationError
+from lazyflow.store.pickling.nested import InsideOut
+from lazyflow.store.pickling.parts import groups, nowhere, type_text
+from lazyflow.store.pickling.pickler import Pickler
+
+__all__ = ["Unpicklable", "dump", "serialization_error"]
+
+_DEEPEST = 50  # steps of a path
+_SECONDS = 2.0
+_LONGEST = 300  # characters of the cause in the message
+
+
+class Unpicklable(Exception):
+    """A value can't be pickled.
+
+    Attributes
+    ----------
+    path : str
+        Where in the value: ``.lock``, ``[3].conn``, ``closure variable 'lock' of f``; empty: the
+        value itself.
+    error : BaseException
+        What pickle, or the user's code that it called, raised.
+    culprit : str
+        Type of what is there, if known.
+    """
+
+    def __init__(self, path: str, error: BaseException, culprit: str = "") -> None:
+        super().__init__(path, error, culprit)
+        self.path = path
+        self.error = error
+        self.culprit = culprit
+
+
+def dump(value: Any, pickler: Pickler) -> None:
+    """Pickle a value.
+
+    Raises
+    ------
+    Unpicklable
+        Whatever was raised on the way, but `MemoryError` and the user's own Ctrl-C.
+    """
+    failure = _failure(value, pickler)
+    if isinstance(failure, RecursionError):
+        inside_out = InsideOut(value)
+        if inside_out.inner:
+            pickler.forget()
+            failure = _failure(inside_out, pickler)
+        del inside_out
+    if failure is None:
+        return
+    path, culprit = _search(value, failure)
+    try:
+        raise Unpicklable(path, failure, culprit)
+    finally:  # the error holds this frame: it must not hold the error, nor the value
+        del value, failure, pickler
+
+
+def _failure(value: Any, pickler: Pickler) -> BaseException | None:
+    """Pickle a value; return what stood against it."""
+    try:
+        pickler.dump(value)
+        return None
+    except MemoryError:
+        raise
+    except BaseException as error:
+        if _is_ctrl_c(error):
+            raise
+        return error
+    finally:  # the error holds this frame
+        del value, pickler
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+    )
+
+
+def serialization_error(task_text: str, role: str, failed: Unpicklable) -> SerializationError:
+    """Compose the error that the caller sees.
+
+    Parameters
+    ----------
+    task_text : str
+        Which task: its name and place.
+    role : str
+        What of the task: ``args[0]``, ``the result``, ``the function``.
+
+    Examples
+    --------
+    >>> print(serialization_error("f", "args[0]", Unpicklable(".lock", TypeError("no"), "lock")))
+    args[0].lock of task f can't be pickled, so it can't pass between processes.
+    It is of type lock; the cause is TypeError: no
+    Make it inside the task that uses it, leave it out by a __getstate__ of its owner, or run where
+    nothing is pickled: scheduler="threads".
+    """
+    error, path = failed.error, failed.path
+    if path and path[0] not in ".[":
+        path = f", {path},"
+    if isinstance(error, RecursionError):
+        cause = (
+            "its objects are nested too deeply for pickle, or a __reduce__ calls itself without "
+            "end: keep long chains in a flat list"
+        )
+    else:
+        cause = f"the cause is {type(error).__name__}: {_text(error)}"
+    it = f"It is of type {failed.culprit}; {cause}" if failed.culprit else _capital(cause)
+    found = SerializationError(
+        f"{role}{path} of task {task_text} can't be pickled, so it can't pass between processes.\n"
+        f"{it}\n"
+        f"Make it inside the task that uses it, leave it out by a __getstate__ of its owner, or "
+        f'run where\nnothing is pickled: scheduler="threads".'
+    )
+    found.__cause__ = error
+    return found
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException as broken:
+        return f"(its text can't be had: __str__ raised {type(broken).__name__})"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+# -- the search -----------------------------------------------------------------------------
+
+
+class _Probe(Pickler):
+    """Pickles into nothing, and takes what the path has passed as pickled.
+
+    Else a part that refers back to the whole would be blamed for what is elsewhere in it.
+    """
+
+    def __init__(self, passed: dict[int, Any]) -> None:
+        super().__init__(nowhere(), 1)
+        self.passed = passed
+
+    def persistent_id(self, obj: Any) -> Any:
+        return 0 if id(obj) in self.passed else None
+
+
+class _Search:
+    """Goes down from a value to what can't be pickled."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.path: list[str] = []
+        self.passed = {id(value): value}  # held, so that no id is used again
+        self.end = monotonic() + _SECONDS
+        self.is_cut = False
+
+    def run(self) -> None:
+        while True:
+            found = self._next()
+            if found is None:
+                return
+            if len(self.path) == _DEEPEST:
+                self.is_cut = True
+                return
+            name, self.value = found
+            self.path.append(name)
+            self.passed[id(self.value)] = self.value
+
+    def _next(self) -> tuple[str, Any] | None:
+        rest = groups(self.value)
+        while True:
+            try:
+                group = next(rest, None)
+                if group is None:
+                    return None
+                if not self._can_pickle(group.values):
+                    bad = self._first_bad(group.values)
+                    at = next(i for i, each in enumerate(group.values) if each is bad)
+                    return group.name(at), bad
+            except BaseException as error:  # from the user's code
+                if _is_ctrl_c(error):
+                    raise
+                return None
+
+    def _first_bad(self, values: list[Any]) -> Any:
+        while len(values) > 1:
+            half = len(values) // 2
+            is_left = not self._can_pickle(values[:half])
+            values = values[:half] if is_left else values[half:]
+        return values[0]
+
+    def _can_pickle(self, values: list[Any]) -> bool:
+        if monotonic() > self.end:
+            self.is_cut = True
+            raise TimeoutError
+        try:
+            _Probe(self.passed).dump(values)
+            return True
+        except BaseException as error:
+            if _is_ctrl_c(error):
+                raise
+            return False
+
+
+def _search(value: Any, failure: BaseException) -> tuple[str, str]:
+    """Return the path to what can't be pickled, and its type."""
+    search = _Search(value)
+    search.run()
+    if search.is_cut and isinstance(failure, RecursionError):
+        return "", type_text(value)  # no single object is to blame
+    path = "".join(search.path) + (", somewhere in it" if search.is_cut else "")
+    return path.removeprefix(", "), type_text(search.value)
