@@ -380,7 +380,7 @@ def test_schedulers_are_found_by_entry_points(monkeypatch: pytest.MonkeyPatch) -
         return [Entry()] if group == "lazyflow.schedulers" else []
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    monkeypatch.setattr(registry, "_made", dict(registry._made))
+    monkeypatch.setattr(registry, "installed", dict(registry.installed))
     assert compute(delayed(abs)(-1), scheduler="mine") == (1,)
     with config.set(scheduler="mine"):
         assert delayed(abs)(-2).compute() == 2

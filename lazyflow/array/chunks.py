@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.nodes.expr import Chunks
+
+#: Lengths of the chunks of each axis; None: not known before something ran.
+Chunks = tuple[tuple[Any, ...], ...]
 
 #: Bytes of a row below which automatic chunks have whole rows.
 _SHORT_ROW = 1 << 16
+
+_SMALL = 1 << 16  # elements of a block below which neighbours are put together
+_BLOCK = 1 << 18  # elements that such blocks get, about
 
 
 def normalize_chunks(
@@ -239,3 +244,36 @@ def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
 
 
 __all__ = ["Chunks", "in_c_order", "normalize_chunks", "parse_bytes"]
+
+
+def coalesced(chunks: Chunks) -> Chunks:
+    """Put neighbouring chunks together until blocks have a sensible size.
+
+    >>> coalesced(((20,) * 100, (20,) * 100))
+    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
+    """
+    if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
+        return chunks
+    if prod([max(sizes) for sizes in chunks]) >= _SMALL:
+        return chunks
+    found: list[tuple[int, ...]] = list(chunks)
+    others = prod([max(sizes) for sizes in found])
+    for axis in reversed(range(len(found))):
+        sizes = found[axis]
+        others //= max(max(sizes), 1)
+        most = max(_BLOCK // max(others, 1), 1)
+        if axis:  # leave room, so that blocks are not one row each
+            most = min(most, max(int(_BLOCK ** 0.5) * 2, max(sizes)))
+        found[axis] = _together(sizes, most)
+        others *= max(found[axis])
+    return tuple(found)
+
+
+def _together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
+    made: list[int] = []
+    for n in sizes:
+        if made and made[-1] + n <= most:
+            made[-1] += n
+        else:
+            made.append(n)
+    return tuple(made)

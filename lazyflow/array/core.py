@@ -13,13 +13,14 @@ from lazyflow import config
 from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
 from lazyflow.array.evaluation.assembly import Joined, Placed, joined, placed
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.evaluation.light import is_light
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Const, Memory, Tasks

@@ -7,6 +7,7 @@ from typing import Any
 from lazyflow import config
 from lazyflow.departures import WeakTable, wait_for_last_calls
 from lazyflow.schedulers.core.base import Scheduler
+from lazyflow.schedulers.core.installed import installed
 from lazyflow.schedulers.core.task_resources import close_kept
 
 #: The words of other libraries for ours, so that a moved program runs.
@@ -19,7 +20,6 @@ _ALIASES = {
 
 _PARTS = ("name", "options", "start", "offer", "wait", "abandon")
 
-_made: dict[str, Scheduler] = {}
 _clients: WeakTable[Any, None] = WeakTable()  # schedulers of clients
 _executors: WeakTable[Any, Scheduler] = WeakTable()
 
@@ -79,17 +79,12 @@ def _need(package: str) -> None:
         )
 
 
-def install(scheduler: Scheduler) -> None:
-    """Make a scheduler this process's one of its name."""
-    _made[scheduler.name] = scheduler
-
-
 def scheduler_named(name: str) -> Scheduler:
     """Return the scheduler of this name, made on first use."""
     name = _ALIASES.get(name, name)
-    if name not in _made:
-        _made[name] = _make(name)
-    return _made[name]
+    if name not in installed:
+        installed[name] = _make(name)
+    return installed[name]
 
 
 def scheduler_of(what: Any) -> Scheduler:
@@ -154,7 +149,7 @@ def info() -> dict[str, Any]:
     True
     """
     found = {}
-    for name, scheduler in tuple(_made.items()):
+    for name, scheduler in tuple(installed.items()):
         tell = getattr(scheduler, "info", None)
         if tell is not None:
             found[name] = tell()
@@ -166,7 +161,7 @@ def shutdown() -> None:
 
     Running tasks get two seconds. The next compute starts what it needs again.
     """
-    for scheduler in (*_made.values(), *_clients.living()):
+    for scheduler in (*installed.values(), *_clients.living()):
         close = getattr(scheduler, "shutdown", None)
         if close is not None:
             close()

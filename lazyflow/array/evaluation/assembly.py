@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.api import evaluate
-from lazyflow.array.nodes.expr import Chunks, Expr, Index, below, rebuilt, same
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr, Index, below, rebuilt, same
 from lazyflow.array.nodes.indexing.masks import Masked
 from lazyflow.graph.task import Task
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node, known
 from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.graph.kinds import ATOM

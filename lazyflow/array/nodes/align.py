@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr
 
 
 class SizesNeeded(Exception):

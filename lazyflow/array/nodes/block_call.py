@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.bound_call import Call, ones
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.lowering import Where
 from lazyflow.array.nodes.rechunking import in_chunks

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import cast
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.views import Spec, view
 from lazyflow.graph.task import Task

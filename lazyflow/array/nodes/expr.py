@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 
 if TYPE_CHECKING:
     from lazyflow.array.nodes.lowering import Lowering
     from lazyflow.array.nodes.views import Spec
     from lazyflow.graph.task import Task
-
-#: Lengths of the chunks of each axis; None: not known before something ran.
-Chunks = tuple[tuple[Any, ...], ...]
 
 Index = tuple[int, ...]
 

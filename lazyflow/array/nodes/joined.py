@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.views import Pick, Spec
 from lazyflow.graph.task import Task

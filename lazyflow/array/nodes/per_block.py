@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.views import Pick, Spec, View, cut
 from lazyflow.graph.kinds import ATOM

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import Reduction
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.views import Spec, view
 from lazyflow.graph.task import Task
 

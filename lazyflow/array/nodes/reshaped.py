@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.rechunking import in_chunks, rechunk
 from lazyflow.array.nodes.sources import Memory
 from lazyflow.array.nodes.views import Pick, Spec, view

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.bound_call import Call
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.returned import Outcome
 from lazyflow.graph.task import Task
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.bound_call import REMEDIES
-from lazyflow.array.nodes.expr import Chunks, Index
+from lazyflow.array.nodes.expr import Index
 
 #: What to type, by the function of lazyflow that was called.
 _SHAPES = {

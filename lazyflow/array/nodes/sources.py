@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.graph.task import Task
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks, normalize_chunks
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.lowering import Where
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.views import Spec, view

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks, coalesced
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import share
 from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Chunks, Expr, Index, below, same
+from lazyflow.array.nodes.expr import Expr, Index, below, same
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
@@ -23,8 +24,6 @@ from lazyflow.array.nodes.sources import Const
 from lazyflow.graph.task import Task
 
 _CHEAP = 4  # steps that are rather done again than kept
-_SMALL = 1 << 16  # elements of a block below which neighbours are put together
-_BLOCK = 1 << 18  # elements that such blocks get, about
 
 #: What costs about as much as reading the operands.
 QUICK = frozenset({
@@ -327,36 +326,3 @@ class _Steps:
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
         program = Program(types, steps, wanted)
         return Fused(program, tuple(self.consts), inputs, dtype, chunks, label, why)
-
-
-def coalesced(chunks: Chunks) -> Chunks:
-    """Put neighbouring chunks together until blocks have a sensible size.
-
-    >>> coalesced(((20,) * 100, (20,) * 100))
-    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
-    """
-    if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
-        return chunks
-    if prod([max(sizes) for sizes in chunks]) >= _SMALL:
-        return chunks
-    found: list[tuple[int, ...]] = list(chunks)
-    others = prod([max(sizes) for sizes in found])
-    for axis in reversed(range(len(found))):
-        sizes = found[axis]
-        others //= max(max(sizes), 1)
-        most = max(_BLOCK // max(others, 1), 1)
-        if axis:  # leave room, so that blocks are not one row each
-            most = min(most, max(int(_BLOCK ** 0.5) * 2, max(sizes)))
-        found[axis] = _together(sizes, most)
-        others *= max(found[axis])
-    return tuple(found)
-
-
-def _together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
-    made: list[int] = []
-    for n in sizes:
-        if made and made[-1] + n <= most:
-            made[-1] += n
-        else:
-            made.append(n)
-    return tuple(made)

@@ -7,9 +7,10 @@ from math import isnan
 from numbers import Number
 from typing import Any
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded, union
 from lazyflow.array.nodes.block_call import Along, Share
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 
 Labels = tuple[Hashable, ...]

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.bound_call import BLOCK, Call, declared, dtype_of, ones, tried
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.results import Result

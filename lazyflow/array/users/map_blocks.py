@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.nodes.block_call import BlockCalls, Infos, Share
 from lazyflow.array.nodes.bound_call import BLOCK, Call, dtype_of
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.users.block_layout import (
     Labels,
     Sizes,

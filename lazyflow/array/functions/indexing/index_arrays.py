@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.api.evaluate import compute
-from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.chunks import Chunks, normalize_chunks
 from lazyflow.array.core import Array, known
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Chunks, Expr
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.gather import Places, gather
 from lazyflow.array.nodes.indexing.masks import check_lengths, masked

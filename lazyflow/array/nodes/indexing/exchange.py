@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyflow.array.chunks import coalesced
 from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.views import View, of_base
-from lazyflow.array.passes.fuse import coalesced
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 

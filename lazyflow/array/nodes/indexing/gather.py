@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.chunks import in_c_order
-from lazyflow.array.nodes.expr import Chunks, Expr, Index
+from lazyflow.array.chunks import Chunks, in_c_order
+from lazyflow.array.nodes.expr import Expr, Index
 from lazyflow.array.nodes.indexing.exchange import Direct, Exchange
 from lazyflow.array.nodes.sources import Memory
 from lazyflow.array.nodes.views import Spec, View, as_slice, view

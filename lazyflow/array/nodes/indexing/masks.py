@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.chunks import in_c_order
+from lazyflow.array.chunks import Chunks, in_c_order
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Chunks, Expr, Index, Unknown
+from lazyflow.array.nodes.expr import Expr, Index, Unknown
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.sources import Memory
 from lazyflow.array.nodes.views import Spec, view

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers import registry
+from lazyflow.schedulers.core.installed import installed
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.sync import SyncScheduler
 
@@ -50,5 +50,5 @@ inside = InsideScheduler()
 
 def install() -> None:
     """Make it this process's "processes", and what tasks compute on unless they say otherwise."""
-    registry.install(inside)
+    installed[inside.name] = inside
     scheduler_here.set(inside)
