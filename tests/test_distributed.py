@@ -308,16 +308,15 @@ def test_a_cluster_of_ours_listens_on_loopback_and_leaves_nothing(how, tmp_path)
     assert not psutil.pid_exists(int(pid))
 
 
-def test_few_modules_import_an_engine():
+def test_an_engine_is_imported_in_its_own_folder_only():
     root = pathlib.Path(lazyflow.__file__).parent
     found = {}
     for path in root.rglob("*.py"):
         for name in ("distributed", "ray", "dask"):
             if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.M):
-                found.setdefault(name, set()).add(path.name)
-    assert found.get("distributed") == {
-        "scheduler.py", "actors.py", "local.py"}
-    assert found.get("ray") == {"scheduler.py", "actors.py"}
+                found.setdefault(name, set()).add(path.parent.relative_to(root).as_posix())
+    assert found["distributed"] == {"schedulers/cluster/dask"}
+    assert found["ray"] == {"schedulers/cluster/ray"}
 
 
 def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):

@@ -1047,7 +1047,7 @@ def caught(x):
 def test_the_interpreter_prints_it_as_the_first_one(tmp_path: pathlib.Path) -> None:
     """Made in one process, uncaught in another: the same lines, source and marks."""
     (tmp_path / "job.py").write_text(JOB)
-    (tmp_path / "kernels.py").write_text("import job\njob.outer(3)\n")
+    (tmp_path / "native.py").write_text("import job\njob.outer(3)\n")
     (tmp_path / "worker.py").write_text(textwrap.dedent("""
         import job, marshal, sys
         from lazyflow.schedulers.core.errors.records import record
@@ -1061,7 +1061,7 @@ def test_the_interpreter_prints_it_as_the_first_one(tmp_path: pathlib.Path) -> N
         from lazyflow.schedulers.core.errors.records import rebuilt
         raise rebuilt(marshal.load(open(sys.argv[1], "rb")))
     """))
-    native = in_child(str(tmp_path / "kernels.py")).stderr.decode()
+    native = in_child(str(tmp_path / "native.py")).stderr.decode()
     worker = in_child(str(tmp_path / "worker.py"))
     assert worker.stderr == b""
     (tmp_path / "record").write_bytes(worker.stdout)

@@ -1,6 +1,6 @@
 """`scheduler="distributed"`: plans on a dask.distributed cluster.
 
-Only this, actors.py and local.py import distributed.
+Only this folder imports distributed.
 
 A group of tasks is one task there, a coroutine: it has a thread of ours run the group, so that
 one that was given up while it runs ends at once for the cluster, and others get its place. What a

@@ -1,4 +1,4 @@
-"""`scheduler="ray"`: plans on Ray. Only this and actors.py import it.
+"""`scheduler="ray"`: plans on Ray. Only this folder imports it.
 
 A group of tasks is one Ray task with two results: the outcome, which stays in Ray's store, and
 the report, which comes to the caller. Ray makes lost outcomes again by itself, and runs a group
