@@ -3,6 +3,7 @@
 Ray takes seconds to begin and to end, so what runs there is slow.
 """
 
+import os
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -46,6 +47,7 @@ def local_client(workers=2, threads=1, **options):
         distributed.LocalCluster(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
+            env=dict(os.environ),  # as it is now, not as that one process found it
         ) as cluster,
         distributed.Client(cluster, **options) as client,
     ):
