@@ -488,11 +488,12 @@ def test_ctrl_c_at_random_moments(
     # One that comes inside a finalizer is dropped by Python, and pytest's hook would keep its
     # frames, and so the values in them.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    interrupted = 0
-    for seed in range(examples):
+    interrupted = seed = 0
+    while seed < examples or not interrupted:  # on a busy machine many come too late
         if seed % 5 == 0:
             lazyflow.shutdown()  # so that threads are started under fire too
         interrupted += CtrlC(seed).into(CALLS[call])
+        seed += 1
         done: list[Any] = []
         again = threading.Thread(
             target=lambda d=done: d.append(compute(delayed(abs)(-1), num_workers=1)), daemon=True
@@ -501,7 +502,6 @@ def test_ctrl_c_at_random_moments(
         again.join(PATIENCE)
         assert done == [(1,)], "no compute after an interrupt"
         assert compute(delayed(abs)(-2), num_workers=1, timeout=PATIENCE) == (2,)
-    assert interrupted > 0
     assert_nothing_left()
     gc.collect()
     assert until(Value.none_alive)
