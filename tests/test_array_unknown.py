@@ -244,3 +244,11 @@ def test_chunks_of_no_elements_beside_one_of_length_one():
     np.testing.assert_array_equal(la.blockwise(np.add, "ij", x, "ij", y, "ij"), a + a)
     found = la.nanquantile(la.from_array(a.T, chunks=((0, 5), 1)), [0.25, 0.5], axis=1)
     np.testing.assert_array_equal(found, np.nanquantile(a.T, [0.25, 0.5], axis=1))
+
+
+def test_lengths_that_a_mask_tells_beside_those_that_only_blocks_tell():
+    x = la.from_array(np.arange(6), chunks=4)
+    chosen = x[x % 2 > 0]
+    both = la.map_blocks(np.negative, chosen) + chosen  # of one origin, until one of them is known
+    assert la.divmod(both, la.ones(3, dtype=int, chunks=2))[1].compute().tolist() == [0, 0, 0]
+    assert (both - la.zeros_like(chosen)).compute().tolist() == [0, 0, 0]

@@ -75,6 +75,14 @@ def _overflows_somewhere(different):
     return False
 
 
+def _as_numbers_equal(different):
+    """Whether one of two equal outcomes has objects."""
+    mine, wanted = np.asarray(different.mine.value), np.asarray(different.wanted)
+    if "O" not in (mine.dtype.kind, wanted.dtype.kind) or mine.shape != wanted.shape:
+        return False
+    return bool(np.all(mine.astype("O") == wanted.astype("O")))
+
+
 def _elements(different):
     """Return the values without axes that the line names."""
     return [x[()] if isinstance(x, np.ndarray) else x
@@ -223,6 +231,12 @@ EXPLAINED = [
         "an array of objects without axes is one, where NumPy has the object",
         lambda d: (d.why in ("type", "raises here", "passes here") or ".dtype" in d.line.code)
         and _without_axes(d) and "'O'" in str(d.program),
+    ),
+    Explained(
+        "NumPy's functions of objects without axes give a number, which its next one takes for an "
+        "array of numbers",
+        lambda d: d.why in ("type", "values") and _as_numbers_equal(d)
+        and _by(d, r"frompyfunc|trace|einsum|nansum|sum|prod|dot|inner"),
     ),
     Explained(
         "an array without axes is one, where NumPy has an element, of native order of bytes",

@@ -13,6 +13,7 @@ import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.chunks import Chunks
+from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, below, rebuilt, same
 from lazyflow.array.nodes.indexing.masks import Masked
 from lazyflow.graph.task import Task
@@ -62,7 +63,10 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
     counts = dict(zip(masks, _computed(masks, count), strict=True))
 
     def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
-        made = same(node, inputs)
+        try:
+            made = same(node, inputs)
+        except SizesNeeded:  # of an input beside these only the blocks tell the lengths
+            return node
         if isinstance(node, Masked) and not node.counts:
             known = node.mask_counts()
             assert isinstance(made, Masked)

@@ -281,7 +281,7 @@ class DaskLine(Line):
     def kept(self, number: int, what: str) -> Any:
         client = self.engine.client
         handle = self.engine.handle(kept_key(self.key, number, what))
-        handle.future = distributed.Future(handle.key, client)
+        handle.hold(distributed.Future(handle.key, client))
         client.futures[handle.key].finish()
         return handle
 

@@ -12,6 +12,7 @@ from typing import Any
 import distributed
 from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
+from distributed.gc import disable_gc_diagnosis
 
 from lazyflow.errors import LazyflowWarning
 
@@ -35,6 +36,8 @@ class Local(distributed.LocalCluster):
             resource_tracker.ensure_running()  # which lets the signal through, when it is started
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         await super()._start()
+        # Its full collections call a Python function in any thread, where a Ctrl-C is swallowed.
+        disable_gc_diagnosis()
 
     def _update_worker_status(self, op: Any, msg: Any) -> None:
         super(SpecCluster, self)._update_worker_status(op, msg)

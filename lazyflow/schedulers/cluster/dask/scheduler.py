@@ -116,24 +116,40 @@ async def _running(name: str) -> list[int]:
 # -- with the caller ------------------------------------------------------------------------
 
 
+#: Futures that handles stand for, by number. A Ctrl-C in their `__del__` is lost, so a thread of
+#: ours drops them: were they in handles, the collection of a cycle would call it anywhere.
+_futures: dict[int, Any] = {}
+
+
 class _Handle:
     """Stands for what the cluster keeps.
 
-    future
-        Set when it was handed over.
     asked
         The only workers that may make it, by any of their names; None: all may.
     workers
         Their addresses when it was handed over.
     """
 
-    __slots__ = ("asked", "future", "key", "workers")
+    __slots__ = ("_number", "_release", "asked", "key", "workers")
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.future: Any = None
+        self._number = 0
+        self._release: LastCall | None = None
         self.asked: tuple[Any, ...] | None = None
         self.workers: list[Any] = []
+
+    @property
+    def future(self) -> Any:
+        """What was handed over, or None."""
+        return _futures.get(self._number)
+
+    def hold(self, future: Any) -> None:
+        """Keep the future of what was handed over."""
+        number = next(_numbers)
+        self._release = LastCall(_futures.pop, number, None)
+        _futures[number] = future
+        self._number = number
 
 
 class DaskEngine(Engine):
@@ -276,13 +292,13 @@ class DaskEngine(Engine):
             workers=workers or None,
         )
         for (_, group, *_), future in zip(calls, futures, strict=True):
-            group.handle.future = future
+            group.handle.hold(future)
             group.handle.asked, group.handle.workers = asked, workers
 
     def send(self, outcome: Outcome) -> _Handle:
         (future,) = self.client.scatter([outcome], hash=False)
         handle = _Handle(future.key)
-        handle.future = future
+        handle.hold(future)
         return handle
 
     def is_lost(self, handle: Any) -> bool:
