@@ -236,7 +236,32 @@ EXPLAINED = [
         "NumPy's functions of objects without axes give a number, which its next one takes for an "
         "array of numbers",
         lambda d: d.why in ("type", "values") and _as_numbers_equal(d)
-        and _by(d, r"frompyfunc|trace|einsum|nansum|sum|prod|dot|inner"),
+        and (_without_axes(d) or _by(d, r"frompyfunc|trace|einsum|nansum|sum|prod|dot|inner")),
+    ),
+    Explained(
+        "an array of texts without axes has their type, where NumPy's text is as long as it is",
+        lambda d: d.why == "type" and _without_axes(d) and _kind(d) in ("U", "S")
+        and d.mine.value.dtype.kind == _kind(d),
+    ),
+    Explained(
+        "which objects without an order are compared, and so refused, depends on the chunks",
+        lambda d: d.why == "passes here" and re.search("arg(min|max)", d.line.code)
+        and "not supported between instances" in d.what,
+    ),
+    Explained(
+        "what is written by a mask is cast before it is known that nothing is chosen",
+        lambda d: d.why == "raises here" and d.line.how == "changes"
+        and "invalid literal for" in d.what,
+    ),
+    Explained(
+        "select of spans of time and numbers is of native order of bytes",
+        lambda d: d.why == "type" and "xp.select(" in d.line.code and _kind(d) == "m"
+        and d.mine.value.dtype == d.wanted.dtype.newbyteorder(),
+    ),
+    Explained(
+        "quantiles along axes without elements are refused by whichever step sees it first",
+        lambda d: d.why == "error" and re.search("quantile|percentile", d.line.code)
+        and "index 0 is out of bounds for axis 0 with size 0" in d.what,
     ),
     Explained(
         "an array without axes is one, where NumPy has an element, of native order of bytes",
