@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -139,6 +140,8 @@ class Soak:
                 wrong, trouble = True, f"seed {seed}: wrong: {answer!r:.200} not {right!r:.200}"
         except Exception as error:
             trouble = f"seed {seed}: {type(error).__name__}: {error!s:.500}"
+            if isinstance(error, lazyflow.errors.SchedulerLost):  # a bug of ours: where it was
+                trouble += "\n" + "".join(traceback.format_exception(error.__cause__))
         with self._lock:
             self.found.computes += 1
             self.found.tasks += tasks

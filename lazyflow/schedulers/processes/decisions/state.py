@@ -164,7 +164,7 @@ class State(Placing):
         node.size = size
         if node.packed:
             node.packed = ()
-        if is_there:
+        if is_there or node.dropped:  # dropped already, as its last user began: lost with that
             node.holder = worker
             worker.holding[node.id] = node
         for user in node.users:
