@@ -1,4 +1,4 @@
-"""``PYTHONPATH=.:tests python -m array_programs --seed 0 --count 500``: differences, counted."""
+"""Differences, counted: ``PYTHONPATH=.:tests/helpers python -m array_programs --count 500``."""
 
 import argparse
 import collections

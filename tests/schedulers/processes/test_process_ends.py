@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fault_tools
 import pytest
 from fault_tools import (
     DEATHS,
@@ -435,7 +436,7 @@ def test_a_fault_in_the_callers_own_process(place: str, fault: str) -> None:
     script = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = {[os.path.dirname(each) for each in (__file__, fault_tools.__file__)]!r}
 from test_process_faults import bad_task
 up()
 say("ready")

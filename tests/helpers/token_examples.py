@@ -379,13 +379,14 @@ def token_table():
     return {name: tokenize(value, strict=True) for name, value in examples().items()}
 
 
-ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 def in_another_process(code, seed="0"):
     code = textwrap.dedent(code)
     done = subprocess.run(
-        [sys.executable, "-c", code.format(paths=[str(ROOT), str(ROOT / "tests")])],
+        [sys.executable, "-c", code.format(paths=[str(ROOT), str(HERE)])],
         env={**os.environ, "PYTHONHASHSEED": seed},
         capture_output=True,
         text=True,

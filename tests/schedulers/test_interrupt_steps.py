@@ -6,7 +6,6 @@ was half done then, the next compute works and nothing is left behind.
 """
 
 import _thread
-import dis
 import gc
 import os
 import signal
@@ -15,12 +14,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
+from interrupt_steps import interrupt
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
@@ -28,62 +25,7 @@ from lazyflow.schedulers.core.event import _Bell
 from lazyflow.schedulers.processes.parent.event_loop import Watch
 from lazyflow.testing.signals import Gate
 
-HERE = str(Path(lazyflow.__file__).parent)
-LOOKS = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME", "FOR_ITER"}
 PATIENCE = 20.0  # seconds
-
-_before: dict[CodeType, dict[int, str]] = {}
-
-
-def before(code: CodeType, offset: int) -> str:
-    """Name the instruction before the one at an offset."""
-    known = _before.get(code)
-    if known is None:
-        names = [(i.offset, i.opname) for i in dis.get_instructions(code)]
-        known = _before[code] = {
-            here[0]: last[1] for last, here in pairwise(names)
-        }
-    return known.get(offset, "")
-
-
-def in_finalizer(frame: FrameType | None) -> bool:
-    """Tell whether Python would drop the exception, and leave the finalizer half done."""
-    while frame is not None and frame.f_code.co_name != "__del__":
-        frame = frame.f_back
-    return frame is not None
-
-
-class InterruptAt:
-    """Raises KeyboardInterrupt at the n-th place."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-        self.place: tuple[str, int] | None = None
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(HERE) or in_finalizer(frame):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode" and before(frame.f_code, frame.f_lasti) in LOOKS:
-            self.left -= 1
-            if self.left == 0:
-                self.place = frame.f_code.co_filename, frame.f_lineno
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self
-
-
-def interrupt(call: Callable[[], Any], n: int) -> tuple[str, int] | None:
-    """Call something, interrupted at its n-th place; None when it has fewer."""
-    at, traced = InterruptAt(n), sys.gettrace()
-    try:
-        sys.settrace(at)
-        call()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(traced)
-    return at.place
 
 
 def sweep(scheduler: str, steps: range, is_fresh: bool) -> int:

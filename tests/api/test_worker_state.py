@@ -14,9 +14,9 @@ from functools import partial
 
 import cloudpickle
 import pytest
-import test_interrupt_steps
 from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS, local_client
 from fault_tools import until
+from interrupt_steps import interrupt
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
@@ -458,7 +458,7 @@ def test_ctrl_c_at_every_step_leaves_it_to_the_next_task():
             words.append("here")
             return len(words)
 
-        place = test_interrupt_steps.interrupt(
+        place = interrupt(
             lambda task=task: compute(delayed(task)(), scheduler="sync"), n
         )
         if place is None:
