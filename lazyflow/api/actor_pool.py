@@ -15,7 +15,7 @@ from lazyflow.api.futures import Future
 from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.departures import LastCall
 from lazyflow.graph.task import function_name
-from lazyflow.schedulers.core.future import Future as Inner
+from lazyflow.schedulers.core.future import TaskFuture
 
 __all__ = ["ActorPool"]
 
@@ -66,7 +66,7 @@ class ActorPool:
         Sleeps while ``config.max_pending_calls`` are pending, as a call of an actor does.
         """
         self._pending.make_room(self._host)
-        inner = Inner(f"ActorPool.submit({function_name(fn)})", self._office.scheduler)
+        inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._office.scheduler)
         future = Future(inner)
         self._pending.add(inner)
         self._office.take(fn, value, inner)
@@ -122,11 +122,11 @@ class _Office:
         self.scheduler = actors[0]._core.scheduler
         self._lock = threading.Lock()
         self._free = deque(actors)
-        self._waiting: deque[tuple[Work, Any, Inner]] = deque()
+        self._waiting: deque[tuple[Work, Any, TaskFuture]] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()  # for the thread; False: the pool is gone
         self._has_thread = False
 
-    def take(self, fn: Work, value: Any, inner: Inner) -> None:
+    def take(self, fn: Work, value: Any, inner: TaskFuture) -> None:
         """Take work in."""
         with self._lock:
             self._waiting.append((fn, value, inner))
@@ -160,7 +160,7 @@ class _Office:
             is_wanted = self._calls.get() and is_wanted
             self._hand_out()
 
-    def _begin(self, actor: Actor, fn: Work, value: Any, inner: Inner) -> None:
+    def _begin(self, actor: Actor, fn: Work, value: Any, inner: TaskFuture) -> None:
         try:
             if inner.done():  # it was cancelled
                 self._back(actor)
@@ -177,7 +177,7 @@ class _Office:
             return
         future._inner.add_callback(partial(self._ended, actor, inner))
 
-    def _ended(self, actor: Actor, inner: Inner, done: Inner) -> None:
+    def _ended(self, actor: Actor, inner: TaskFuture, done: TaskFuture) -> None:
         self._back(actor)
         value, error = done.local_outcome()
         if error is not None:

@@ -24,7 +24,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, new_leaf, new_task
 from lazyflow.schedulers.actors.calls import ActorHost, Call, Checkpoint, Method, Spec
-from lazyflow.schedulers.core.future import Future as Inner
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.owned import copied
@@ -343,9 +343,9 @@ class _Core:
             args, kwargs = copied(args), copied(kwargs)
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
-        return Call(task, inputs, Inner(method.__name__, self.scheduler))
+        return Call(task, inputs, TaskFuture(method.__name__, self.scheduler))
 
-    def _futures_of(self, tasks: tuple[Task, ...]) -> list[Inner]:
+    def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
         """Start what the arguments need that does not run yet."""
         found = {id(t): t._args[0] for t in tasks if t._func is HELD}
         lazy = [t for t in tasks if t._func is not HELD]

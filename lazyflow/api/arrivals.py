@@ -11,7 +11,7 @@ from typing import Any
 from lazyflow.api.evaluate import compute
 from lazyflow.api.waiting import items_of, parts_of, whole_of, woken_by
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.future import Future, timed_out, wait_for
+from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for
 
 __all__ = ["as_completed"]
 
@@ -55,9 +55,9 @@ class as_completed:
         self._with_results = with_results
         self._timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
-        self._left: dict[int, tuple[Any, Future]] = {}  # by id: each once
+        self._left: dict[int, tuple[Any, TaskFuture]] = {}  # by id: each once
         self._done: deque[int] = deque()
-        self._gates: list[Future] = []  # of who waits; whoever pops it sets it
+        self._gates: list[TaskFuture] = []  # of who waits; whoever pops it sets it
         self.update(fs)
 
     # -- what it is made of -----------------------------------------------------------------
@@ -94,7 +94,7 @@ class as_completed:
 
     # -- waiting ----------------------------------------------------------------------------
 
-    def _arrived(self, key: int, whole: Future) -> None:
+    def _arrived(self, key: int, whole: TaskFuture) -> None:
         known = self._left.get(key)
         if known is None or known[1] is not whole:  # cleared meanwhile
             return
@@ -105,9 +105,9 @@ class as_completed:
             return
         gate.set_value(None)
 
-    def _gate(self) -> Future | None:
+    def _gate(self) -> TaskFuture | None:
         """Return what is done when another one comes; None: it is here."""
-        gate = Future("the next one", None)
+        gate = TaskFuture("the next one", None)
         self._gates.append(gate)
         if self._done:  # it may have come before the gate was there
             self._gates.clear()

@@ -23,7 +23,7 @@ from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name
 from lazyflow.schedulers.core.base import Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
-from lazyflow.schedulers.core.future import Future, timed_out
+from lazyflow.schedulers.core.future import TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import here
@@ -359,8 +359,8 @@ def _is_unfinished(run: Lifecycle | None) -> bool:
 
 
 def start_background(
-    plan: Plan, options: Options, again: Future | None = None
-) -> tuple[Lifecycle, list[Future]]:
+    plan: Plan, options: Options, again: TaskFuture | None = None
+) -> tuple[Lifecycle, list[TaskFuture]]:
     """Start a plan without waiting; return its run and the futures of its outputs.
 
     `again` is that of the only output, which an earlier run did not make.
@@ -369,9 +369,9 @@ def start_background(
     started any more.
     """
     run = start(plan, options, background=True)
-    futures: dict[int, Future] = {}
+    futures: dict[int, TaskFuture] = {}
     for i in dict.fromkeys(plan.outputs):
-        future = futures[i] = again or Future(run.task_name(i), run.scheduler)
+        future = futures[i] = again or TaskFuture(run.task_name(i), run.scheduler)
         future.run = (run, i)
     # Not by the run itself: its plan is freed when it is over.
     run.futures = {i: gone(f, run.dropped.append, i) for i, f in futures.items()}
@@ -422,7 +422,7 @@ def persist(
     return wanted.fill([_held(t, f) for t, f in zip(wanted.tasks, futures, strict=True)], _rebuilt)
 
 
-def _held(task: Any, future: Future) -> Task:
+def _held(task: Any, future: TaskFuture) -> Task:
     """Return a leaf in the place of a task: itself when its value is held already."""
     if task._func is HELD:
         return task

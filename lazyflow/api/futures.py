@@ -23,17 +23,14 @@ from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name, new_leaf, new_task
-from lazyflow.schedulers.core import future as inner_futures
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.future import CANCELLED, FAILED, wait_for
+from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.store.owned import Releaser
 
 __all__ = ["Future", "map", "put", "submit"]
 
-_Inner = inner_futures.Future
-
 #: What was submitted runs also when nobody holds its future: a run knows its futures weakly.
-_unfinished: set[_Inner] = set()
+_unfinished: set[TaskFuture] = set()
 
 
 class Future(concurrent.futures.Future[Any], Collection):
@@ -54,13 +51,13 @@ class Future(concurrent.futures.Future[Any], Collection):
     1025
     """
 
-    def __init__(self, inner: _Inner, leaf: Delayed | None = None) -> None:
+    def __init__(self, inner: TaskFuture, leaf: Delayed | None = None) -> None:
         super().__init__()
         self._inner = inner
         self._leaf: Delayed = leaf if leaf is not None else new_leaf(Delayed, HELD, inner, depth=2)
         inner.add_callback(self._tell)
 
-    def _tell(self, inner: _Inner) -> None:
+    def _tell(self, inner: TaskFuture) -> None:
         """Tell who waits by the standard library; the user's callbacks have a thread of theirs."""
         is_cancelled = inner.state is CANCELLED
         with self._condition:

@@ -14,7 +14,7 @@ from lazyflow import config
 from lazyflow.schedulers.actors.calls import ActorHost
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.event import Gate
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -51,12 +51,12 @@ class PendingCalls:
         finally:
             self._sleepers.pop(gate, None)
 
-    def add(self, future: Future) -> None:
+    def add(self, future: TaskFuture) -> None:
         """Count a call in, until its future is done."""
         self._calls.append(None)
         future.add_callback(self._ended)
 
-    def _ended(self, _: Future) -> None:
+    def _ended(self, _: TaskFuture) -> None:
         self._calls.pop()
         if self._sleepers:
             left = len(self._calls)

@@ -10,19 +10,19 @@ from lazyflow.api.evaluate import Options, start_background
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, Future
+from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture
 
 __all__ = ["remember", "retry"]
 
 
-def remember(future: Future, task: Task, owner: object) -> None:
+def remember(future: TaskFuture, task: Task, owner: object) -> None:
     """Keep what a future is made of until it has a value; `owner` is what the user holds."""
     future.recipe.append((task, ref(owner)))
     if future.state not in (FAILED, PENDING):
         future.recipe.clear()
 
 
-def retry(future: Future, reopen: Callable[[Any], None]) -> None:
+def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
     """Run a failed future's task again, and those of failed futures that it takes values of.
 
     `reopen` is called with each owner that is still there, once its future is pending.
@@ -50,7 +50,7 @@ def retry(future: Future, reopen: Callable[[Any], None]) -> None:
             raise
 
 
-def _with_failed_inputs(future: Future) -> list[tuple[Future, Task, Any]]:
+def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]]:
     """Return failed futures and what they are made of, each before what it needs."""
     found = []
     stack = [future]

@@ -11,14 +11,14 @@ from lazyflow.graph.kinds import ARRAY, IMMUTABLE, kinds
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Scheduler
 from lazyflow.schedulers.core.errors.failures import summary
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 
 
-def new_future(value: Any, scheduler: Any) -> Future:
+def new_future(value: Any, scheduler: Any) -> TaskFuture:
     """Return the future of a value that will be put."""
-    return Future(f"put({summary(value)})", _scheduler(scheduler))
+    return TaskFuture(f"put({summary(value)})", _scheduler(scheduler))
 
 
 def keep(value: Any, copy: bool, leaf: Task) -> None:

@@ -10,7 +10,7 @@ from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.future import Future, wait_for
+from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.schedulers.core.slots import asleep, here
 from lazyflow.store.owned import Releaser
 
@@ -40,7 +40,7 @@ def _leave() -> None:
         entered.__exit__(None, None, None)
 
 
-async def woken_by(future: Future) -> None:
+async def woken_by(future: TaskFuture) -> None:
     """Wait until a future is done, without blocking the event loop."""
     import asyncio
 
@@ -51,7 +51,7 @@ async def woken_by(future: Future) -> None:
         if not woken.done():
             woken.set_result(None)
 
-    def wake_loop(_: Future) -> None:
+    def wake_loop(_: TaskFuture) -> None:
         try:
             loop.call_soon_threadsafe(wake)
         except RuntimeError:  # the loop was closed: nobody waits
@@ -83,10 +83,10 @@ async def awaited(x: Any) -> Any:
     return Releaser(held_values(plan))(value)
 
 
-def future_of(x: Any) -> Future:
+def future_of(x: Any) -> TaskFuture:
     """Return the future behind a persisted value, or say how to get one."""
     if kinds[type(x)] == LAZY and x._func is HELD:
-        future: Future = x._args[0]
+        future: TaskFuture = x._args[0]
         return future
     raise TypeError(
         f"{x!r:.100} is not running: only futures and what persist(...) returned can be waited "
@@ -171,14 +171,14 @@ def items_of(fs: Any) -> list[Any]:
     return [fs] if kinds[type(fs)] in (LAZY, COLLECTION) else list(fs)
 
 
-def whole_of(x: Any) -> Future:
+def whole_of(x: Any) -> TaskFuture:
     """Return a future that is done when all that `x` is made of is."""
     return _all_of(parts_of([x]))
 
 
-def parts_of(items: list[Any]) -> list[Future]:
+def parts_of(items: list[Any]) -> list[TaskFuture]:
     """Return the futures of all that these values are made of."""
-    found: list[Future] = []
+    found: list[TaskFuture] = []
     for x in items:
         if kinds[type(x)] == COLLECTION:
             found.extend(map(future_of, x.__lazyflow_tasks__()))
@@ -187,14 +187,14 @@ def parts_of(items: list[Any]) -> list[Future]:
     return found
 
 
-def _all_of(futures: list[Future]) -> Future:
+def _all_of(futures: list[TaskFuture]) -> TaskFuture:
     """Return a future that is done when all of these are."""
     if len(futures) == 1:
         return futures[0]
-    whole = Future("collection", None)
+    whole = TaskFuture("collection", None)
     left = iter((None,) * (len(futures) - 1))
 
-    def one_more(_: Future) -> None:
+    def one_more(_: TaskFuture) -> None:
         if next(left, True):
             whole.set_value(None)
 

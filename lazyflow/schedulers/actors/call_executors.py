@@ -18,14 +18,14 @@ from time import monotonic
 from typing import Any, Protocol
 
 from lazyflow.schedulers.core.coroutines import to_the_end
-from lazyflow.schedulers.core.future import Future, wait_for
+from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
 class Job(Protocol):
     """One call."""
 
-    def waits(self) -> Sequence[Future]:
+    def waits(self) -> Sequence[TaskFuture]:
         """Return what has to be done before it can begin."""
 
     def begin(self) -> Any:
@@ -182,14 +182,14 @@ async def _run_async(job: Job, places: asyncio.Semaphore) -> None:
         places.release()
 
 
-async def _done(future: Future) -> None:
+async def _done(future: TaskFuture) -> None:
     """Wait for a future of ours."""
     if future.done():
         return
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
 
-    def wake(_: Future) -> None:
+    def wake(_: TaskFuture) -> None:
         try:
             loop.call_soon_threadsafe(woken.set)
         except RuntimeError:  # the loop was closed

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Request
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
 from lazyflow.schedulers.core.run import Run
 from lazyflow.store.values import Taken
@@ -48,7 +48,7 @@ class Call:
 
     __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task")
 
-    def __init__(self, task: Task, inputs: list[Future], future: Future) -> None:
+    def __init__(self, task: Task, inputs: list[TaskFuture], future: TaskFuture) -> None:
         self.task = task
         self.inputs = inputs
         self.future = future

@@ -8,7 +8,7 @@ from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors.calls import Call
 from lazyflow.schedulers.core.errors.failures import told
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 
 MISSING: Any = object()
 
@@ -34,7 +34,7 @@ class Item:
         self.binding: Any = None
         self.error: BaseException | None = None
         self.is_over = False
-        self.futures: list[Future] = call.inputs
+        self.futures: list[TaskFuture] = call.inputs
         self.sources: tuple[int, ...] | None = None
         if len({id(f) for f in call.inputs}) < len(call.inputs):
             self.futures = list({id(f): f for f in call.inputs}.values())

@@ -16,7 +16,7 @@ from lazyflow.graph.kinds import ARRAY, COPIED, kinds
 from lazyflow.schedulers.actors.call_executors import LoopLane, ThreadLane, run_here
 from lazyflow.schedulers.actors.calls import Call, Spec, bound, finish
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.store.owned import settled
 from lazyflow.store.values import private
@@ -45,7 +45,7 @@ class _Job:
         self.actor = actor
         self.given: list[Any] | None = None
 
-    def waits(self) -> Sequence[Future]:
+    def waits(self) -> Sequence[TaskFuture]:
         first = [] if self.call is self.actor.init else [self.actor.init.future]
         return [f for f in (*first, *self.call.inputs) if not f.done()]
 
@@ -99,7 +99,7 @@ class _AsItIs(Exception):
         self.error = error
 
 
-def _input(future: Future) -> Any:
+def _input(future: TaskFuture) -> Any:
     value, error = future.outcome_now()
     if error is not None:
         raise _AsItIs(error)

@@ -37,7 +37,7 @@ from lazyflow.schedulers.cluster.packing import unsendable
 from lazyflow.schedulers.cluster.results import Remote
 from lazyflow.schedulers.core.errors.failures import told
 from lazyflow.schedulers.core.errors.records import rebuilt
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import is_short, packed_call
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -337,14 +337,14 @@ class ActorHost:
             else:
                 future.add_callback(partial(self._post_input, item, k))
 
-    def _post_input(self, item: Item, k: int, future: Future) -> None:
+    def _post_input(self, item: Item, k: int, future: TaskFuture) -> None:
         self.engine.post(self._input_came, item, k, future)
 
-    def _input_came(self, item: Item, k: int, future: Future) -> None:
+    def _input_came(self, item: Item, k: int, future: TaskFuture) -> None:
         self._input_done(item, k, future)
         self.pump()
 
-    def _input_done(self, item: Item, k: int, future: Future) -> None:
+    def _input_done(self, item: Item, k: int, future: TaskFuture) -> None:
         value, error = future.local_outcome()
         if error is None and not self.engine.holds(value) and future.is_elsewhere():
             if type(value) is Remote and value.short is not None:

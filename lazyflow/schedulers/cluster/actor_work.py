@@ -23,7 +23,7 @@ from lazyflow.schedulers.cluster.outcome import Outcome, Packed, packed
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.errors import records
 from lazyflow.schedulers.core.errors.failures import text_of
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.remote import calls, environment
 from lazyflow.schedulers.remote.calls import BLOB
@@ -202,11 +202,11 @@ class _Calling:
         self.arguments = arguments
         self.method = method
         self.call: calls.Call | None = None
-        self.awaits: dict[int, Future] = {}
+        self.awaits: dict[int, TaskFuture] = {}
 
     def awaited(self, k: int) -> Callable[[Outcome | None], None]:
         """Return what takes an input in that the engine holds."""
-        future = self.awaits[k] = Future("an input", None)
+        future = self.awaits[k] = TaskFuture("an input", None)
         port, number = self.home.port, self.number
 
         def done(outcome: Outcome | None) -> None:
@@ -221,7 +221,7 @@ class _Calling:
         """Take an input that the caller has sent after all."""
         self.awaits[k].set_value(value)
 
-    def waits(self) -> list[Future]:
+    def waits(self) -> list[TaskFuture]:
         return [future for future in self.awaits.values() if not future.done()]
 
     def begin(self) -> Any:

@@ -24,7 +24,7 @@ from lazyflow.schedulers.cluster.packing import Packer, Unsendable, unsendable
 from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.store.pickling.serialize import Unpicklable
 
@@ -127,7 +127,7 @@ class Feeding(Lifecycle):
             known = self.puts[key] = (value, Put(self.engine, value))  # held: the key stays its own
         return known[1]
 
-    def _go(self, pending: list[tuple[int, Future]]) -> None:
+    def _go(self, pending: list[tuple[int, TaskFuture]]) -> None:
         for i, future in pending:
             value, error = future.local_outcome()
             if error is not None:

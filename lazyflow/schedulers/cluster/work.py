@@ -22,7 +22,7 @@ from lazyflow.schedulers.cluster.packing import BIND, PIECE
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed, text_of
 from lazyflow.schedulers.core.errors.records import record
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.sync import SyncScheduler
@@ -333,8 +333,8 @@ def _new_task(func: Any, args: tuple[Any, ...]) -> Task:
     return task
 
 
-def _failed_future(error: BaseException) -> Future:
-    future = Future("an input", None)
+def _failed_future(error: BaseException) -> TaskFuture:
+    future = TaskFuture("an input", None)
     future.set_error(error)
     return future
 

@@ -20,7 +20,7 @@ from lazyflow.schedulers.core.slots import asleep
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 
 
-class Future:
+class TaskFuture:
     """The value of one wanted task of a background run.
 
     ``run`` is ``(run, number of the task)`` until it is done: the future keeps its run alive, and
@@ -52,7 +52,7 @@ class Future:
         self._trace: TracebackType | None = None
         self._unseen: LastCall | None = None  # logs an error at which nobody has looked
         self._open = [None]  # whoever pops it sets the outcome
-        self._callbacks: list[Callable[[Future], None]] = []
+        self._callbacks: list[Callable[[TaskFuture], None]] = []
         self.run: tuple[Any, int] | None = None
         self.recipe: list[Any] = []  # for `retry`, until there is a value
 
@@ -119,21 +119,21 @@ class Future:
         self.state = PENDING
         self._open.append(None)
 
-    def add_callback(self, callback: Callable[[Future], None]) -> None:
+    def add_callback(self, callback: Callable[[TaskFuture], None]) -> None:
         """Call ``callback(self)`` once it is done, at once if it is; it must not raise."""
         callbacks = self._callbacks
         callbacks.append(callback)
         if self.state is not PENDING or callbacks is not self._callbacks:
             self._call_back(callbacks)
 
-    def remove_callback(self, callback: Callable[[Future], None]) -> None:
+    def remove_callback(self, callback: Callable[[TaskFuture], None]) -> None:
         """Take one back, if it was not called yet."""
         try:
             self._callbacks.remove(callback)
         except ValueError:
             pass
 
-    def _call_back(self, callbacks: list[Callable[[Future], None]]) -> None:
+    def _call_back(self, callbacks: list[Callable[[TaskFuture], None]]) -> None:
         while callbacks:
             try:
                 callback = callbacks.pop(0)
@@ -180,10 +180,10 @@ def log_unseen(error: BaseException) -> None:
 
 
 def wait_for(
-    futures: Sequence[Future],
+    futures: Sequence[TaskFuture],
     count: int | None = None,
     timeout: float | None = None,
-    behind: Sequence[Future] | None = None,
+    behind: Sequence[TaskFuture] | None = None,
 ) -> bool:
     """Sleep until `count` of them (None: all) are done; False when the time ran out first.
 
@@ -197,7 +197,7 @@ def wait_for(
     not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
     last = iter([gate])
 
-    def one_more(_: Future) -> None:
+    def one_more(_: TaskFuture) -> None:
         if next(not_last, gate) is gate and next(last, None) is gate:
             gate.open()
 
@@ -212,7 +212,7 @@ def wait_for(
             future.remove_callback(one_more)
 
 
-def _engines_of(futures: Sequence[Future]) -> set[Any]:
+def _engines_of(futures: Sequence[TaskFuture]) -> set[Any]:
     runs = [run for future in futures if (run := future.run) is not None]
     return {engine for run, _ in runs if (engine := getattr(run, "engine", None)) is not None}
 

@@ -23,7 +23,7 @@ from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.event import Gate
-from lazyflow.schedulers.core.future import PENDING, Future
+from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.slots import asleep, here
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
@@ -257,7 +257,7 @@ class Lifecycle(ABC):
         self.odd.append(None)  # so that the loop looks
         slow_path.cull(self, replace_threads=True)
 
-    def hear_of_drops(self, futures: dict[int, Future]) -> None:
+    def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
         """Have whoever runs this look when one of its futures has been dropped.
 
         Python calls the callback that was made last first: which one it was is known before

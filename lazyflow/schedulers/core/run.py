@@ -30,7 +30,7 @@ from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed, forget_context, is_users_interrupt
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priority_queue import Ranked
 from lazyflow.schedulers.core.slots import here
@@ -78,7 +78,7 @@ class Run(Lifecycle):
             self._complete()
             return
         made: list[int] = []
-        pending: list[tuple[int, Future]] = []
+        pending: list[tuple[int, TaskFuture]] = []
         for i in plan.leaves:
             task = plan.tasks[i]
             if task._func is not HELD:
@@ -323,7 +323,7 @@ class Run(Lifecycle):
         if not self.stop:
             self._then_offer(self._arrive, i, None)
 
-    def _deliver_future(self, i: int, future: Future) -> None:
+    def _deliver_future(self, i: int, future: TaskFuture) -> None:
         try:
             self._then_offer(self._arrive_future, i, future)
         except BaseException as error:  # for example Ctrl-C: the run would wait for ever
@@ -338,7 +338,7 @@ class Run(Lifecycle):
             self.ready.extend(made)
             self.scheduler.offer(self, len(made))
 
-    def _arrive_future(self, i: int, future: Future, made: list[int]) -> None:
+    def _arrive_future(self, i: int, future: TaskFuture, made: list[int]) -> None:
         value, error = future.outcome()
         if error is None:
             self._arrive(i, value, made)

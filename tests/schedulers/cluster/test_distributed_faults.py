@@ -29,7 +29,7 @@ from lazyflow import (
 )
 from lazyflow.api.lazy import Delayed
 from lazyflow.graph.task import HELD, new_leaf
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import add, inc, raise_it
@@ -136,7 +136,7 @@ def test_d3_a_literal_whose_holder_died_is_sent_again(client):
 
 def test_d3_a_put_value_whose_holder_died_is_sent_again(client):
     scheduler = scheduler_named("distributed")
-    inner = Future("put", scheduler)
+    inner = TaskFuture("put", scheduler)
     inner.set_value(scheduler.put(numpy.ones(500_000), delayed(0)))
     x = new_leaf(Delayed, HELD, inner)
     f = delayed(lambda array: float(array.sum()))

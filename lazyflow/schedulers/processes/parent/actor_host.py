@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors.calls import Call, Spec
 from lazyflow.schedulers.actors.items import Item, Words, shut_down
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.actor_member import ActorMember
@@ -347,14 +347,14 @@ class ActorHost:
             else:
                 future.add_callback(partial(self._post_input, item, k))
 
-    def _post_input(self, item: Item, k: int, future: Future) -> None:
+    def _post_input(self, item: Item, k: int, future: TaskFuture) -> None:
         self.driver.post("do", self._input_came, item, k, future)
 
-    def _input_came(self, item: Item, k: int, future: Future) -> None:
+    def _input_came(self, item: Item, k: int, future: TaskFuture) -> None:
         self._input_done(item, k, future)
         self.pump()
 
-    def _input_done(self, item: Item, k: int, future: Future) -> None:
+    def _input_done(self, item: Item, k: int, future: TaskFuture) -> None:
         value, error = future.local_outcome()
         driver = self.driver
         if error is None and future.is_elsewhere():

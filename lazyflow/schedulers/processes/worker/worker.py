@@ -23,7 +23,7 @@ from typing import Any
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.core.future import Future
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import task_of
 from lazyflow.schedulers.core.slots import here
 from lazyflow.schedulers.core.task_resources import drop, task_over
@@ -72,7 +72,7 @@ def _value_if_held(task: Task) -> Any:
     """Return the value of a future that a task has returned, waiting for it; else the task."""
     if task._func is not HELD:
         return task
-    future: Future = task._args[0]
+    future: TaskFuture = task._args[0]
     value, error = future.outcome_now()
     if error is not None:
         raise error
