@@ -36,7 +36,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-__all__ = ["cpu_count", "get", "nearest", "set", "values"]
+__all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 
 def _whole(name: str, low: int) -> Any:
@@ -246,3 +246,18 @@ def cpu_count() -> int:
     except (OSError, ValueError):
         pass
     return max(1, cores)
+
+
+_default_workers = 0
+
+
+def default_workers() -> int:
+    """Return the number of workers where none is given: `cpu_count`, looked up once.
+
+    >>> default_workers() >= 1
+    True
+    """
+    global _default_workers
+    if not _default_workers:
+        _default_workers = cpu_count()
+    return _default_workers

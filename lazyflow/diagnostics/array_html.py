@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from html import escape
 from itertools import accumulate
+from math import isnan
 from typing import Any
+
+from lazyflow.store.sizes import format_bytes
 
 _LONGEST = 120  # pixels of the longest side
 _SHORTEST = 12
@@ -50,13 +53,7 @@ def _size(shape: tuple[Any, ...]) -> Any:
 
 
 def _bytes(count: float) -> str:
-    if count != count:
-        return "?"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
-        count /= 1024
-    raise AssertionError
+    return "?" if isnan(count) else format_bytes(int(count))
 
 
 def _shape(shape: tuple[Any, ...]) -> str:

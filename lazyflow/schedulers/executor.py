@@ -26,12 +26,11 @@ from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import SeatedWorker, Seats, here
 from lazyflow.schedulers.core.task_resources import as_worker
-from lazyflow.schedulers.threads import default_workers
 
 
 def _width(executor: Executor, run: Run) -> int:
     asked = run.request.num_workers or config.get("num_workers")
-    return int(asked or getattr(executor, "_max_workers", None) or default_workers())
+    return int(asked or getattr(executor, "_max_workers", None) or config.default_workers())
 
 
 class _Base:

@@ -127,7 +127,7 @@ class ThreadsScheduler:
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
         run.attached = _PoolSeats(
-            run.request.num_workers or config.get("num_workers") or default_workers()
+            run.request.num_workers or config.get("num_workers") or config.default_workers()
         )
         run.begin()
 
@@ -378,17 +378,6 @@ class ThreadsScheduler:
         for run in queued | busy:
             run.cancel(Cancelled("lazyflow was shut down before the run was done"))
         return threads
-
-
-_default_workers = 0
-
-
-def default_workers() -> int:
-    """Return the number of cores this process may use, looked up once."""
-    global _default_workers
-    if not _default_workers:
-        _default_workers = config.cpu_count()
-    return _default_workers
 
 
 #: The pool of this process.

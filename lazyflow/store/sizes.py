@@ -1,11 +1,31 @@
-"""How many bytes a value takes, roughly and at once: for placing and accounting, not for limits."""
+"""How many bytes a value takes, as an estimate that costs little, and such numbers as text.
+
+The estimate serves placement and accounting, not limits.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+__all__ = ["format_bytes", "size_of"]
+
 _MOST = 100  # items of a container that are looked at
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes as text, with three digits and a decimal unit.
+
+    >>> format_bytes(80_000_000), format_bytes(999_999), format_bytes(512)
+    ('80 MB', '1 MB', '512 bytes')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    size, units = count / 1000, iter(("kB", "MB", "GB", "TB", "PB"))
+    unit = next(units)
+    while size >= 999.5:  # as three digits it would be 1000
+        size, unit = size / 1000, next(units, "EB")
+    return f"{size:.3g} {unit}"
 
 
 def size_of(value: Any) -> int:

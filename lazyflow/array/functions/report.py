@@ -17,6 +17,7 @@ from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.fuse import Fused
 from lazyflow.array.passes.pipeline import optimize
+from lazyflow.store.sizes import format_bytes
 
 
 @implements()
@@ -41,7 +42,7 @@ def report(*arrays: Array, keep: bool = False) -> str:
     >>> x = la.ones(4_000_000, chunks=1_000_000)
     >>> print(la.report((x * 2 + 1).sum()))  # doctest: +ELLIPSIS
     4 x multiply, add, sum: blocks of 1,000,000, 0 bytes read from memory
-        2 operations and sum over 1,000,000 elements, 8.0 MB read: ...
+        2 operations and sum over 1,000,000 elements, 8 MB read: ...
         ends here: it reduces each block
     1 x sum: merges partial results
     1 x sum: a view of blocks
@@ -86,7 +87,8 @@ def _of_fused(node: Fused, count: int) -> list[str]:
         block.nbytes for x, block in zip(node.inputs, blocks[len(node.consts):], strict=True)
         if not _is_made(x)
     )
-    head = f"{count:,} x {', '.join(names)}: blocks of {size}, {_bytes(read)} read from memory"
+    calls = f"{count:,} x {', '.join(names)}"
+    head = f"{calls}: blocks of {size}, {format_bytes(read)} read from memory"
     told = run.report(node.program, blocks).splitlines()
     return [head, *[f"    {line}" for line in told], f"    ends here: {node.why}"]
 
@@ -104,11 +106,4 @@ def _blocks(node: Fused) -> list[Any]:
         shape = tuple([sizes[0] or 0 for sizes in x.chunks])
         found.append(np.empty(shape, x.dtype))
     return found
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
 

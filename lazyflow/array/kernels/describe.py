@@ -12,13 +12,7 @@ from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED
 from lazyflow.array.kernels.planning import WHOLE, Pass, Plan
 from lazyflow.array.kernels.reports import Collected
 from lazyflow.array.kernels.tiles import compute_small
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
+from lazyflow.store.sizes import format_bytes
 
 
 def _read(plan: Plan, values: Sequence[Any], sources: Sequence[int]) -> int:
@@ -40,7 +34,7 @@ def describe(plan: Plan, blocks: Sequence[Any], mode: str) -> str:
         count = _read(plan, blocks, range(len(blocks)))
         work = _work(plan, len(plan.lowered.calls), range(len(plan.lowered.sinks)))
         return (
-            f"{work}, {_bytes(count)} read: whole, by ufuncs: kernels gain from "
+            f"{work}, {format_bytes(count)} read: whole, by ufuncs: kernels gain from "
             f"{WHOLE:,} elements on"
         )
     with np.errstate(all="ignore"), Collected() as reports:
@@ -49,7 +43,7 @@ def describe(plan: Plan, blocks: Sequence[Any], mode: str) -> str:
     for some in plan.passes:
         work = _work(plan, len(some.calls), some.outputs)
         how = _by(plan, some, values, mode)
-        lines.append(f"{work}, {_bytes(_read(plan, values, some.sources))} read: {how}")
+        lines.append(f"{work}, {format_bytes(_read(plan, values, some.sources))} read: {how}")
     return "\n".join(lines)
 
 

@@ -177,7 +177,7 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
     >>> f8 = np.dtype("f8")
     >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
     >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
-    '0 operations and sum over 1,000,000 elements, 8.0 MB read: by tiles: there is nothing to
+    '0 operations and sum over 1,000,000 elements, 8 MB read: by tiles: there is nothing to
     compute but reductions of the inputs, as fast by tiles'
     """
     arrays: list[Any] = [np.asarray(x) for x in blocks]

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from time import monotonic
 
 from lazyflow.errors import StoreFull
+from lazyflow.store.sizes import format_bytes
 
-__all__ = ["STEP", "Budget", "available_memory", "size_text", "store_full"]
+__all__ = ["STEP", "Budget", "available_memory", "store_full"]
 
 #: Bytes filled between two looks at what the machine has.
 STEP = 64 << 20
@@ -23,18 +24,6 @@ _SHARE = 50  # 2 % of the machine is reserved, if that is more
 _FRESH = 0.05  # seconds for which one look counts
 _PART = 16  # and the part of what it found that may be taken on the strength of it
 _CGROUP = "/sys/fs/cgroup"
-
-
-def size_text(size: int) -> str:
-    """Write a number of bytes for people.
-
-    >>> size_text(80_000_000), size_text(512)
-    ('80 MB', '512 bytes')
-    """
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
 
 
 def _number(path: str) -> int | None:
@@ -134,8 +123,8 @@ class Budget:
         """Return why a store that holds `held` bytes may not take `size` more, "" if it may."""
         if self.limit is not None and held + size > self.limit:
             return (
-                f"this process holds {size_text(held)} of it already and may hold "
-                f"{size_text(self.limit)} (store_limit)"
+                f"this process holds {format_bytes(held)} of it already and may hold "
+                f"{format_bytes(self.limit)} (store_limit)"
             )
         return self.machine_lacks(size)
 
@@ -150,8 +139,8 @@ class Budget:
         if left - self.reserve < size:
             self._credit = 0
             return (
-                f"the machine has {size_text(left)} left, of which {size_text(self.reserve)} are "
-                f"kept free"
+                f"the machine has {format_bytes(left)} left, of which "
+                f"{format_bytes(self.reserve)} are kept free"
             )
         self._credit = (left - self.reserve) // _PART - size
         self._until = monotonic() + _FRESH
@@ -161,7 +150,7 @@ class Budget:
 def store_full(size: int, why: str) -> StoreFull:
     """Return the error for a value of `size` bytes that finds no room."""
     return StoreFull(
-        f"a value that passes between processes needs {size_text(size)} of shared memory, but "
+        f"a value that passes between processes needs {format_bytes(size)} of shared memory, but "
         f"{why}. Usually too many large results are alive at once: drop the ones that are not "
         f"needed (del), compute fewer at a time, make the chunks smaller, raise a limit by "
         f"lazyflow.config.set(store_limit=...), or use scheduler='threads', which copies nothing."

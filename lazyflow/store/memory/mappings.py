@@ -13,8 +13,8 @@ from collections import deque
 from typing import Any
 
 from lazyflow.departures import Gone, gone, owned
-from lazyflow.store.memory.available import size_text
 from lazyflow.store.memory.ranges import Segment, whole_pages
+from lazyflow.store.sizes import format_bytes
 
 __all__ = ["Mappings"]
 
@@ -26,9 +26,9 @@ def _no_room(size: int, error: OSError) -> MemoryError:
 
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return MemoryError(
-        f"a value of {size_text(size)} in shared memory can't be read in process {os.getpid()}: "
+        f"a value of {format_bytes(size)} in shared memory can't be read in process {os.getpid()}: "
         f"{error}. A limit on address space (ulimit -v, now "
-        f"{'none' if limit == resource.RLIM_INFINITY else size_text(limit)}) or on mappings "
+        f"{'none' if limit == resource.RLIM_INFINITY else format_bytes(limit)}) or on mappings "
         "(vm.max_map_count) is the usual cause: raise it, drop values that are not needed (del), "
         "make the chunks smaller, or use scheduler='threads', which copies nothing."
     )

@@ -349,7 +349,7 @@ def test_the_report_has_numbers():
     with config.set(kernels="native"):
         run_program(SIX, BLOCKS)
     words = report(SIX, BLOCKS)
-    assert words.startswith("4 operations and sum over 1,000,000 elements, 16.0 MB read: by a kern")
+    assert words.startswith("4 operations and sum over 1,000,000 elements, 16 MB read: by a kern")
     assert report(SIX, [x[:10] if x.ndim else x for x in BLOCKS]) == (
         "4 operations and sum over 10 elements, 160 bytes read: whole, by ufuncs: kernels gain "
         "from 16,384 elements on"

@@ -49,7 +49,6 @@ from lazyflow.schedulers.cluster.scheduler import Engine, EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
-from lazyflow.schedulers.threads import default_workers
 
 _MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
 _ANSWER = 1.0  # seconds that workers get to say what they run
@@ -586,7 +585,7 @@ class DistributedScheduler(EngineScheduler):
                     f"{error}. Start one by: dask scheduler"
                 ) from error
         try:
-            self._cluster = started(config.get("num_workers") or default_workers())
+            self._cluster = started(config.get("num_workers") or config.default_workers())
         except RuntimeError as error:
             raise RuntimeError(
                 "the workers of a cluster on this machine did not start. In a script, what starts "

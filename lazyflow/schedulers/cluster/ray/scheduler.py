@@ -38,7 +38,6 @@ from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import Engine, EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
-from lazyflow.schedulers.threads import default_workers
 
 _RETRIES = 3  # of a group whose worker died
 
@@ -295,7 +294,7 @@ class RayScheduler(EngineScheduler):
         self._folder = tempfile.mkdtemp(prefix="lazyflow-ray-")
         ray.init(
             address="local",
-            num_cpus=config.get("num_workers") or default_workers(),
+            num_cpus=config.get("num_workers") or config.default_workers(),
             include_dashboard=False,
             configure_logging=False,
             job_config=JobConfig(_py_driver_sys_path=_own_path()),

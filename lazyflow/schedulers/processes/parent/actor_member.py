@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lazyflow import config
 from lazyflow.graph.task import place_text
 from lazyflow.schedulers.processes.decisions.nodes import Worker
 from lazyflow.schedulers.processes.parent.worker_handle import Member
-from lazyflow.schedulers.threads import default_workers
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.parent.actor_host import ActorHost
@@ -17,7 +17,7 @@ class ActorMember(Member):
     """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
 
     def __init__(self, host: ActorHost, worker: Worker, settings: dict[str, Any]) -> None:
-        super().__init__(worker, settings | {"actor": True}, default_workers())
+        super().__init__(worker, settings | {"actor": True}, config.default_workers())
         self.host = host
         self.has_answered = True  # so that its end does not count as one of a pool that can't start
 

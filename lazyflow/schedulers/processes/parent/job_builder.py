@@ -15,7 +15,6 @@ from lazyflow.schedulers.processes.decisions.nodes import DONE, WAITING, Job, Li
 from lazyflow.schedulers.processes.parent.remote import Remote, RemoteRun
 from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, is_short
 from lazyflow.schedulers.remote.task_stub import name_only, without_inputs
-from lazyflow.schedulers.threads import default_workers
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 if TYPE_CHECKING:
@@ -222,4 +221,4 @@ class Link:
 def width(run: RemoteRun) -> int:
     """Return how many workers may have tasks of a run at once."""
     asked = run.request.num_workers or config.get("num_workers")
-    return int(asked or default_workers())
+    return int(asked or config.default_workers())

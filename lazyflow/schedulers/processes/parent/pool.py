@@ -23,6 +23,7 @@ from lazyflow.schedulers.processes.parent.memory import STEP
 from lazyflow.schedulers.processes.parent.worker_handle import Member
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
+from lazyflow.store.sizes import format_bytes
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.parent.driver import Driver
@@ -284,7 +285,7 @@ def _vain(count: int, how: str) -> WorkerDied:
 
 
 def _death(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
-    memory = f" Its memory had reached {peak / 2**20:,.0f} MiB." if peak else ""
+    memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
     tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     died = WorkerDied(
         f"the worker (process {pid}) that ran {task_name(node.task)}, made at "

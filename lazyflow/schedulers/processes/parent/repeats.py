@@ -11,7 +11,7 @@ from typing import Any
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.core.errors.failures import summary
-from lazyflow.store.memory.available import size_text
+from lazyflow.store.sizes import format_bytes
 
 LARGE = 1 << 20  # bytes
 _TIMES = 3  # computes that have sent it, before something is said
@@ -54,8 +54,8 @@ class Repeats:
             self._said.add(what)
             self.advice.append(
                 f"{what}, {summary(array)}, was copied for the workers by {times} computes, "
-                f"{size_text(flat.nbytes)} each time. Put it there once, x = lazyflow.put(x), and "
-                "pass that: workers then read it where it is"
+                f"{format_bytes(flat.nbytes)} each time. Put it there once, x = lazyflow.put(x), "
+                "and pass that: workers then read it where it is"
             )
 
 
