@@ -5,7 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import actors, arrays, engines, interrupts, overhead, processes, soak
+from benchmarks import (
+    actors,
+    arrays,
+    engines,
+    interrupts,
+    overhead,
+    processes,
+    results,
+    soak,
+)
 
 BENCHMARKS = {
     "overhead": overhead,
@@ -13,6 +22,7 @@ BENCHMARKS = {
     "actors": actors,
     "arrays": arrays,
     "engines": engines,
+    "all": results,
     "soak": soak,
     "interrupts": interrupts,
 }
