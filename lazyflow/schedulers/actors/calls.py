@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
@@ -17,9 +17,13 @@ from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
 from lazyflow.schedulers.core.run import Run
+from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import Taken
 
+T = TypeVar("T")
+
 ASYNC_CONCURRENCY = 1000  # calls of async methods that may be under way at once
+_IN_CHECKPOINT = "while the actor's checkpoint was taken, after the call"
 
 
 class Method:
@@ -105,9 +109,18 @@ class Checkpoint:
         self.load = load
         self.every = every
 
-    def state_of(self, instance: Any) -> Any:
-        """Return the state to keep."""
-        return getattr(instance, self.save)() if isinstance(self.save, str) else self.save(instance)
+    def packed_state(self, instance: Any, pack: Callable[[Any], T]) -> T:
+        """Return the state to keep as `pack` makes it; an error says that it came of this."""
+        try:
+            save = self.save
+            state = getattr(instance, save)() if isinstance(save, str) else save(instance)
+            return pack(state)
+        except Unpicklable as refused:
+            refused.error.add_note(_IN_CHECKPOINT)
+            raise refused.error from None
+        except BaseException as error:
+            error.add_note(_IN_CHECKPOINT)
+            raise
 
     def restore(self, instance: Any, state: Any) -> None:
         """Give a new object the state of one that was lost."""

@@ -151,13 +151,7 @@ class Home:
         self._ended += 1
         if checkpoint is None or self._ended % checkpoint.every:
             return None
-        try:
-            return pickled(checkpoint.state_of(self.instance))
-        except Unpicklable as error:
-            raise error.error from None
-        except BaseException as error:
-            error.add_note("while the actor's checkpoint was taken, after the call")
-            raise
+        return checkpoint.packed_state(self.instance, pickled)
 
     def tell(
         self, number: int, outcome: tuple[Any, ...], value: Packed | None, state: Packed | None
@@ -202,6 +196,7 @@ class _Calling:
         self.arguments = arguments
         self.method = method
         self.call: calls.Call | None = None
+        self.has_saved = False  # the state was asked for, and may be what has failed
         self.awaits: dict[int, TaskFuture] = {}
 
     def awaited(self, k: int) -> Callable[[Outcome | None], None]:
@@ -260,20 +255,25 @@ class _Calling:
         finish(box, home.inside)
         value = box.pop()
         if value.__class__ in IMMUTABLE and calls.is_short(value):
-            home.tell(self.number, (VALUE, value), None, home.saved())
+            home.tell(self.number, (VALUE, value), None, self.saved())
             return
         found = pickled(value)
         del value
         if found.size() <= SHORT:
-            home.tell(self.number, (RESULT, found), None, home.saved())
+            home.tell(self.number, (RESULT, found), None, self.saved())
         else:
-            home.tell(self.number, (KEPT,), found, home.saved())
+            home.tell(self.number, (KEPT,), found, self.saved())
+
+    def saved(self) -> Packed | None:
+        """Return the state after the call, if it is time to keep it: it is asked for once."""
+        self.has_saved = True
+        return self.home.saved()
 
     def failed(self, error: BaseException) -> None:
         home, state = self.home, None
-        if "checkpoint was taken" not in "".join(getattr(error, "__notes__", ())):
+        if not self.has_saved:
             try:
-                state = home.saved()
+                state = self.saved()
             except BaseException as broken:
                 error.add_note(f"its actor's state could not be kept: {text_of(broken)}")
         if isinstance(error, Unpicklable):

@@ -685,6 +685,61 @@ def test_a_checkpoint_brings_the_state_back(remote: str, checkpoint: Any) -> Non
     assert counter.add().result() == 107
 
 
+class Noting:
+    """Fails with a note in the words of the library, and can't always say its state."""
+
+    def __init__(self) -> None:
+        self.n, self.asked = 0, 0
+        self.is_broken = False
+
+    def fail(self) -> None:
+        self.n += 100
+        error = ValueError("no")
+        error.add_note("while the actor's checkpoint was taken, after the call")
+        raise error
+
+    def get(self) -> tuple[int, int]:
+        return self.n, self.asked
+
+    def break_state(self, how: bool | str) -> None:
+        self.is_broken = how
+
+    def state(self) -> Any:
+        self.asked += 1
+        if self.is_broken == "unpicklable":
+            return threading.Lock()
+        if self.is_broken:
+            raise LookupError("no state")
+        return self.n
+
+    def load(self, n: int) -> None:
+        self.n = n
+
+    def die(self) -> None:
+        os._exit(1)
+
+
+def test_a_users_note_in_the_words_of_the_library_changes_nothing(remote: str) -> None:
+    noting = actor(Noting, restarts=1, checkpoint=("state", "load"))()
+    with pytest.raises(ValueError, match="no"):
+        noting.fail().result()
+    with pytest.raises(WorkerDied):
+        noting.die().result()
+    assert noting.get().result() == (100, 0)
+
+
+@pytest.mark.parametrize("how", [True, "unpicklable"])
+def test_a_state_that_cant_be_had_fails_the_call_and_is_asked_for_once(
+    remote: str, how: bool | str
+) -> None:
+    noting = actor(Noting, restarts=1, checkpoint=("state", "load"))()
+    with pytest.raises((LookupError, TypeError)) as caught:
+        noting.break_state(how).result()
+    assert "while the actor's checkpoint was taken, after the call" in caught.value.__notes__
+    noting.break_state(False).result()
+    assert noting.get().result() == (0, 2)
+
+
 def test_a_checkpoint_every_few_calls(remote: str) -> None:
     counter = Counter.options(restarts=1, checkpoint="get_state", checkpoint_every=3)()
     for _ in range(5):

@@ -130,13 +130,7 @@ class ActorWorker(Worker):
         self._ended += 1
         if checkpoint is None or self._ended % checkpoint.every:
             return None
-        try:
-            return self.parts(checkpoint.state_of(self.instance))
-        except Unpicklable as error:
-            raise error.error from None
-        except BaseException as error:
-            error.add_note("while the actor's checkpoint was taken, after the call")
-            raise
+        return checkpoint.packed_state(self.instance, self.parts)
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -177,6 +171,7 @@ class _Calling:
         self.arguments = arguments
         self.method = method
         self.call: calls.Call | None = None
+        self.has_saved = False  # the state was asked for, and may be what has failed
 
     def waits(self) -> tuple[()]:
         return ()
@@ -208,15 +203,20 @@ class _Calling:
             outcome: tuple[Any, ...] = (0, value)
         else:
             outcome = (1, *worker.parts(value))
-        worker.tell(self.number, outcome, worker.saved())
+        worker.tell(self.number, outcome, self.saved())
+
+    def saved(self) -> tuple[Any, ...] | None:
+        """Return the state after the call, if it is time to keep it: it is asked for once."""
+        self.has_saved = True
+        return self.worker.saved()
 
     def failed(self, error: BaseException) -> None:
         from lazyflow.schedulers.core.errors import records
 
         state = None
-        if "checkpoint was taken" not in "".join(getattr(error, "__notes__", ())):
+        if not self.has_saved:
             try:
-                state = self.worker.saved()
+                state = self.saved()
             except BaseException as broken:
                 error.add_note(f"its actor's state could not be kept: {text_of(broken)}")
         if isinstance(error, Unpicklable):
