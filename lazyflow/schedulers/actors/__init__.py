@@ -1,1 +1,38 @@
-"""What the actors of all schedulers have in common, and those of this process."""
+"""What the actors of all schedulers have in common, and those of this process.
+
+For users of `lazyflow.actor`:
+
+- An actor lives in a process of its own on processes and Ray, in a worker of the cluster on
+  distributed, in a thread of its own on threads, in the caller's thread on sync.
+- Its calls run one after the other, in the order in which they were made, also when an earlier one
+  still waits for its arguments. A call that fails fails alone. ``max_concurrency=n`` lets n calls
+  run at once, in threads; a class with ``async def`` methods has an event loop for them.
+- What goes in and what comes out is a snapshot: actor and caller may go on changing their arrays.
+  On sync and threads that does not cover arrays inside objects of the user's classes.
+- An actor ends with the last reference to its handle, after the calls that were made. With
+  ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor. A handle
+  can't be sent to another process; the futures that its methods return can.
+- When its process dies, the call that ran fails with `WorkerDied` and is not run again, since
+  nobody knows what it had done. So do all later ones, unless the actor has ``restarts=n``: then
+  they go on in a new process, from the constructor, or from the state that
+  ``checkpoint="get_state"`` kept after each call (``set_state`` gets it; ``checkpoint_every=k``
+  keeps it after every k-th).
+- When 10,000 calls of an actor (``max_pending_calls``) are pending, the caller of the next one
+  sleeps until some have ended. Tasks and calls of actors are not held back, since others may wait
+  for them, and coroutines neither, since their event loop would stand still: ``await`` the calls.
+- ``ActorPool(actors).map(lambda a, x: a.work(x), items)`` gives each item to an actor that is free.
+
+On processes large arrays go through shared memory, between actors and workers, too. On distributed
+and Ray several calls go in one message, restarts and checkpoints are lazyflow's, so that the engine
+never runs a call twice, and results above 16 KiB stay in the cluster. Different there:
+
+- On distributed an actor shares its worker with tasks, other actors and values that are kept there:
+  what ends the worker ends them, too, and ``cancel(force=True)`` leaves a running call to its end.
+  The actor is made when a worker has a thread free. A large result is gone with the worker
+  (`WorkerDied` when it is asked for); on Ray it is not.
+- Which call is to blame for a death is read from a file in the temporary folder of the actor's
+  machine (on Ray in its session's). Where that can't be read, as when the machine is gone, every
+  call that was sent and not answered fails with `WorkerDied`: any of them may have run. So do calls
+  that had ended with a large result or checkpoint that was still on its way.
+- What a method prints goes where the engine sends it.
+"""

@@ -1,5 +1,54 @@
 """What runs plans on engines that others made: distributed (dask/) and Ray (ray/).
 
+For their users::
+
+    compute(total, scheduler="distributed")   # the active distributed.Client, else a LocalCluster
+    compute(total, scheduler=client)          # or "tcp://scheduler:8786"
+    compute(total, scheduler="ray")           # the Ray that is initialised, else one of its own
+
+``pip install "lazyflow[distributed]"`` or ``"lazyflow[ray]"`` brings the engine. A cluster that
+lazyflow starts listens on this machine only, and ends by `lazyflow.shutdown` or with the program;
+one that the user has started is left alone.
+
+- The engine gets groups of tasks, chains and small subtrees, and each group runs in its worker as
+  it would on sync. `persist` and `put` leave values in the cluster; functions and large arrays
+  travel once. What tasks print, log and warn of stays in the workers' own logs.
+- What a task raises never reaches the engine's own handling of errors. A task that kills its
+  workers fails alone with `WorkerDied`; when the scheduler is gone, waiting ends with
+  `SchedulerLost`. A kept result that dies with its worker is made again there, unless a large
+  argument or a value that was put, of which it was made, died as well: then `WorkerDied` names it.
+- A ``LocalCluster`` of the user's gives a worker up for good that is not there 15 s after it ended
+  once, also when it had come back and ended again: where workers may die often, raise
+  ``distributed.deploy.lost-worker-timeout`` in dask's configuration. The cluster that lazyflow
+  starts brings them back each time.
+- A worker state of ``scope="thread"`` is built once for each thread of a worker; Ray ends its
+  workers without a teardown. ``priority=``, ``retries=`` and ``resources=`` hold; what nobody
+  offers is refused. ``delayed(f, workers=["big", "10.0.0.5"])`` names the only workers of
+  distributed that may run a task, by name, address or host: one that is not there is refused, and
+  for one that goes away the task waits until it is back under that name. Other schedulers refuse
+  ``workers=``.
+- Clusters keep the modules that they imported, and a warning says so when one was reloaded here.
+
+On a real cluster, make its client and go on as above:
+
+- SLURM and other batch systems, by ``dask-jobqueue``: ``cluster = SLURMCluster(cores=8,
+  memory="32GB", queue=...)``, ``cluster.scale(jobs=10)``, ``client = Client(cluster)``.
+- Kubernetes, by the dask operator: ``KubeCluster(name=..., image=...)`` of
+  ``dask_kubernetes.operator``, ``Client(cluster)``. For Ray the KubeRay operator;
+  ``ray.init(address="auto")`` inside of it.
+- A Ray cluster: ``ray start --head`` and ``ray start --address=...``, then
+  ``ray.init(address="auto")``.
+
+Install the same Python, lazyflow, cloudpickle and engine on the workers as where the program runs,
+and, for distributed, lazyflow where its scheduler runs, too; modules of the user's must be
+importable there, or their functions be of the program itself. Whoever reaches a scheduler's port
+can run code: on networks that others use, give the client
+``security=distributed.Security(tls_ca_file=..., tls_client_cert=..., tls_client_key=...,
+require_encryption=True)``, and Ray its ``RAY_USE_TLS``. Tested are clusters on one machine, with
+workers and schedulers really killed; SLURM, Kubernetes, TLS and several machines are not.
+
+The modules:
+
     submission.py      the half of a run that hands groups over: which tasks together, and when
     run.py             the whole: what arrives, what goes wrong, and the end
     groups.py          what it is made of

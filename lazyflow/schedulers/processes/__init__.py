@@ -1,5 +1,35 @@
 """`scheduler="processes"`: warm workers, results kept where they are made.
 
+For its users:
+
+- The workers are started on first use, live as long as the program, and are used by every
+  ``compute``. ``num_workers=`` caps a run; the pool grows to the largest that was asked for;
+  `lazyflow.shutdown` ends it. Scripts need no ``if __name__ == "__main__":``, and functions of
+  notebooks and of the prompt work. ``lazyflow.schedulers.info()["processes"]`` has the workers and
+  what they hold, in bytes.
+- A result stays in the worker that made it, and tasks go to where their inputs are. What another
+  process needs goes through shared memory: large arrays are mapped, not copied, by other workers
+  and by the caller, whose result is writable all the same. Nothing is left in ``/dev/shm``, not by
+  ``kill -9`` either: the memory has no name.
+- A worker that dies is replaced. The task that it ran is run again (``crash_retries=``, 2 unless
+  said; 0 for tasks with effects outside that must not happen twice), then fails with `WorkerDied`;
+  the results of others are kept, and lost ones are made again, also those of `persist`.
+  ``retries=`` is for exceptions.
+- ``timeout=``, Ctrl-C and ``x.cancel(force=True)`` end a task that sleeps in C, by ending its
+  worker.
+- What tasks print appears in the caller's ``sys.stdout`` and ``sys.stderr``, in whole lines. What
+  they log goes to the caller's handlers, with levels as they are when ``compute`` is called;
+  filters of ``warnings`` hold for tasks, and what they warn of is shown or recorded by the caller.
+- A ``compute`` inside a task runs in its worker. Tasks see the caller's context variables,
+  ``numpy.errstate`` and working directory. BLAS, OpenMP and Numba threads are capped in workers.
+- Workers have the user's modules (those that are not installed) as the caller has them: when one is
+  reloaded, by ``importlib.reload`` or ``%autoreload 2``, they do the same before the next
+  ``compute``, and that is said once. A module that was edited and not reloaded, so that a new
+  worker can't have the caller's, is refused by name. What the program sets on a module
+  (``hm.K = 5``) stays in the program, as with dask, joblib and `multiprocessing`.
+
+The modules:
+
 `scheduler.py` starts, awaits, abandons and ends; `channel.py` carries messages and descriptors.
 What both sides share with other wires is in ``schedulers/remote/``: calls, task stubs, the
 caller's environment, and versions of the user's modules.
