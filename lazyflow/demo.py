@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lazyflow.api.evaluate import observers
+from lazyflow.api.runs import observers
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.result import Result
 from lazyflow.schedulers.core.base import Observer

@@ -15,81 +15,21 @@ import threading
 from typing import Any, NoReturn
 
 from lazyflow import config
-from lazyflow.api.evaluate import Options, start_background
+from lazyflow.api.actor_settings import ActorSettings, checkpoint_of
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.pending_calls import PendingCalls
+from lazyflow.api.run_options import RunOptions, scheduler_or_default
+from lazyflow.api.runs import start_background
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import SerializationError
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, new_leaf, new_task
-from lazyflow.schedulers.actors.calls import ActorHost, Call, Checkpoint, Method, Spec
+from lazyflow.schedulers.actors.calls import ActorHost, Call, Method, Spec
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.owned import copied
 
 __all__ = ["Actor", "ActorClass", "actor"]
-
-
-class _Settings:
-    """The options of an actor, checked."""
-
-    __slots__ = (
-        "checkpoint", "checkpoint_every", "get_if_exists", "max_concurrency", "name", "restarts",
-        "scheduler",
-    )
-
-    def __init__(
-        self,
-        scheduler: Any = None,
-        name: str | None = None,
-        get_if_exists: bool = False,
-        max_concurrency: int | None = None,
-        restarts: int = 0,
-        checkpoint: Any = None,
-        checkpoint_every: int = 1,
-        **unknown: Any,
-    ) -> None:
-        for word in unknown:
-            hint = _ELSEWHERE.get(word) or config.nearest(word, list(_Settings.__slots__))
-            raise TypeError(f"actor() got an unexpected keyword {word!r}{hint}")
-        if name is not None and not (isinstance(name, str) and name):
-            raise TypeError(f"name must be a text that is not empty; got {name!r}")
-        if get_if_exists and name is None:
-            raise ValueError(
-                "get_if_exists=True asks for an actor by name; pass name= as well"
-            )
-        _check_count("max_concurrency", max_concurrency, 1)
-        _check_count("restarts", restarts, 0)
-        _check_count("checkpoint_every", checkpoint_every, 1)
-        self.scheduler = scheduler
-        self.name = name
-        self.get_if_exists = bool(get_if_exists)
-        self.max_concurrency = max_concurrency
-        self.restarts = restarts
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-
-    def given(self) -> dict[str, Any]:
-        return {word: getattr(self, word) for word in _Settings.__slots__}
-
-
-#: Words of other libraries.
-_ELSEWHERE = {
-    "max_restarts": "; it is called restarts here.",
-    "max_task_retries": "; a call that ended its process is not run again, since nobody knows "
-    "what it had done: catch WorkerDied, and call again.",
-    "lifetime": "; an actor lives as long as a handle on it, or its name, is held.",
-    "num_workers": "; it is called max_concurrency here.",
-}
-
-
-def _check_count(word: str, value: Any, least: int) -> None:
-    if value is None and word == "max_concurrency":
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{word} must be a whole number, {least} or more; got {value!r}")
 
 
 # -- classes --------------------------------------------------------------------------------
@@ -108,14 +48,15 @@ class ActorClass:
         self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
-        self._settings = _Settings(**settings)
+        self._given = settings
+        self._settings = ActorSettings(**settings)
         self._methods: dict[str, Method] = {}
-        self._checkpoint = _checkpoint(cls, self._settings)
+        self._checkpoint = checkpoint_of(cls, self._settings)
         self._init = Method(cls.__name__, "__init__")
 
     def options(self, **settings: Any) -> ActorClass:
         """Return the same with other options; parameters are those of `actor`."""
-        return ActorClass(self.__wrapped__, {**self._settings.given(), **settings})
+        return ActorClass(self.__wrapped__, {**self._given, **settings})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Actor:
         """Make an actor; its constructor runs where it lives, with these arguments."""
@@ -146,8 +87,8 @@ class ActorClass:
         if named is self:
             return self.__qualname__  # to be looked up in the module
         if named is not None:
-            return _with_options, (named, self._settings.given())
-        return ActorClass, (self.__wrapped__, self._settings.given())
+            return _with_options, (named, self._given)
+        return ActorClass, (self.__wrapped__, self._given)
 
     def in_module(self) -> ActorClass | None:
         """Return what the class's name leads to, where that is its factory: ``@actor`` was used.
@@ -204,30 +145,6 @@ def _same(one: ActorClass, other: ActorClass) -> bool:
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
-def _checkpoint(cls: type, settings: _Settings) -> Checkpoint | None:
-    given = settings.checkpoint
-    if given is None:
-        return None
-    if isinstance(given, str):
-        pair: Any = (given, "set_" + given.removeprefix("get_"))
-    else:
-        pair = given
-    if not (isinstance(pair, tuple | list) and len(pair) == 2):
-        raise TypeError(
-            "checkpoint must be the name of a method that returns the state, such as 'get_state' "
-            "(then set_state restores it), or two: (save, load), names or functions; got "
-            f"{given!r:.100}"
-        )
-    for each in pair:
-        if isinstance(each, str) and not callable(getattr(cls, each, None)):
-            raise TypeError(
-                f"checkpoint={given!r} needs a method {each!r}, which {cls.__name__} does not have"
-            )
-        if not isinstance(each, str) and not callable(each):
-            raise TypeError(f"checkpoint has to name a method or be a function; got {each!r:.100}")
-    return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
-
-
 def actor(cls: Any = None, /, **options: Any) -> Any:
     """Make the objects of a class actors: each lives by itself, and calls of it are futures.
 
@@ -280,7 +197,7 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
     22
     """
     if cls is None:
-        _Settings(**options)  # so that a wrong one is told of here
+        ActorSettings(**options)  # so that a wrong one is told of here
         return lambda cls: actor(cls, **options)
     if isinstance(cls, ActorClass):
         return cls.options(**options)
@@ -304,7 +221,7 @@ class _Core:
     def __init__(self, cls: ActorClass, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         settings = cls._settings
         self.cls = cls
-        self.scheduler = _scheduler(settings.scheduler)
+        self.scheduler = scheduler_or_default(settings.scheduler)
         self.label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
         make = getattr(self.scheduler, "make_actor", None)
         if make is None:
@@ -350,18 +267,10 @@ class _Core:
         found = {id(t): t._args[0] for t in tasks if t._func is HELD}
         lazy = [t for t in tasks if t._func is not HELD]
         if lazy:
-            options = Options("actor", {}, scheduler=config.get("scheduler") or self.scheduler)
+            options = RunOptions("actor", {}, scheduler=config.get("scheduler") or self.scheduler)
             _, futures = start_background(make_plan(lazy), options)
             found.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
         return [found[id(t)] for t in tasks]
-
-
-def _scheduler(given: Any) -> Any:
-    if given is None:
-        given = config.get("scheduler")
-    if given is not None:
-        return scheduler_of(given)
-    return scheduler_here.get() or scheduler_named("threads")
 
 
 class Actor:

@@ -1,9 +1,9 @@
-"""What makes an object a collection: made of tasks, acting as something else.
+"""Collections: objects that are made of tasks and act as something else.
 
 A chunked array is a collection; `Delayed` itself is the simplest one. A class becomes one by
-deriving from `Collection` and saying which tasks it is made of, how its value is put together
-from theirs, and how one like it is made of other tasks. Then `compute`, `persist`, `optimize`
-and calls of delayed functions take it like any lazy value.
+deriving from `Collection` and defining three methods: they return its tasks, join the values of
+the tasks, and rebuild the object from other tasks. Then `compute`, `persist`, `optimize` and
+calls of delayed functions take its objects like any lazy value.
 
     >>> import lazyflow
     >>> class Pieces(lazyflow.Collection):
@@ -22,51 +22,63 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import Any, Self
 
+from lazyflow.api.lazy import Delayed
 from lazyflow.graph.task import Task, new_task, users_depth
 
 __all__ = ["Collection"]
 
 
 class Collection(ABC):
-    """Base of objects that are made of tasks."""
+    """Base of objects that are made of tasks.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> class Pair(lazyflow.Collection):
+    ...     def __init__(self, tasks): self.tasks = tasks
+    ...     def __lazyflow_tasks__(self): return self.tasks
+    ...     def __lazyflow_finalize__(self, values): return tuple(values)
+    ...     def __lazyflow_rebuild__(self, tasks): return Pair(tasks)
+    >>> pair = Pair([lazyflow.delayed(abs)(-1), lazyflow.delayed(abs)(-2)])
+    >>> lazyflow.compute(pair, lazyflow.delayed(sum)(pair))
+    ((1, 2), 3)
+    """
 
     @abstractmethod
     def __lazyflow_tasks__(self) -> Sequence[Task]:
-        """Return the tasks it is made of."""
+        """Return the tasks that the object is made of."""
 
     @abstractmethod
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
-        """Return the value of the whole, given the values of its tasks in their order."""
+        """Return the value of the object, given the values of its tasks in their order."""
 
     @abstractmethod
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        """Return an object like this one, made of other tasks (held results, after persist)."""
+        """Return an object like this one, made of other tasks: held results, after persist."""
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
-        """Return cheaper equals of these; all of the class that one compute wants, at once.
+        """Return cheaper objects of the same values, for all of the class in one compute.
 
-        With ``keep=False`` only the values of the wholes are wanted, so that they may be made of
-        other parts than before.
+        With ``keep=False`` only the values of the whole objects are needed, so that they may be
+        made of other tasks than before.
         """
         return wanted
 
     @property
     def __lazyflow_light__(self) -> bool:
-        """Whether its tasks are so short that one thread does them sooner than several."""
+        """Whether its tasks are so short that one thread is faster than several."""
         return False
 
     def __lazyflow_once__(self) -> Self:
-        """Return what to compute where only the value of the whole is wanted, and only once.
+        """Return the object to compute when only its whole value is needed, and only once.
 
-        Then parts may be put in their places as they come, instead of being kept until the end.
+        Its tasks may then write their parts of the value in place, instead of keeping them.
         """
         return self
 
     def __lazyflow_value__(self) -> Task:
-        """Return one task whose result is the value of the whole: what a call gets as input."""
-        from lazyflow.api.lazy import Delayed  # which needs this module when it is imported
-
+        """Return one task whose result is the value of the object, as the input of a call."""
         (self,) = type(self).__lazyflow_optimize__([self], keep=False)
         task: Task = new_task(
             Delayed, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())),
@@ -82,7 +94,7 @@ class Collection(ABC):
 
 
 class _Finalizer:
-    """Keeps the collection out of sight of the search for inputs."""
+    """Hides a collection from the search for lazy values among arguments."""
 
     __slots__ = ("finalize",)
 

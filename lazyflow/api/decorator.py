@@ -8,6 +8,7 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+from lazyflow.api.graph_pickle import pickled_as
 from lazyflow.api.lazy import Delayed
 from lazyflow.config import nearest
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
@@ -137,6 +138,9 @@ class DelayedFunction(Delayed, _Unfinished):
     def _lazyflow_flat(self) -> tuple[Any, ...]:
         """Return what `__reduce__` has to, for picklers that take functions of any kind."""
         return _make_function, (self._args[0], self._called_options, self._traverse)
+
+
+pickled_as[DelayedFunction] = Delayed
 
 
 def _function_again(data: bytes) -> DelayedFunction:

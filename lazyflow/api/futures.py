@@ -14,9 +14,10 @@ from lazyflow.api import snapshots
 from lazyflow.api.callbacks import call_later
 from lazyflow.api.collection import Collection
 from lazyflow.api.decorator import DelayedFunction, check_words, delayed
-from lazyflow.api.evaluate import Options, start_background
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.retrying import remember, retry
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import start_background
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
@@ -235,7 +236,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         return True
 
 
-def started(tasks: Sequence[Task], options: Options) -> list[Future]:
+def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
     """Start tasks that are run whether or not somebody holds their futures."""
     _, inners = start_background(make_plan(tasks, options.optimize_graph), options)
     futures = []
@@ -274,7 +275,7 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     >>> submit(sum, a).result()
     5
     """
-    options = Options("submit", {})
+    options = RunOptions("submit", {})
     if kinds[type(func)] in (LAZY, COLLECTION) and not isinstance(func, DelayedFunction):
         if args or kwargs:
             raise TypeError(
@@ -345,7 +346,7 @@ def map(
         raise TypeError("map() needs items to call the function with: map(f, [1, 2, 3])")
     if batch != "auto" and not (type(batch) is int and batch >= 1):
         raise ValueError(f"batch must be 'auto' or a whole number, 1 or more; got {batch!r}")
-    options = Options("map", {}, scheduler, num_workers)
+    options = RunOptions("map", {}, scheduler, num_workers)
     items = list(zip(*iterables, strict=False))
     if not items:
         return []

@@ -1,9 +1,9 @@
 """Lazy values as bytes: a graph is pickled as a flat list of records in topological order.
 
-Depth costs no recursion, functions go by cloudpickle (lambdas and those of `__main__` too), and
-where a task was made goes as file, line and name, never as code. A task that comes back to a
-process where it still lives, or where it was unpickled before, is that same object, so what
-two pickled values shared is still computed once.
+Depth costs no recursion; functions are pickled by cloudpickle (lambdas and those of `__main__`
+too); the line that made a task is pickled as file, line and name, never as code. A task that
+comes back to a process where it still lives, or was unpickled before, is that same object, so
+that the tasks which two pickled values share still run once.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ from lazyflow.graph.keys import key_of
 from lazyflow.graph.plan import in_order
 from lazyflow.graph.task import HELD, VALUE, Place, Task, place
 
+#: Living tasks by key, of those that were pickled or unpickled here.
 _known: WeakValues[Task] = WeakValues()
+
+#: Classes whose tasks are pickled as tasks of another class: a delayed function among the inputs
+#: of a task is just its function. Higher modules fill it.
+pickled_as: dict[type[Task], type[Task]] = {}
 
 
 def packed(task: Task) -> tuple[Any, ...]:
-    """Return what `__reduce_ex__` has to: a function and its arguments."""
+    """Return what `__reduce_ex__` must return: a function and its arguments."""
     import cloudpickle
 
     return unpacked, (cloudpickle.dumps(flat(task)[1][0]),)
 
 
 def flat(task: Task) -> tuple[Any, ...]:
-    """Return the same for a pickler that takes functions of any kind."""
+    """Return the same as `packed`, for a pickler that can pickle any function."""
     return from_records, (_records([task])[0],)
 
 
 def packed_together(tasks: Sequence[Task]) -> bytes:
-    """Return several tasks as bytes: what they share is there once."""
+    """Return several tasks as bytes, in which each task that they share stands once."""
     import cloudpickle
 
     records, number = _records(tasks)
@@ -41,7 +46,7 @@ def packed_together(tasks: Sequence[Task]) -> bytes:
 
 
 def unpacked_together(data: bytes) -> list[Task]:
-    """Return the tasks that were packed together."""
+    """Return the tasks of which `packed_together` made these bytes."""
     import pickle
 
     records, numbers = pickle.loads(data)
@@ -50,8 +55,6 @@ def unpacked_together(data: bytes) -> list[Task]:
 
 
 def _records(tasks: Sequence[Task]) -> tuple[list[tuple[Any, ...]], Any]:
-    from lazyflow.api.lazy import Delayed  # which needs this module when it is imported
-
     order, number = in_order(tasks)
     records = []
     places: dict[tuple[int, int], Place] = {}  # tasks made by one line
@@ -71,8 +74,7 @@ def _records(tasks: Sequence[Task]) -> tuple[list[tuple[Any, ...]], Any]:
         where = places.get(at)
         if where is None:
             where = places[at] = place(t)
-        # A delayed function among the inputs is just the function.
-        cls = Delayed if func is VALUE and isinstance(t, Delayed) else type(t)
+        cls = pickled_as.get(type(t), type(t))
         records.append(
             (cls, func, None if all_inputs else args, inputs, t._bind, t._options, where,
              t._height, key)

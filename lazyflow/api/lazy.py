@@ -14,6 +14,7 @@ from typing import Any
 
 from lazyflow.api import evaluate, graph_pickle, waiting
 from lazyflow.api.advice import NeedsValue, advice, dtype_advice
+from lazyflow.api.run_options import RunOptions
 from lazyflow.graph import keys
 from lazyflow.graph.items import Item
 from lazyflow.graph.lengths import annotated_length
@@ -127,7 +128,7 @@ class Delayed(NeedsValue, Task):
 
     def compute(self, **options: Any) -> Any:
         """Compute the value; options are those of `lazyflow.compute`."""
-        values, error = evaluate.evaluate((self,), evaluate.Options.of("compute", options))
+        values, error = evaluate.evaluate((self,), RunOptions.of("compute", options))
         if error is not None:
             try:
                 raise error
@@ -278,11 +279,11 @@ class Delayed(NeedsValue, Task):
     def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
         """Return this call on other inputs."""
         task = object.__new__(Task)
-        for field in ("_func", "_args", "_bind", "_options", "_code", "_lasti", "_height", "_key"):
-            setattr(task, field, getattr(self, field))
-        if self._args is self._inputs:
-            task._args = inputs
+        task._func, task._bind, task._options = self._func, self._bind, self._options
+        task._args = inputs if self._args is self._inputs else self._args
         task._inputs = inputs
+        task._code, task._lasti = self._code, self._lasti
+        task._height, task._key = self._height, self._key
         task.__class__ = Delayed
         return task  # type: ignore[return-value]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from lazyflow.api.evaluate import Options, start_background
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import start_background
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task
@@ -43,7 +44,7 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
     while again:
         each, task, _ = again.pop()
         try:
-            start_background(make_plan([task]), Options("retry", {}, each.scheduler), each)
+            start_background(make_plan([task]), RunOptions("retry", {}, each.scheduler), each)
         except BaseException as error:
             for left in [each, *(other for other, _, _ in again)]:
                 left.set_error(Cancelled(f"{left.name} could not be run again: {error}"))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import copy as copying
 from typing import Any
 
-from lazyflow import config
+from lazyflow.api.run_options import scheduler_or_default
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, kinds
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.core.base import Scheduler
 from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 
 
 def new_future(value: Any, scheduler: Any) -> TaskFuture:
     """Return the future of a value that will be put."""
-    return TaskFuture(f"put({summary(value)})", _scheduler(scheduler))
+    return TaskFuture(f"put({summary(value)})", scheduler_or_default(scheduler))
 
 
 def keep(value: Any, copy: bool, leaf: Task) -> None:
@@ -26,14 +23,6 @@ def keep(value: Any, copy: bool, leaf: Task) -> None:
     future = leaf._args[0]
     take = getattr(future.scheduler, "put", None)
     future.set_value(take(value, leaf) if take is not None else _kept(value, copy))
-
-
-def _scheduler(given: Any) -> Scheduler:
-    if given is None:
-        given = config.get("scheduler")
-    if given is not None:
-        return scheduler_of(given)
-    return scheduler_here.get() or scheduler_named("threads")
 
 
 def _kept(value: Any, copy: bool) -> Any:

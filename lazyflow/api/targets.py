@@ -1,23 +1,22 @@
-"""The lazy values inside the arguments of one compute, and how results go back in their places."""
+"""The lazy values inside the arguments of one compute, and how their values replace them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lazyflow.api.collection import Collection
 from lazyflow.graph.arguments import bind
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.task import Task
 
 
-class Wanted:
-    """The tasks inside some arguments, and how their values go back in.
+class Targets:
+    """The tasks inside the arguments of one call, and the places of their values.
 
-    ``tasks`` is what has to be planned; ``fill`` takes values (or rebuilt tasks) in that order.
-    With ``keep=False`` collections may be made of other parts than they say; with ``once=True``
-    their tasks may put parts of the value in place, so that they can be run once only.
-    ``light``: all tasks are so short that one thread does them sooner than several.
+    ``tasks`` are to be planned; ``fill`` takes their values (or rebuilt tasks) in the same order.
+    With ``keep=False`` a collection may be computed from other tasks than its own; with
+    ``once=True`` its tasks may write their parts of the value in place, and can run once only.
+    ``light`` is true when all tasks are so short that one thread is faster than several.
     """
 
     def __init__(
@@ -43,7 +42,10 @@ class Wanted:
             self.tasks.extend(tasks)
 
     def fill(self, values: list[Any], joined: Callable[[Any, list[Any]], Any]) -> tuple[Any, ...]:
-        """Return the arguments with values put in; `joined` makes one of a collection's."""
+        """Return the arguments with values in the places of lazy values.
+
+        `joined` makes the value of a collection from the values of its tasks.
+        """
         if self._items is None:
             return tuple(map(_plain, values))
         found = [
@@ -54,8 +56,8 @@ class Wanted:
 
 
 def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
-    """Let each class of collections see all of its kind that this call wants."""
-    groups: dict[type[Collection], list[int]] = {}
+    """Return the items, after each class of collections has optimized all of its own at once."""
+    groups: dict[Any, list[int]] = {}  # positions of the items of each class
     for at, item in enumerate(items):
         if kinds[type(item)] == COLLECTION:
             groups.setdefault(type(item), []).append(at)
@@ -70,15 +72,15 @@ def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
-    """Return the value of a collection whose parts have these, or the error of one."""
-    for value in values:  # on_error="collect": a failed part fails the whole
-        if isinstance(value, Failed):
+    """Return the value of a collection, given those of its tasks; or the error of a failed one."""
+    for value in values:
+        if isinstance(value, CollectedError):
             return value.error
     return item.__lazyflow_finalize__(values)
 
 
-class Failed:
-    """Stands for a missing value under ``on_error="collect"``."""
+class CollectedError:
+    """Stands for the value of a task that failed, under ``on_error="collect"``."""
 
     __slots__ = ("error",)
 
@@ -87,6 +89,6 @@ class Failed:
 
 
 def _plain(value: Any) -> Any:
-    return value.error if type(value) is Failed else value
+    return value.error if type(value) is CollectedError else value
 
 

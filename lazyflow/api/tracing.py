@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from lazyflow.api.evaluate import Options, finish, start
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.targets import Wanted, finalized
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import finish, start
+from lazyflow.api.targets import Targets, finalized
 from lazyflow.graph.arguments import bind
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.plan import Plan, make_plan
@@ -26,13 +27,13 @@ _NOT_SEARCHED = (ATOM, ARRAY)  # for lazy values among the leaves of a rerun
 
 #: Plan, where results go, number of positional leaves, names of the others, and for each leaf in
 #: the plan its place among them.
-_Built = tuple[Plan, Wanted, int, list[str], dict[int, int]]
+_Built = tuple[Plan, Targets, int, list[str], dict[int, int]]
 
 
 class Trace:
     """A function of leaf values whose graph is kept; made by `trace`. Threads may share it."""
 
-    def __init__(self, func: Callable[..., Any], options: Options) -> None:
+    def __init__(self, func: Callable[..., Any], options: RunOptions) -> None:
         self._func = func
         self._options = options
         self._lock = threading.Lock()  # two first calls must not build two graphs
@@ -60,7 +61,7 @@ class Trace:
             with self._lock:
                 if self._built is None:
                     self._built = self._build(args, kwargs)
-        plan, wanted, count, names, leaves = self._built
+        plan, targets, count, names, leaves = self._built
         if len(args) != count or kwargs.keys() != set(names):
             raise TypeError(
                 f"{function_name(self._func)} was traced with {_leaves_told(count, names)}; this "
@@ -77,7 +78,7 @@ class Trace:
             finally:
                 del error
         release = Releaser(given)  # the run knows the leaves it was planned with, not these
-        (result,) = wanted.fill([release(value) for value in values], finalized)
+        (result,) = targets.fill([release(value) for value in values], finalized)
         return result
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -94,11 +95,11 @@ class Trace:
     ) -> _Built:
         leaves = [new_leaf(Delayed, VALUE, None) for _ in args]
         named = {name: new_leaf(Delayed, VALUE, None) for name in kwargs}
-        wanted = Wanted((self._func(*leaves, **named),), self._options.traverse)
-        plan = make_plan(wanted.tasks, self._options.optimize_graph)
+        targets = Targets((self._func(*leaves, **named),), self._options.traverse)
+        plan = make_plan(targets.tasks, self._options.optimize_graph)
         place_of = {leaf: at for at, leaf in enumerate([*leaves, *named.values()])}
         used = {i: place_of[plan.tasks[i]] for i in plan.leaves if plan.tasks[i] in place_of}
-        return plan, wanted, len(args), list(kwargs), used
+        return plan, targets, len(args), list(kwargs), used
 
 
 def _leaves_told(count: int, names: list[str]) -> str:
@@ -134,7 +135,7 @@ def trace(
     """
     if not callable(func):
         raise TypeError(f"trace needs a function that returns lazy values; got {func!r:.100}")
-    options = Options(
+    options = RunOptions(
         "trace", {}, scheduler, num_workers, True, optimize_graph, timeout
     )
     return Trace(func, options)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lazyflow.api.evaluate import Options, compute, held_values, start_background
+from lazyflow.api.evaluate import compute
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import held_values, start_background
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
@@ -71,7 +73,7 @@ async def awaited(x: Any) -> Any:
     import asyncio
 
     plan = make_plan([x])
-    _, (future,) = start_background(plan, Options("await", {}))
+    _, (future,) = start_background(plan, RunOptions("await", {}))
     try:
         await woken_by(future)
     except asyncio.CancelledError:

@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
-from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.api.runs import always_observers, observers
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.run import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lazyflow.api.targets import Wanted
+from lazyflow.api.targets import Targets
 from lazyflow.diagnostics.drawing import Node, Picture, draw
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import is_leaf, place_text, task_name
@@ -50,8 +50,8 @@ def visualize(
     >>> "<svg" in visualize(x)._repr_svg_()
     True
     """
-    wanted = Wanted(args, traverse=True)
-    plan = make_plan(wanted.tasks, optimize_graph)
+    targets = Targets(args, traverse=True)
+    plan = make_plan(targets.tasks, optimize_graph)
     outputs = set(plan.outputs)
     nodes = []
     for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):

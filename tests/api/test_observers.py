@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.api.runs import always_observers, observers
 from lazyflow.schedulers.core.base import Observer
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])

@@ -1,0 +1,90 @@
+"""The options of an actor, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyflow import config
+from lazyflow.schedulers.actors.calls import Checkpoint
+
+
+class ActorSettings:
+    """The options of an actor, checked."""
+
+    __slots__ = (
+        "checkpoint", "checkpoint_every", "get_if_exists", "max_concurrency", "name", "restarts",
+        "scheduler",
+    )
+
+    def __init__(
+        self,
+        scheduler: Any = None,
+        name: str | None = None,
+        get_if_exists: bool = False,
+        max_concurrency: int | None = None,
+        restarts: int = 0,
+        checkpoint: Any = None,
+        checkpoint_every: int = 1,
+        **unknown: Any,
+    ) -> None:
+        for word in unknown:
+            hint = _ELSEWHERE.get(word) or config.nearest(word, list(ActorSettings.__slots__))
+            raise TypeError(f"actor() got an unexpected keyword {word!r}{hint}")
+        if name is not None and not (isinstance(name, str) and name):
+            raise TypeError(f"name must be a text that is not empty; got {name!r}")
+        if get_if_exists and name is None:
+            raise ValueError(
+                "get_if_exists=True asks for an actor by name; pass name= as well"
+            )
+        _check_count("max_concurrency", max_concurrency, 1)
+        _check_count("restarts", restarts, 0)
+        _check_count("checkpoint_every", checkpoint_every, 1)
+        self.scheduler = scheduler
+        self.name = name
+        self.get_if_exists = bool(get_if_exists)
+        self.max_concurrency = max_concurrency
+        self.restarts = restarts
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+
+#: Words of other libraries.
+_ELSEWHERE = {
+    "max_restarts": "; it is called restarts here.",
+    "max_task_retries": "; a call that ended its process is not run again, since nobody knows "
+    "what it had done: catch WorkerDied, and call again.",
+    "lifetime": "; an actor lives as long as a handle on it, or its name, is held.",
+    "num_workers": "; it is called max_concurrency here.",
+}
+
+
+def _check_count(word: str, value: Any, least: int) -> None:
+    if value is None and word == "max_concurrency":
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{word} must be a whole number, {least} or more; got {value!r}")
+
+
+def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
+    """Return how the state of a class's objects is saved and restored; None: it is not."""
+    given = settings.checkpoint
+    if given is None:
+        return None
+    if isinstance(given, str):
+        pair: Any = (given, "set_" + given.removeprefix("get_"))
+    else:
+        pair = given
+    if not (isinstance(pair, tuple | list) and len(pair) == 2):
+        raise TypeError(
+            "checkpoint must be the name of a method that returns the state, such as 'get_state' "
+            "(then set_state restores it), or two: (save, load), names or functions; got "
+            f"{given!r:.100}"
+        )
+    for each in pair:
+        if isinstance(each, str) and not callable(getattr(cls, each, None)):
+            raise TypeError(
+                f"checkpoint={given!r} needs a method {each!r}, which {cls.__name__} does not have"
+            )
+        if not isinstance(each, str) and not callable(each):
+            raise TypeError(f"checkpoint has to name a method or be a function; got {each!r:.100}")
+    return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
