@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 from functools import cache
@@ -157,6 +158,32 @@ def test_no_import_cycles_at_import_time():
             if other != "lazyflow"
         }
     assert modules_below(graph) == {}
+
+
+def test_functions_of_arrays_import_those_that_stand_above_them():
+    """In the order of the docstring of lazyflow.array.functions."""
+    package = "lazyflow.array.functions"
+    order = re.findall(r"^    ([\w.]+) {2,}", import_module(package).__doc__, re.MULTILINE)
+    place = {f"{package}.{name}": at for at, name in enumerate(order)}
+    there = {
+        m for m, path in MODULES.items()
+        if m.startswith(f"{package}.") and path.name != "__init__.py"
+    }
+    assert set(place) == there
+    found = [
+        f"{module}:{line} imports {other}, which stands below it"
+        for module in there
+        for line, other in imports(MODULES[module].read_text(), module, False)
+        if other in place and place[other] >= place[module]
+    ]
+    assert found == []
+
+
+def test_functions_of_arrays_take_each_other_as_plain_names():
+    """The table of names is for methods of arrays and NumPy's dispatch."""
+    by_name = re.compile(r"\b(functions|helpers)\[")
+    users = [m for m, path in MODULES.items() if by_name.search(path.read_text())]
+    assert not [m for m in users if m.startswith("lazyflow.array.functions.")]
 
 
 def test_imports_by_string_are_those_of_the_table():

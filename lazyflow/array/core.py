@@ -194,7 +194,10 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
-        return helpers["apply_ufunc"](ufunc, how, *inputs, **kwargs)
+        if how != "__call__":
+            return helpers["ufunc_method"](ufunc, how, *inputs, **kwargs)
+        name = "call_ufunc" if ufunc.signature is None else "call_gufunc"
+        return helpers[name](ufunc, inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         found = of_numpy(func)

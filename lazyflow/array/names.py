@@ -8,84 +8,90 @@ from __future__ import annotations
 
 #: What is public, as ``la.name``, by module below this package.
 PUBLIC: dict[str, str] = {
-    "users.along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
-    "users.map_blocks": "blockwise map_blocks",
-    "users.reduction": "reduction",
     "chunks": "normalize_chunks",
-    "functions.conversion": "array asanyarray asarray from_array from_delayed to_delayed",
     "core": "Array",
+    "functions.comparison": "allclose array_equal array_equiv isclose",
+    "functions.conversion": "array asanyarray asarray",
     "functions.creation": (
-        "arange empty empty_like eye full full_like linspace ones ones_like tri zeros zeros_like"
+        "arange empty empty_like eye full full_like identity linspace logspace ones ones_like tri "
+        "zeros zeros_like"
+    ),
+    "functions.cumulative": (
+        "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum"
     ),
     "functions.differences": "diff ediff1d gradient trapezoid",
-    "functions.sets": "union1d unique",
     "functions.einstein": "einsum",
-    "functions.extremes": "argmax argmin nanargmax nanargmin",
-    "functions.grids": (
-        "fromfunction identity logspace ravel_multi_index tril_indices tril_indices_from "
-        "triu_indices triu_indices_from unravel_index"
+    "functions.elementwise": (
+        "angle around astype clip conj copy imag nan_to_num real round where"
     ),
-    "users.gufuncs": "apply_gufunc as_gufunc gufunc",
+    "functions.grids": (
+        "indices meshgrid ravel_multi_index tril_indices tril_indices_from triu_indices "
+        "triu_indices_from unravel_index"
+    ),
     "functions.histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
     ),
+    "functions.indexing.nonzero": "argwhere flatnonzero nonzero",
     "functions.indexing.taking": "compress delete diag diagonal extract insert take tril triu",
     "functions.manipulation.joining": (
         "append block column_stack concat concatenate dstack hstack stack vstack"
     ),
-    "kernels.run": "wait_compiled",
     "functions.manipulation.layout": "rechunk unify_chunks",
-    "functions.nan_reductions": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
-    "functions.order_statistics": (
-        "argpartition argsort argtopk median nanmedian nanpercentile nanquantile partition "
-        "percentile quantile sort topk"
-    ),
-    "overlap": "map_overlap",
     "functions.manipulation.padding": "pad",
-    "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
-    "functions.types": "can_cast common_type iscomplexobj isrealobj result_type",
     "functions.manipulation.rearranging": (
-        "array_split dsplit flip fliplr flipud hsplit indices meshgrid repeat roll rot90 split "
-        "tile trim_zeros vsplit"
+        "array_split dsplit flip fliplr flipud hsplit repeat roll rot90 split tile trim_zeros "
+        "vsplit"
     ),
-    "functions.reductions": (
-        "all amax amin any average count_nonzero max mean min prod ptp std sum var"
-    ),
-    "functions.report": "report",
-    "functions.routines": (
-        "allclose angle around astype clip conj copy imag isclose isin nan_to_num real round where"
-    ),
-    "functions.scans": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
-    "functions.searching": "argwhere choose flatnonzero nonzero searchsorted take_along_axis",
     "functions.manipulation.shaping": (
         "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand_dims "
         "matrix_transpose moveaxis ndim permute_dims ravel reshape rollaxis shape size squeeze "
         "swapaxes transpose"
     ),
+    "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
+    "functions.reductions.arg_extremes": "argmax argmin nanargmax nanargmin",
+    "functions.reductions.means": "average mean std var",
+    "functions.reductions.quantiles": (
+        "median nanmedian nanpercentile nanquantile percentile quantile"
+    ),
+    "functions.reductions.totals": "all amax amin any count_nonzero max min prod ptp sum",
+    "functions.reductions.without_nan": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "functions.report": "report",
+    "functions.searching": "choose searchsorted take_along_axis",
+    "functions.sets": "isin union1d unique",
+    "functions.sorting": "argpartition argsort argtopk partition sort topk",
     "functions.special": (
         "fix i0 iscomplex isneginf isnull isposinf isreal notnull select sinc"
     ),
-    "functions.statistics": "array_equal array_equiv corrcoef cov",
-    "functions.storing": "store",
+    "functions.statistics": "corrcoef cov",
+    "functions.storage.loading": "from_array from_delayed to_delayed",
+    "functions.storage.storing": "store",
+    "functions.storage.zarr_files": "from_zarr to_zarr",
+    "functions.types": "can_cast common_type iscomplexobj isrealobj result_type",
+    "kernels.run": "wait_compiled",
+    "overlap": "map_overlap",
+    "users.along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
+    "users.from_function": "fromfunction",
+    "users.gufuncs": "apply_gufunc as_gufunc gufunc",
+    "users.map_blocks": "blockwise map_blocks",
+    "users.reduction": "reduction",
     "users.windows": "sliding_window_view",
-    "functions.zarr_files": "from_zarr to_zarr",
 }
 
 #: What methods of arrays and NumPy's functions call, and nobody else, by module.
 HELPERS: dict[str, str] = {
-    "users.map_blocks": "map_blocks_of",
-    "users.blocks": "blocks_of",
     "functions.computed": "computed_call may_share_memory numba_value",
-    "functions.extremes": "ufunc_reduce",
+    "functions.elementwise": "call_ufunc compared conj_of field power_by",
+    "functions.indexing.setitem": "set_item",
     "functions.indexing.taking": "fancy_item vindex_of",
     "functions.manipulation.layout": "view_as",
-    "overlap": "map_overlap_of",
-    "functions.mutators": "copyto fill_diagonal place put put_along_axis putmask",
-    "functions.routines": "conj_of field",
-    "functions.scans": "ufunc_accumulate",
-    "functions.indexing.setitem": "set_item",
     "functions.manipulation.shaping": "reshape_method",
-    "functions.ufuncs": "compared apply_ufunc power_by",
+    "functions.mutators": "copyto fill_diagonal place put put_along_axis putmask",
+    "functions.reductions.by_ufunc": "ufunc_accumulate ufunc_reduce",
+    "functions.ufuncs": "ufunc_method",
+    "overlap": "map_overlap_of",
+    "users.blocks": "blocks_of",
+    "users.map_blocks": "map_blocks_of",
+    "users.numpy_gufuncs": "call_gufunc",
 }
 
 #: Modules that are public themselves.

@@ -1,1 +1,48 @@
-"""Functions of arrays by NumPy's chapters, found by name in the table of names.py."""
+"""Functions of arrays by NumPy's chapters.
+
+A module imports those above it in this list only, which a test holds it to, and takes their
+functions as plain names. The table of names.py is for others: users' ``la.name``, methods of
+arrays, which cannot import what imports them, and NumPy's dispatch.
+
+    arguments                     arrays or what makes one, axes, ``order=``, ``out=``, ``where=``
+    one_chunk                     NumPy's own functions along axes in one chunk
+    mutators                      what to type instead of functions that write into arguments
+    computed                      functions that get arrays computed
+    types                         promotion and kinds of dtypes
+    storage.loading               arrays of memory, files and lazy values
+    manipulation.shaping          reshape, squeeze, transpose, broadcast
+    manipulation.joining          concatenate, stack, block
+    manipulation.layout           rechunk, unify_chunks, view
+    conversion                    asarray, array
+    creation                      zeros, full, arange, linspace, eye
+    indexing.index_arrays         index arrays in ``x[...]``
+    indexing.nonzero              nonzero, argwhere
+    indexing.setitem              ``x[key] = value``
+    elementwise                   calls of ufuncs, where, clip, round, astype
+    special                       sinc, fix, select and other functions of single elements
+    indexing.taking               take, compress, insert, diagonal, triangles
+    manipulation.rearranging      flip, roll, repeat, tile, split
+    grids                         indices, meshgrid, unravel_index
+    reductions.by_ufunc           ``reduce`` and ``accumulate`` of any ufunc
+    reductions.objects            reductions of objects
+    reductions.totals             sum, prod, min, max, any, all
+    reductions.means              mean, var, std, average
+    reductions.without_nan        nansum, nanmean, nanmax
+    reductions.arg_extremes       argmin, argmax
+    reductions.quantiles          median, quantile, percentile
+    cumulative                    cumsum, cumprod
+    sorting                       sort, argsort, partition, topk
+    searching                     searchsorted, take_along_axis, choose
+    manipulation.padding          pad
+    comparison                    isclose, array_equal
+    differences                   diff, gradient, trapezoid
+    sets                          unique, union1d, isin
+    histograms                    histogram, bincount, digitize, interp
+    products                      dot, matmul, tensordot, trace, cross
+    einstein                      einsum
+    statistics                    cov, corrcoef
+    storage.storing               store
+    storage.zarr_files            from_zarr, to_zarr
+    report                        which operations run together, and how
+    ufuncs                        methods of ufuncs, and ufuncs as ``la.name``
+"""

@@ -1,4 +1,4 @@
-"""Functions that are not ours and look at values: they get chunked arrays computed, and say so."""
+"""Functions of NumPy that look at values: they get chunked arrays computed, with a warning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 
 _told: set[str] = set()
-
 _SAVES = "To write chunk by chunk: x.to_zarr(path) or la.store(x, target). "
 
 #: What does the same without computing all at once.

@@ -11,6 +11,7 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import check_order
 from lazyflow.array.functions.conversion import asarray
 from lazyflow.array.nodes.sources import Made, Region
 
@@ -138,7 +139,7 @@ def full(
     shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, chunks: Any = "auto"
 ) -> Array:
     """Return an array with one value everywhere."""
-    _check_order(order)
+    check_order(order)
     value = np.asarray(fill_value)
     if value.ndim == 0 and dtype is not None:
         value = np.full((), fill_value, dtype)  # any value to any type, as NumPy's
@@ -149,11 +150,6 @@ def full(
     if value.dtype.hasobject:
         return made(FilledObject(value[()]), _shape(shape), value.dtype, chunks)
     return made(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
-
-
-def _check_order(order: Any) -> None:
-    if order not in ("C", "K", "A", None):
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
 
 
 @implements()
@@ -256,12 +252,28 @@ def linspace(
 
 
 @implements()
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
+    dtype: Any = None, *, chunks: Any = "auto",
+) -> Array:
+    """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``."""
+    found: Array = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
+    return found if dtype is None else found.astype(dtype)
+
+
+@implements()
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
 ) -> Array:
     """Return a matrix with ones on a diagonal."""
     shape = _shape((N, N if M is None else M))
     return made(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
+
+
+@implements()
+def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
+    """Return a square matrix with ones on the diagonal."""
+    return eye(n, dtype=float if dtype is None else dtype, chunks=chunks)
 
 
 @implements()

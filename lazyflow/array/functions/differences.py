@@ -6,15 +6,18 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.scans import flat
-from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import MISSING, stretched
+from lazyflow.array.functions.elementwise import astype
+from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
-
-_MISSING: Any = np._NoValue
 
 
 def _key(ndim: int, axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
@@ -33,7 +36,7 @@ def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
 
 @implements(np.diff)
 def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = MISSING, append: Any = MISSING
 ) -> Any:
     """Return differences between neighbours, `n` times; parameters are those of ``np.diff``.
 
@@ -54,11 +57,11 @@ def diff(
     shape = [1 if k == axis else size for k, size in enumerate(x.shape)]
     parts = []
     for each in (prepend, x, append):
-        if each is not _MISSING and each is not None:
+        if each is not MISSING and each is not None:
             node = as_node(each)
             parts.append(Array(stretched(node, tuple(shape)) if node.ndim == 0 else node))
     if len(parts) > 1:
-        x = functions["concatenate"](parts, axis=axis)
+        x = concatenate(parts, axis=axis)
     op: Any = np.not_equal if x.dtype == bool else np.subtract
     for _ in range(n):
         before, after = neighbours(x, axis)
@@ -76,7 +79,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     found: Any = np.subtract(after, before)
     if begin is not None or end is not None:
         parts = [y for y in (begin, found, end) if y is not None]
-        found = functions["concatenate"](parts).astype(x.dtype)
+        found = concatenate(parts).astype(x.dtype)
     made: Array = found
     return made
 
@@ -89,7 +92,7 @@ def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
         raise TypeError(
             f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
         )
-    found: Array = functions["astype"](x, dtype)
+    found: Array = astype(x, dtype)
     return found
 
 
@@ -104,7 +107,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """
     known(f)
     x = Array(as_node(f))
-    axes = tuple(range(x.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(
         axis, x.ndim
     )
     spaces = _spaces(x, axes, varargs)
@@ -113,7 +116,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if x.dtype.kind == "M":
         x = x.view(x.dtype.str.replace("M8", "m8"))
     elif x.dtype.kind not in "bfcmSUV":  # booleans, texts and records can't be subtracted
-        x = functions["astype"](x, float)
+        x = astype(x, float)
     kind = x.dtype if x.dtype.kind in "fcm" else float
     found = []
     for one, space in zip(axes, spaces, strict=True):
@@ -186,8 +189,8 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     else:
         three = at(-3, -2), at(-2, -1), at(-1, None)
         parts.append(_last(*three, space if even else space[-2:], even))
-    same = [functions["astype"](part, x.dtype) for part in parts]
-    joined = functions["astype"](functions["concatenate"](same, axis=axis), x.dtype)
+    same = [astype(part, x.dtype) for part in parts]
+    joined = astype(concatenate(same, axis=axis), x.dtype)
     return Array(rechunk(joined.expr, x.chunks))
 
 
@@ -229,5 +232,5 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         if places.ndim == 1 and heights.ndim > 1:
             steps = steps[(*[None] * axis, slice(None), *[None] * (heights.ndim - axis - 1))]
     before, after = neighbours(heights, axis)
-    found: Array = functions["sum"](steps * (after + before) / 2.0, axis)
+    found: Array = totals.sum(steps * (after + before) / 2.0, axis)
     return found

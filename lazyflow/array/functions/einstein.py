@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.extremes import result
+from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import as_result, check_order
+from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.products import product, summed
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
@@ -40,8 +41,7 @@ def einsum(
     array([[3., 3.],
            [3., 3.]])
     """
-    if order not in ("K", "C", "A"):
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    check_order(order)
     if len(operands) < 2:
         raise ValueError("must specify the einstein sum subscripts string and at least one "
                          "operand, or at least one operand and its corresponding subscripts list")
@@ -55,7 +55,7 @@ def einsum(
                 f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {found!r} "
                 f"according to the rule {casting!r}"
             )
-    return result(_contracted(_terms(arrays, inputs), wanted, found, optimize), out, casting)
+    return as_result(_contracted(_terms(arrays, inputs), wanted, found, optimize), out, casting)
 
 
 # -- subscripts ---------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _on_diagonal(x: Array, labels: Labels, label: int, at: int) -> tuple[Array, 
             f"({x.shape[first]} != {x.shape[second]})"
         )
     rest = tuple([each for k, each in enumerate(labels) if k not in (first, second)])
-    return functions["diagonal"](x, 0, first, second), (*rest, label)
+    return diagonal(x, 0, first, second), (*rest, label)
 
 
 def _contracted(terms: list[Term], out: Labels, dtype: np.dtype[Any], optimize: Any) -> Expr:

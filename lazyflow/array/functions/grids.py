@@ -1,85 +1,85 @@
-"""Arrays made of the indices of a grid, and indices of grids themselves."""
+"""The indices of grids and triangles, and coordinates of grids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import builtins
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.creation import eye, linspace, tri
-from lazyflow.array.functions.manipulation.shaping import of
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.creation import arange, tri, zeros
+from lazyflow.array.functions.indexing.nonzero import nonzero
+from lazyflow.array.functions.manipulation.joining import stack
+from lazyflow.array.functions.manipulation.shaping import (
+    broadcast_arrays,
+    broadcast_to,
+    ravel,
+    swapaxes,
+)
 from lazyflow.array.nodes import elementwise
 
 
-@implements()
-def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
-    """Return a square matrix with ones on the diagonal."""
-    return eye(n, dtype=float if dtype is None else dtype, chunks=chunks)
+@implements(np.meshgrid)
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Array, ...]:
+    """Return coordinates of a grid, one array for each axis; parameters as np.meshgrid.
 
-
-@implements()
-def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
-    dtype: Any = None, *, chunks: Any = "auto",
-) -> Array:
-    """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``."""
-    found: Array = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
-    return found if dtype is None else found.astype(dtype)
-
-
-@implements()
-def fromfunction(
-    function: Callable[..., Any], shape: Any = None, *, dtype: Any = float, chunks: Any = "auto",
-    **kwargs: Any,
-) -> Array:
-    """Return the values of a function of the indices.
-
-    Parameters
-    ----------
-    function
-        Called for each block with arrays of its indices, one for each axis, in the shape of the
-        block; it returns the block. What it returns for an array of one element tells the dtype.
-    shape
-        Of the array.
-    dtype
-        Of the indices.
-    chunks
-        As of `normalize_chunks`.
-    **kwargs
-        Keywords of `function`.
-
-    Examples
-    --------
-    >>> import lazyflow.array as la
-    >>> la.fromfunction(lambda i, j: i + 10 * j, (2, 3), dtype=int, chunks=2).compute()
-    array([[ 0, 10, 20],
-           [ 1, 11, 21]])
+    Results are views until they are computed, with ``copy=False`` as with True.
     """
-    if shape is None:
-        raise TypeError("fromfunction() must be told the shape of the array: pass shape=")
-    found: Array = functions["map_blocks"](
-        function, *functions["indices"](shape, dtype, chunks=chunks), **kwargs
-    )
-    return found
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    count = len(xi)
+    found = []
+    for k, x in enumerate(xi):
+        flat = ravel(as_array(x))
+        found.append(flat[tuple([slice(None) if i == k else None for i in range(count)])])
+    if indexing == "xy" and count > 1:
+        found = [swapaxes(x, 0, 1) for x in found]
+    return tuple(found) if sparse or not found else broadcast_arrays(*found)
+
+
+@implements()
+def indices(
+    dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *, chunks: Any = "auto"
+) -> Any:
+    """Return an array of the indices of a grid, or with ``sparse=True`` a tuple of thin arrays."""
+    shape = tuple(map(operator.index, dimensions))
+    sizes = normalize_chunks(chunks, shape, None, dtype)
+    thin = tuple([
+        arange(n, dtype=dtype, chunks=(sizes[k],))[
+            tuple([slice(None) if i == k else None for i in builtins.range(len(shape))])
+        ]
+        for k, n in enumerate(shape)
+    ])
+    if sparse:
+        return thin
+    if not thin:
+        return zeros((0,), dtype)
+    return stack([broadcast_to(x, shape, chunks=sizes) for x in thin])
 
 
 @implements()
 def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
     """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix."""
-    return functions["nonzero"](tri(n, m, k=k, dtype=bool, chunks=chunks))
+    return nonzero(tri(n, m, k=k, dtype=bool, chunks=chunks))
 
 
 @implements()
 def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
     """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix."""
-    return functions["nonzero"](np.logical_not(tri(n, m, k=k - 1, dtype=bool, chunks=chunks)))
+    return nonzero(np.logical_not(tri(n, m, k=k - 1, dtype=bool, chunks=chunks)))
 
 
 def _matrix(arr: Any) -> Array:
-    x = of(arr)
+    x = as_array(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")
     return x.with_known_sizes()
@@ -121,7 +121,7 @@ def ravel_multi_index(
 ) -> Array:
     """Return flat indices of coordinates, an array for each axis; as np.ravel_multi_index."""
     known(*multi_index)
-    nodes = tuple([as_node(x) for x in functions["broadcast_arrays"](*multi_index)])
+    nodes = tuple([as_node(x) for x in broadcast_arrays(*multi_index)])
     dims = tuple(dims) if np.iterable(dims) else (dims,)
     modes: Any = mode if isinstance(mode, str) else tuple(mode)
     empty: Any = tuple([np.zeros(0, x.dtype) for x in nodes])

@@ -1,4 +1,4 @@
-"""Histograms, counts of integers, and what looks values up in a table."""
+"""Histograms, counts of integers, and values looked up in a table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.differences import diff
+from lazyflow.array.functions.elementwise import astype
+from lazyflow.array.functions.one_chunk import NumpyOp
+from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.tree import Op, tree
 
 range_ = range  # parameters are called as NumPy's
+
 
 # -- histograms ---------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ def _edges(
     if limits is not None or node.size == 0:
         return as_node(edges), int(bins)
     x = Array(node)
-    low, high = functions["min"](x).expr, functions["max"](x).expr
+    low, high = totals.min(x).expr, totals.max(x).expr
     kind = _even_edges(np.ones(1, node.dtype), bins, None, several).dtype
     return tree(Edges(int(bins), several), [low, high], ((int(bins) + 1,),), kind), int(bins)
 
@@ -192,8 +198,8 @@ def histogram(
     assert n is not None
     found = Array(tree(op, inputs, ((n - 1,),), dtype, [edges]))
     if density:
-        widths = functions["astype"](functions["diff"](Array(edges)), float)
-        found = found / widths / functions["sum"](found)
+        widths = astype(diff(Array(edges)), float)
+        found = found / widths / totals.sum(found)
     return found, Array(edges)
 
 
@@ -238,10 +244,10 @@ def histogramdd(
     found = Array(tree(op, inputs, sizes, float, edges))
     shown = tuple(map(Array, edges))
     if density:
-        total = functions["sum"](found)
+        total = totals.sum(found)
         for axis, one in enumerate(shown):
             key = tuple([slice(None) if k == axis else None for k in range_(count)])
-            found = found / functions["diff"](one)[key]
+            found = found / diff(one)[key]
         found = found / total
     return found, shown
 
@@ -307,26 +313,11 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
 # -- tables -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Table(Op):
-    """A function of elements and of small arrays that every task gets."""
-
-    func: Any
-    keywords: tuple[tuple[str, Any], ...]
-
-    @property
-    def __name__(self) -> str:  # type: ignore[override]
-        return str(self.func.__name__)
-
-    def first(self, block: Any, *tables: Any) -> Any:
-        return np.asarray(self.func(block, *tables, **dict(self.keywords)))
-
-
 def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords: Any) -> Array:
     known(*tables)
     node = as_node(x)
     layout = tuple(range_(node.ndim))
-    op = Table(func, tuple(keywords.items()))
+    op = NumpyOp(func, tuple(keywords.items()))
     return Array(tree(op, [node], layout, dtype, list(map(as_node, tables))))
 
 

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.extremes import result
-from lazyflow.array.functions.scans import flat
-from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_array, as_result, stretched
+from lazyflow.array.functions.elementwise import astype, conj
+from lazyflow.array.functions.indexing.taking import diagonal
+from lazyflow.array.functions.manipulation.joining import stack
+from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.contraction import Labels, contraction
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import reduced
+from lazyflow.array.nodes.moments import axis_of, reduced
 from lazyflow.array.nodes.tree import Op, tree, whole_along
 from lazyflow.array.nodes.views import Spec, view
 from lazyflow.graph.task import users_depth
@@ -116,7 +119,7 @@ def matmul(
             f"matmul() of chunked arrays takes out=, casting= and dtype=, not {min(options)}=; "
             "move the axes by moveaxis() first"
         )
-    a, b = _given(x1), _given(x2)
+    a, b = as_array(x1), as_array(x2)
     for at, x in enumerate((a, b)):
         if x.ndim == 0:
             raise ValueError(
@@ -139,15 +142,11 @@ def matmul(
     columns = (column,) if b.ndim > 1 else ()
     first = (*leading[batch - max(a.ndim - 2, 0):], *rows, summing)
     second = (*leading[batch - max(b.ndim - 2, 0):], summing, *columns)
-    return result(_contracted(a, first, b, second, (*leading, *rows, *columns), found), out)
-
-
-def _given(x: Any) -> Array:
-    return x if isinstance(x, Array) else Array(as_node(x))
+    return as_result(_contracted(a, first, b, second, (*leading, *rows, *columns), found), out)
 
 
 def _conjugate(x: Array) -> Array:
-    found: Array = functions["conj"](x) if x.dtype.kind in "cO" else x
+    found: Array = conj(x) if x.dtype.kind in "cO" else x
     return found
 
 
@@ -159,16 +158,16 @@ def _dtype(a: Array, b: Array) -> np.dtype[Any]:
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Array:
     """Return the dot product; parameters are those of ``np.dot``."""
-    a, b = _given(a), _given(b)
+    a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
-        return result((a * b).expr, out)
+        return as_result((a * b).expr, out)
     at = max(b.ndim - 2, 0)
     if _differ(a.shape[-1], b.shape[at]):
         raise ValueError(
             f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
             f"{b.shape[at]} (dim {at})"
         )
-    return result(tensordot(a, b, ((a.ndim - 1,), (at,))).expr, out)
+    return as_result(tensordot(a, b, ((a.ndim - 1,), (at,))).expr, out)
 
 
 def _shown(x: Array) -> str:
@@ -178,7 +177,7 @@ def _shown(x: Array) -> str:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Return sums of products over axes; parameters are those of ``np.tensordot``."""
-    a, b = _given(a), _given(b)
+    a, b = as_array(a), as_array(b)
     if not isinstance(axes, tuple | list) and np.ndim(axes) == 0:
         count = operator.index(axes)
         first, second = tuple(range(-count, 0)), tuple(range(count))
@@ -186,12 +185,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
         first, second = [(x,) if np.ndim(x) == 0 else tuple(x) for x in axes]
     if len(first) != len(second):
         raise ValueError("shape-mismatch for sum")
-    first = tuple([normalize_axis_index(k, a.ndim) for k in first])
-    second = tuple([normalize_axis_index(k, b.ndim) for k in second])
+    first = tuple([axis_of(k, a.ndim) for k in first])
+    second = tuple([axis_of(k, b.ndim) for k in second])
     if any(_differ(a.shape[k], b.shape[m]) for k, m in zip(first, second, strict=True)):
         raise ValueError("shape-mismatch for sum")
     if {a.dtype.char, b.dtype.char} & set("LQ") and "m" in (a.dtype.kind, b.dtype.kind):
-        a, b = (functions["astype"](x, object) for x in (a, b))  # which NumPy makes of both
+        a, b = (astype(x, object) for x in (a, b))  # which NumPy makes of both
     if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
         spans: Array = tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
         return spans
@@ -207,14 +206,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
 def _as_numbers(x: Array) -> Array:
     """Return spans of time as NumPy's products take them: NaT is a number, and units are lost."""
-    found: Array = x.view(np.int64) if x.dtype.kind == "m" else functions["astype"](x, np.int64)
+    found: Array = x.view(np.int64) if x.dtype.kind == "m" else astype(x, np.int64)
     return found
 
 
 @implements(np.inner)
 def inner(a: Any, b: Any) -> Array:
     """Return sums of products over the last axes."""
-    a, b = _given(a), _given(b)
+    a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
         found: Array = a * b
         return found
@@ -229,13 +228,13 @@ def inner(a: Any, b: Any) -> Array:
 @implements(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Array:
     """Return the products of all elements with all others."""
-    return result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
+    return as_result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
 
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Array:
     """Return the sum of products of the conjugate of `a` with `b`, both raveled."""
-    a, b = _given(a), _given(b)
+    a, b = as_array(a), as_array(b)
     if a.shape != b.shape:
         known(a, b)
         if a.size != b.size:
@@ -252,7 +251,7 @@ def vdot(a: Any, b: Any, /) -> Array:
 @implements()
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
     """Return the sums of products of the conjugate of `x1` with `x2` along an axis."""
-    a, b = _given(x1), _given(x2)
+    a, b = as_array(x1), as_array(x2)
     for at, x in enumerate((a, b)):
         if x.ndim == 0:
             raise ValueError(
@@ -270,27 +269,27 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
     first = (*batch[len(batch) - a.ndim + 1:], len(batch))
     second = (*batch[len(batch) - b.ndim + 1:], len(batch))
     dtype = _dtype(a, b)
-    return result(_contracted(_conjugate(a), first, b, second, batch, dtype), out)
+    return as_result(_contracted(_conjugate(a), first, b, second, batch, dtype), out)
 
 
 def _last(x: Array, axis: int) -> Array:
     """Return an array with an axis at the end."""
-    axis = normalize_axis_index(operator.index(axis), x.ndim)
+    axis = axis_of(axis, x.ndim)
     return x.transpose((*[k for k in range(x.ndim) if k != axis], axis))
 
 
 @implements()
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
     """Return products of matrices with vectors, the last axes."""
-    a, b = _given(x1), _given(x2)
-    return result(matmul(a, b[..., None])[..., 0].expr, out)
+    a, b = as_array(x1), as_array(x2)
+    return as_result(matmul(a, b[..., None])[..., 0].expr, out)
 
 
 @implements()
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
     """Return products of conjugate vectors, the last axis, with matrices."""
-    a, b = _given(x1), _given(x2)
-    return result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
+    a, b = as_array(x1), as_array(x2)
+    return as_result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
 
 
 @implements(np.trace)
@@ -298,8 +297,8 @@ def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Array:
     """Return the sum along diagonals; parameters are those of ``np.trace``."""
-    found = functions["diagonal"](_given(a), offset, axis1, axis2)
-    total: Array = functions["sum"](found, -1, dtype, out)
+    found = diagonal(as_array(a), offset, axis1, axis2)
+    total: Array = totals.sum(found, -1, dtype, out)
     return total
 
 
@@ -320,7 +319,7 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
         "instead. (deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=users_depth(),
     )
     dtype = np.promote_types(x.dtype, y.dtype)
-    x, y = (functions["astype"](each, dtype) for each in (x, y))
+    x, y = (astype(each, dtype) for each in (x, y))
     last: Array = x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
     if x.shape[-1] == y.shape[-1]:
         return last
@@ -328,7 +327,7 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
         others = [x[..., 1] * y[..., 2], -(x[..., 0] * y[..., 2])]
     else:
         others = [-(x[..., 2] * y[..., 1]), x[..., 2] * y[..., 0]]
-    made: Array = functions["stack"]([*others, last], axis=axisc)
+    made: Array = stack([*others, last], axis=axisc)
     return made
 
 
@@ -342,7 +341,7 @@ def cross(
     known(a, b)
     if not (np.ndim(a) and np.ndim(b)):
         raise ValueError("At least one array has zero dimension")
-    x, y = _last(_given(a), axisa), _last(_given(b), axisb)
+    x, y = _last(as_array(a), axisa), _last(as_array(b), axisb)
     lengths = {x.shape[-1], y.shape[-1]}
     if not lengths <= {2, 3}:
         raise ValueError(
@@ -356,5 +355,5 @@ def cross(
     layout = (*range(len(shape) - 1), (3,))
     made = Array(tree(Cross(), nodes, layout, np.result_type(x.dtype, y.dtype)))
     order = list(range(len(shape) - 1))
-    order.insert(normalize_axis_index(operator.index(axisc), len(shape)), len(shape) - 1)
+    order.insert(axis_of(axisc, len(shape)), len(shape) - 1)
     return made.transpose(order)

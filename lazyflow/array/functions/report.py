@@ -106,4 +106,3 @@ def _blocks(node: Fused) -> list[Any]:
         shape = tuple([sizes[0] or 0 for sizes in x.chunks])
         found.append(np.empty(shape, x.dtype))
     return found
-

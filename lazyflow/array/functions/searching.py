@@ -1,4 +1,4 @@
-"""Where elements are, and which there are: `nonzero`, `searchsorted`, `unique`, ..."""
+"""Elements chosen by index for each row, and indices in sorted arrays."""
 
 from __future__ import annotations
 
@@ -7,83 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.indexing.index_arrays import choose as chosen
-from lazyflow.array.functions.ufuncs import into, stretched
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_result, stretched
+from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.sources import Made, Region
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """The place of each element, along a new last axis."""
-
-    ndim: int
-    __name__ = "argwhere"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        *places, which = region
-        out = np.empty([s.stop - s.start for s in region], dtype=np.intp)
-        for k in range(which.start, which.stop):
-            shape = [-1 if axis == k else 1 for axis in range(self.ndim)]
-            out[..., k - which.start] = np.arange(places[k].start, places[k].stop).reshape(shape)
-        return out
-
-
-@dataclass(frozen=True)
-class Number:
-    """The number of each element in C order."""
-
-    shape: tuple[int, ...]
-    __name__ = "flatnonzero"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        places = np.ogrid[region]
-        found = np.ravel_multi_index(tuple(places), self.shape)
-        return found.astype(np.intp, copy=False)
-
-
-def _mask(a: Any) -> Array:
-    return Array(elementwise.not_zero(as_node(a)))
-
-
-@implements(np.argwhere)
-def argwhere(a: Any) -> Array:
-    """Return the places of the elements that are not zero, a row for each."""
-    mask = _mask(a)
-    known(mask)
-    if not mask.ndim:
-        return argwhere(mask[None])[:, :0]
-    ndim = mask.ndim
-    made = Made(Coordinates(ndim), np.dtype(np.intp), (*mask.chunks, (ndim,)))
-    return Array(chosen(Array(made), mask, 0))
-
-
-@implements(np.nonzero)
-def nonzero(a: Any) -> tuple[Array, ...]:
-    """Return the places of the elements that are not zero, an array for each axis."""
-    if not as_node(a).ndim:
-        raise ValueError(
-            "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
-            "instead."
-        )
-    found = argwhere(a)
-    return tuple([found[:, k] for k in range(found.shape[1])])
-
-
-@implements(np.flatnonzero)
-def flatnonzero(a: Any) -> Array:
-    """Return the places, in C order, of the elements that are not zero."""
-    mask = _mask(a)
-    known(mask)
-    if not mask.ndim:
-        mask = mask[None]
-    made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
-    return Array(chosen(Array(made), mask, 0))
 
 
 @implements(np.choose)
@@ -109,7 +42,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     made = elementwise.function(
         _choose, tuple([x.expr for x in arrays]), dtype, mode=mode
     )
-    return Array(made) if out is None else into(out, made, "unsafe")
+    return as_result(made, out, "unsafe")
 
 
 def _choose(a: Any, *choices: Any, mode: str) -> Any:
@@ -133,10 +66,10 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
     if axis is None:
         if at.ndim != 1:
             raise ValueError("when axis=None, `indices` must have a single dimension.")
-        x, axis = functions["take"](x, np.arange(x.size)), 0
+        x, axis = take(x, np.arange(x.size)), 0
     if at.ndim != x.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    axis = int(np.lib.array_utils.normalize_axis_index(axis, x.ndim))
+    axis = axis_of(axis, x.ndim)
     beside = [each.shape[:axis] + each.shape[axis + 1:] for each in (x, at)]
     try:
         rest = np.broadcast_shapes(*beside)
@@ -179,7 +112,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     if sorter is not None:
         if as_node(sorter).shape != x.shape:
             raise ValueError("sorter.size must equal number of elements in array")
-        x = functions["take"](x, sorter)
+        x = take(x, sorter)
     whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
     made = PerBlock(Search(side), (whole, value.expr), np.dtype(np.intp), value.chunks)
     return Array(made)
@@ -194,5 +127,3 @@ class Search:
 
     def __call__(self, whole: Any, value: Any) -> Any:
         return np.asarray(np.searchsorted(whole, value, self.side))
-
-

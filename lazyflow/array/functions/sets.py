@@ -1,4 +1,4 @@
-"""The different elements of an array: found for each block, then merged by sixteens."""
+"""The different elements of arrays, and whether elements are among others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.graph.kinds import ATOM
@@ -19,6 +24,7 @@ from lazyflow.graph.task import Task
 
 if TYPE_CHECKING:
     from lazyflow.array.nodes.lowering import Lowering
+
 
 _TOGETHER = 16  # partial results that are merged by one task
 
@@ -212,7 +218,7 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]
     chunks: Chunks = ((None,),)
     inner: Chunks = tuple([(n,) for n in node.shape])
     if axis is not None:
-        axis = int(np.lib.array_utils.normalize_axis_index(axis, node.ndim))
+        axis = axis_of(axis, node.ndim)
         chunks = (*inner[:axis], (None,), *inner[axis + 1:])
         inner = inner[axis:axis + 1]
     whole = rechunk(node, tuple([(n,) for n in node.shape]))
@@ -229,5 +235,58 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]
 @implements(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Array:
     """Return the different elements of two arrays together, sorted."""
-    found: Array = unique(functions["concatenate"]((ar1, ar2), axis=None))
+    found: Array = unique(concatenate((ar1, ar2), axis=None))
     return found
+
+
+@implements(np.isin)
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+    kind: Any = None,
+) -> Array:
+    """Return whether each element is among others; parameters as np.isin."""
+    node = as_node(element)
+    values = np.asarray(test_elements).ravel()
+    op: Any = Among(values, bool(assume_unique), bool(invert), kind)
+    try:
+        np.result_type(node.dtype, values.dtype)
+    except TypeError:  # NumPy compares with a few of them one by one, and sorts many, which raises
+        if None in node.shape:
+            raise SizesNeeded from None
+        if len(values) >= 10 * Array(node).size ** 0.145:
+            raise
+        op = OneByOne(values, bool(invert))
+    return Array(elementwise.function(op, (node,), bool))
+
+
+class OneByOne:
+    """Tells for each element of a tile whether it equals one of some values of another kind."""
+
+    __name__ = "isin"
+
+    def __init__(self, values: Any, invert: bool) -> None:
+        self.values = values
+        self.invert = invert
+
+    def __call__(self, x: Any) -> Any:
+        found = np.zeros(x.shape, bool)
+        for value in self.values:
+            found |= x == value
+        return ~found if self.invert else found
+
+
+class Among:
+    """Tells for each element of a tile whether it is among some values."""
+
+    __name__ = "isin"
+
+    def __init__(self, values: Any, assume_unique: bool, invert: bool, kind: Any) -> None:
+        self.values = values
+        self.assume_unique = assume_unique
+        self.invert = invert
+        self.kind = kind
+
+    def __call__(self, x: Any) -> Any:
+        return np.isin(
+            x, self.values, assume_unique=self.assume_unique, invert=self.invert, kind=self.kind
+        )

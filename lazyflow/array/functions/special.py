@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.manipulation.shaping import of
-from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import as_array, as_result
+from lazyflow.array.functions.elementwise import where
+from lazyflow.array.functions.types import result_type
 from lazyflow.array.nodes import elementwise
 
 
@@ -19,8 +20,7 @@ def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
     node = as_node(x)
     dtype = function(np.ones(1, node.dtype), **keywords).dtype
     made = elementwise.function(function, (node,), dtype, **keywords)
-    found: Array = Array(made) if out is None else into(out, made)
-    return found
+    return as_result(made, out)
 
 
 @implements(np.sinc)
@@ -99,12 +99,14 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         raise ValueError("list of cases must be same length as list of conditions")
     if len(condlist) == 0:
         raise ValueError("select with an empty condition list is not possible")
-    conditions = [of(each) for each in condlist]
+    conditions = [as_array(each) for each in condlist]
     for i, each in enumerate(conditions):
         if each.dtype != bool:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    choices = [x if type(x) in (int, float, complex) else of(x) for x in [*choicelist, default]]
-    dtype = functions["result_type"](*choices)
+    choices = [
+        x if type(x) in (int, float, complex) else as_array(x) for x in (*choicelist, default)
+    ]
+    dtype = result_type(*choices)
     for each in choices[:-1]:
         kind = np.asarray(each).dtype if not isinstance(each, Array) else each.dtype
         if not np.can_cast(kind, dtype, "same_kind"):  # the default is cast in any way
@@ -117,5 +119,5 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         for x in choices
     ]
     for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
-        found = functions["where"](condition, choice, found)
+        found = where(condition, choice, found)
     return found

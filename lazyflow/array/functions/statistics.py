@@ -1,4 +1,4 @@
-"""How quantities vary together, and whether arrays are equal."""
+"""How quantities vary together: covariances and correlations."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.nodes.align import broadcast_shape
-from lazyflow.array.nodes.elementwise import constant
-
-_MISSING: Any = np._NoValue
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.creation import eye
+from lazyflow.array.functions.elementwise import astype, conj, real, where
+from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.products import matmul
+from lazyflow.array.functions.reductions import totals
+from lazyflow.array.functions.reductions.means import mean
 
 
 def _observations(m: Any, rowvar: bool, dtype: np.dtype[Any]) -> Array:
     """Return the variables in rows."""
-    x = functions["astype"](Array(as_node(m)), dtype)
+    x = astype(Array(as_node(m)), dtype)
     if x.ndim > 2:
         raise ValueError("m has more than 2 dimensions")
     if x.ndim == 0:
@@ -40,7 +43,7 @@ def _weights(given: Any, name: str, count: int) -> Array:
         raise RuntimeError(f"incompatible numbers of samples and {name}")
     if not isinstance(given, Array) and np.any(np.asarray(given) < 0):
         raise ValueError(f"{name} cannot be negative")
-    found: Array = functions["astype"](w, float)
+    found: Array = astype(w, float)
     return found
 
 
@@ -67,7 +70,7 @@ def cov(
         return Array(as_node(np.zeros((0, 0))))  # as in NumPy, whatever the type and `y`
     if y is not None:
         other = _observations(y, rowvar, np.dtype(dtype))
-        x = functions["concatenate"]([x, other], axis=0)
+        x = concatenate([x, other], axis=0)
     ddof = ddof if ddof is not None else int(not bias)
     count = x.shape[1]
     weights = [
@@ -78,19 +81,18 @@ def cov(
         if count - ddof <= 0:
             warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         scale: Any = max(count - ddof, 0)
-        x = x - functions["mean"](x, 1, keepdims=True)
+        x = x - mean(x, 1, keepdims=True)
         right = x
     else:
         w = weights[0] * weights[1] if len(weights) > 1 else weights[0]
-        total = functions["sum"](w)
-        mean = functions["sum"](x * w, 1, keepdims=True) / total
+        total = totals.sum(w)
         scale = total - ddof
         if aweights is not None and ddof:
-            scale = total - ddof * functions["sum"](w * weights[-1]) / total
+            scale = total - ddof * totals.sum(w * weights[-1]) / total
         scale = np.maximum(scale, 0)
-        x = x - mean
+        x = x - totals.sum(x * w, 1, keepdims=True) / total
         right = x * w
-    found = functions["matmul"](x, functions["conj"](right).T)
+    found = matmul(x, conj(right).T)
     inverse: Any = np.true_divide(1, scale)
     found = found * (inverse if isinstance(inverse, Array) else float(inverse))
     squeezed: Array = found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
@@ -106,9 +108,9 @@ def corrcoef(
     if c.ndim == 0:
         return c / c
     n = c.shape[0]
-    on_diagonal = functions["eye"](n, dtype=bool, chunks=c.chunks)
-    variances = functions["sum"](functions["where"](on_diagonal, c, 0), 0)
-    deviations = np.sqrt(functions["real"](variances))
+    on_diagonal = eye(n, dtype=bool, chunks=c.chunks)
+    variances = totals.sum(where(on_diagonal, c, 0), 0)
+    deviations = np.sqrt(real(variances))
     c = c / deviations[:, None]
     c = c / deviations[None, :]
     if c.dtype.kind == "c":
@@ -116,37 +118,3 @@ def corrcoef(
         return found
     clipped: Array = np.clip(c, -1, 1)
     return clipped
-
-
-# -- equality -----------------------------------------------------------------------------------
-
-
-def _no() -> Array:
-    return Array(constant(False, bool))
-
-
-@implements(np.array_equal)
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
-    """Return whether two arrays have the same shape and elements."""
-    one, other = Array(as_node(a1)), Array(as_node(a2))
-    known(one, other)
-    if one.shape != other.shape:
-        return _no()
-    same = one == other
-    if equal_nan and one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM":
-        same = same | (np.isnan(one) & np.isnan(other))
-    found: Array = functions["all"](same)
-    return found
-
-
-@implements(np.array_equiv)
-def array_equiv(a1: Any, a2: Any) -> Array:
-    """Return whether two arrays are equal once they are broadcast to one shape."""
-    one, other = Array(as_node(a1)), Array(as_node(a2))
-    known(one, other)
-    try:
-        broadcast_shape([one.shape, other.shape])
-    except ValueError:
-        return _no()
-    found: Array = functions["all"](one == other)
-    return found

@@ -1,4 +1,4 @@
-"""What types arrays have and share, told without computing them."""
+"""The types that arrays have and share, known without computing them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.manipulation.shaping import of
+from lazyflow.array.functions.arguments import as_array
 
 
 def _type_or_value(x: Any) -> Any:
@@ -35,13 +35,13 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 @implements(np.common_type)
 def common_type(*arrays: Any) -> type:
     """Return the inexact type that all arrays fit into; parameters as np.common_type."""
-    return np.common_type(*[np.empty(0, of(x).dtype) for x in arrays])
+    return np.common_type(*[np.empty(0, as_array(x).dtype) for x in arrays])
 
 
 @implements(np.iscomplexobj)
 def iscomplexobj(x: Any) -> bool:
     """Return whether the elements are of a complex type, whatever their values."""
-    return of(x).dtype.kind == "c"
+    return as_array(x).dtype.kind == "c"
 
 
 @implements(np.isrealobj)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import functions
+from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.random.distributions import Distributions
@@ -67,7 +67,7 @@ class Sampling(Distributions):
         (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, found.ndim)
         count = found.with_known_sizes().shape[axis]
         order = Sample("permutation", self._next(), count, None, {})()
-        taken: Array = functions["take"](found, order, axis=axis)
+        taken: Array = take(found, order, axis=axis)
         return taken
 
     def shuffle(self, x: Array, axis: int = 0) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.ufuncs import into, stretched
+from lazyflow.array.functions.arguments import into, stretched
 from lazyflow.array.nodes.block_call import Along, BlockCalls, Share
 from lazyflow.array.nodes.bound_call import BLOCK, Call, declared
 from lazyflow.array.nodes.expr import Expr

@@ -8,7 +8,8 @@ import numpy as np
 
 from lazyflow.api.evaluate import compute
 from lazyflow.array.chunks import Chunks, normalize_chunks
-from lazyflow.array.core import Array, known
+from lazyflow.array.core import Array
+from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
@@ -226,5 +227,3 @@ def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
 def point(node: Expr, places: dict[int, Any]) -> Expr:
     """Return points in the manner of ``vindex``: the axes of the index arrays come first."""
     return _points(node, places, 0)
-
-

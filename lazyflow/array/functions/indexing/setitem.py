@@ -1,4 +1,4 @@
-"""``x[key] = value`` for all kinds of keys: what is written, and where, in words of `Assigned`."""
+"""``x[key] = value`` for all kinds of keys: what is written, and where, in terms of `Assigned`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known, refuse_lazy
+from lazyflow.array.core import Array, as_node, refuse_lazy
 from lazyflow.array.dispatch import helper
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import stretched
 from lazyflow.array.functions.indexing.index_arrays import (
     Key,
     as_places,
@@ -15,7 +17,6 @@ from lazyflow.array.functions.indexing.index_arrays import (
     settled,
     taken_apart,
 )
-from lazyflow.array.functions.ufuncs import stretched
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import share
 from lazyflow.array.nodes.expr import Expr

@@ -1,14 +1,17 @@
-"""Functions that take elements by their places: `take`, `compress`, `diagonal`, ..."""
+"""Functions that take elements by their indices: `take`, `compress`, `diagonal`, ..."""
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import functions, helper, implements
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_1d, as_result
+from lazyflow.array.functions.creation import eye, tri, zeros
+from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.indexing.index_arrays import (
     as_places,
     choose,
@@ -18,12 +21,12 @@ from lazyflow.array.functions.indexing.index_arrays import (
     settled,
     taken_apart,
 )
-from lazyflow.array.functions.scans import as_1d
-from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.functions.manipulation.shaping import broadcast_to
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.indexing.keys import is_basic, parse
+from lazyflow.array.nodes.moments import axis_of
 
 
 @helper()
@@ -68,10 +71,6 @@ def _values(x: Any) -> np.ndarray[Any, Any]:
     return np.asarray(x)
 
 
-def _axis(axis: Any, ndim: int) -> int:
-    return int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim))
-
-
 def _placed(at: np.ndarray[Any, Any], axis: int, n: int, mode: str) -> np.ndarray[Any, Any]:
     if mode == "raise":
         return inside(at, axis, n)
@@ -97,13 +96,13 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None:
         made = _flat(x, _placed(at, 0, x.size, mode))
     else:
-        axis = _axis(axis, x.ndim)
+        axis = axis_of(axis, x.ndim)
         places = _placed(at, axis, x.shape[axis], mode)
         if not places.ndim:
             made = x[(slice(None),) * axis + (int(places),)].expr
         else:
             made = gather(x.expr, (axis,), (places,))
-    return Array(made) if out is None else into(out, made, "unsafe")
+    return as_result(made, out, "unsafe")
 
 
 def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
@@ -128,12 +127,12 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array
         raise ValueError("condition must be a 1-d array")
     if axis is None and x.ndim != 1:
         return take(x, np.flatnonzero(_values(condition)), None, out)
-    axis = 0 if axis is None else _axis(axis, x.ndim)
+    axis = 0 if axis is None else axis_of(axis, x.ndim)
     known(x)
     n = x.shape[axis]
     if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
         made = choose(x, Array(elementwise.not_zero(condition.expr)), axis)
-        return Array(made) if out is None else into(out, made, "unsafe")
+        return as_result(made, out, "unsafe")
     return take(x, np.flatnonzero(_values(condition)), axis, out)
 
 
@@ -156,7 +155,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
     if axis is None:
         n, axis = x.size, None if x.ndim != 1 else 0
     else:
-        axis = _axis(axis, x.ndim)
+        axis = axis_of(axis, x.ndim)
         n = x.shape[axis]
     if not isinstance(obj, slice | int):
         obj = _values(obj) if len(obj) or isinstance(obj, Array | np.ndarray) else []
@@ -178,7 +177,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
         if x.ndim != 1:
             x = take(x, np.arange(x.size))
         axis = 0
-    axis = _axis(axis, x.ndim)
+    axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
         obj = _values(obj)
@@ -204,7 +203,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
         made = take(x, where, axis)
     else:
         shape = (*x.shape[:axis], len(where), *x.shape[axis + 1:])
-        made = functions["zeros"](shape, x.dtype)
+        made = zeros(shape, x.dtype)
     if len(new):
         made[(*lead, new)] = value
     return made
@@ -216,7 +215,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     x = Array(as_node(a))
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
-    one, other = _axis(axis1, x.ndim), _axis(axis2, x.ndim)
+    one, other = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
     if one == other:
         raise ValueError("axis1 and axis2 cannot be the same")
     known(x)
@@ -239,10 +238,10 @@ def diag(v: Any, k: int = 0) -> Array:
     known(x)
     n = x.shape[0]
     if not n:
-        return functions["zeros"]((abs(k), abs(k)), x.dtype)
+        return zeros((abs(k), abs(k)), x.dtype)
     rows = take(x, np.arange(-max(-k, 0), n + max(k, 0)), mode="clip")
-    on = functions["eye"](n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
-    found: Array = functions["where"](on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
+    on = eye(n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
+    found: Array = where(on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
     return found
 
 
@@ -262,11 +261,10 @@ def _triangle(m: Any, k: int, lower: bool) -> Array:
     x = Array(as_node(m))
     known(x)
     if x.ndim == 1:  # as NumPy: each row is the array
-        x = functions["broadcast_to"](x, (x.shape[0], x.shape[0]))
+        x = broadcast_to(x, (x.shape[0], x.shape[0]))
     if x.ndim < 2:
         raise ValueError("tril and triu need an array of at least one dimension")
     chunks = x.chunks[-2:]
-    below = functions["tri"](x.shape[-2], x.shape[-1], k=k, dtype=bool, chunks=chunks)
+    below = tri(x.shape[-2], x.shape[-1], k=k, dtype=bool, chunks=chunks)
     zero = np.zeros((), x.dtype)
-    where = functions["where"]
     return where(below, x, zero) if lower else where(below, zero, x)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.conversion import from_array
+from lazyflow.array.functions.arguments import as_result
 from lazyflow.array.functions.manipulation.shaping import (
     atleast_1d,
     atleast_2d,
@@ -17,10 +17,11 @@ from lazyflow.array.functions.manipulation.shaping import (
     expand_dims,
     ravel,
 )
-from lazyflow.array.functions.ufuncs import into
+from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.joined import concatenated
+from lazyflow.array.nodes.moments import axis_of
 
 
 @implements(np.concatenate)
@@ -39,12 +40,12 @@ def concatenate(
         arrays, axis = [ravel(x) for x in _of_numbers(arrays)], 0
     parts = _several(arrays, "need at least one array to concatenate")
     ndim = _ndim_of(parts)
-    axis = np.lib.array_utils.normalize_axis_index(axis, ndim)
+    axis = axis_of(axis, ndim)
     parts = [x if isinstance(x, Array) else from_array(x, {axis: "auto"}) for x in parts]
     _check_lengths(parts, axis)
     nodes = _in_one_dtype(parts, dtype, casting)
     made = concatenated(nodes, axis)
-    return Array(made) if out is None else into(out, made, casting)
+    return as_result(made, out, casting)
 
 
 def _of_numbers(arrays: Any) -> Any:
@@ -127,7 +128,7 @@ def stack(
         len(set(lengths) - {None}) > 1 for lengths in zip(*[x.shape for x in parts], strict=True)
     ):
         raise ValueError("all input arrays must have the same shape")
-    axis = np.lib.array_utils.normalize_axis_index(axis, parts[0].ndim + 1)
+    axis = axis_of(axis, parts[0].ndim + 1)
     return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype, casting)
 
 

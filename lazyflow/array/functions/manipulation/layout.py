@@ -1,4 +1,4 @@
-"""How arrays lie: their bytes as another type, and chunks that several of them share."""
+"""The layout of arrays: their bytes as another type, and chunks that several of them share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, known
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper, implements
-from lazyflow.array.functions.manipulation.shaping import of
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.reshaped import PerBlock
@@ -20,8 +21,7 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
     if dtype is None:
         return x
-    if order != "C":
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    check_order(order, ("C",))
     dtype = np.dtype(dtype)
     if dtype.hasobject or x.dtype.hasobject:
         raise TypeError("Cannot change data-type for array of references.")
@@ -78,7 +78,7 @@ def rechunk(x: Any, chunks: Any = "auto", limit: Any = None) -> Array:
     >>> la.rechunk(la.ones((4, 6), chunks=2), {1: 3}).chunks
     ((2, 2), (3, 3))
     """
-    x = of(x).with_known_sizes()
+    x = as_array(x).with_known_sizes()
     if isinstance(chunks, dict):
         given = {
             axis % x.ndim if -x.ndim <= axis < 0 else axis: n
@@ -127,7 +127,7 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
             "arguments"
         )
     pairs = list(zip(args[::2], args[1::2], strict=True))
-    arrays = [of(x) if names is not None else x for x, names in pairs]
+    arrays = [as_array(x) if names is not None else x for x, names in pairs]
     known(*arrays)
     given: dict[Any, set[tuple[int, ...]]] = {}
     for x, (_, names) in zip(arrays, pairs, strict=True):

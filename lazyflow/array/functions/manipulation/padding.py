@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, known
-from lazyflow.array.dispatch import functions, implements
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.creation import arange, full, zeros
+from lazyflow.array.functions.elementwise import around, where
 from lazyflow.array.functions.manipulation.joining import concatenate
-from lazyflow.array.functions.manipulation.rearranging import along
-from lazyflow.array.functions.manipulation.shaping import broadcast_to, of
+from lazyflow.array.functions.manipulation.rearranging import along, flip
+from lazyflow.array.functions.manipulation.shaping import broadcast_to
+from lazyflow.array.functions.reductions import totals
+from lazyflow.array.functions.reductions.means import mean
+from lazyflow.array.functions.reductions.quantiles import median
 from lazyflow.array.nodes.elementwise import constant
 
 _OPTIONS = {
@@ -24,8 +30,9 @@ _OPTIONS = {
 _DEFAULTS = {
     "constant_values": 0, "end_values": 0, "stat_length": None, "reflect_type": "even",
 }
-
-_REDUCTIONS = {"maximum": "max", "minimum": "min", "mean": "mean", "median": "median"}
+_REDUCTIONS: dict[str, Any] = {
+    "maximum": totals.max, "minimum": totals.min, "mean": mean, "median": median,
+}
 
 #: Of these NumPy refuses types and values that don't fit, where nothing is added, too.
 _CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
@@ -46,7 +53,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
     (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
     """
     option, value = _option(mode, kwargs)
-    x = of(array)
+    x = as_array(array)
     known(x)
     widths = _widths(pad_width, x.ndim)
     if not x.size and mode not in ("constant", "empty"):
@@ -184,9 +191,9 @@ def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any)
     if taken == 0 and mode in ("maximum", "minimum"):
         raise ValueError("stat_length of 0 yields no value for padding")
     part = along(x, axis, slice(whole - taken, None) if after else slice(0, taken))
-    found = functions[_REDUCTIONS[mode]](part, axis=axis, keepdims=True)
+    found = _REDUCTIONS[mode](part, axis=axis, keepdims=True)
     if x.dtype.kind in "iu" and found.dtype.kind == "f":
-        found = functions["round"](found)
+        found = around(found)
     return _wide(found, axis, n)
 
 
@@ -202,10 +209,10 @@ def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
     width = edge.astype(kind) - start
     step = width / n
     # as NumPy: if one of the steps is 0, all lines are made in the way that suits that
-    made = functions["where"]((step == 0).any(), at / n * width, at * step) + start
+    made = where((step == 0).any(), at / n * width, at * step) + start
     if x.dtype.kind in "iu":
         made = np.floor(made)
-    return functions["flip"](made, axis) if after else made
+    return flip(made, axis) if after else made
 
 
 def _wrapped(x: Array, axis: int, after: bool, n: int) -> Array:

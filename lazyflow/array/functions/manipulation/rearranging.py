@@ -1,26 +1,27 @@
-"""Functions that put elements in other places: flip, roll, repeat, tile, split, grids."""
+"""Functions that put elements in other places: flip, roll, repeat, tile, split."""
 
 from __future__ import annotations
 
-import builtins
 import operator
-from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
-from lazyflow.array.chunks import normalize_chunks, parse_bytes
-from lazyflow.array.core import Array, known
-from lazyflow.array.dispatch import functions, implements
-from lazyflow.array.functions.creation import arange
+from lazyflow.array.chunks import parse_bytes
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_1d, as_array, stretched
+from lazyflow.array.functions.creation import arange, zeros
+from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.functions.manipulation.joining import concatenate, stack
-from lazyflow.array.functions.manipulation.shaping import broadcast_to, of, ravel, transpose
-from lazyflow.array.functions.scans import as_1d
-from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.functions.manipulation.shaping import expand_dims, ravel, transpose
 from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.reshaped import reshaped
 
 
@@ -35,15 +36,15 @@ def along(x: Array, axis: int, key: Any) -> Array:
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Array:
     """Return an array with axes turned around: all, or those given."""
-    x = of(m)
-    axes = range(x.ndim) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+    x = as_array(m)
+    axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return x[tuple([slice(None, None, -1) if k in axes else slice(None) for k in range(x.ndim)])]
 
 
 @implements(np.flipud)
 def flipud(m: Any) -> Array:
     """Return an array with its first axis turned around."""
-    if of(m).ndim < 1:
+    if as_array(m).ndim < 1:
         raise ValueError("Input must be >= 1-d.")
     return flip(m, 0)
 
@@ -51,7 +52,7 @@ def flipud(m: Any) -> Array:
 @implements(np.fliplr)
 def fliplr(m: Any) -> Array:
     """Return an array with its second axis turned around."""
-    if of(m).ndim < 2:
+    if as_array(m).ndim < 2:
         raise ValueError("Input must be >= 2-d.")
     return flip(m, 1)
 
@@ -59,7 +60,7 @@ def fliplr(m: Any) -> Array:
 @implements(np.rot90)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     """Return an array turned by 90 degrees `k` times, from the first towards the second axis."""
-    x = of(m)
+    x = as_array(m)
     if len(tuple(axes)) != 2:
         raise ValueError("len(axes) must be 2.")
     one, other = axes
@@ -83,11 +84,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
     Chunks stay as they are.
     """
-    x = of(a)
+    x = as_array(a)
     known(x)
     if axis is None:
         return roll(ravel(x), shift, 0).reshape(x.shape)
-    axes = np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+    axes = normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
     pairs = np.broadcast(shift, axes)
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
@@ -119,7 +120,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     x = as_1d(a, axis)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    axis = axis_of(axis, x.ndim)
     known(x)
     counts = np.asarray(repeats)
     if not isinstance(repeats, np.ndarray):  # as NumPy does it: 2.0 and [] are integers
@@ -135,7 +136,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         raise ValueError(
             f"operands could not be broadcast together with shape ({n},) ({len(counts)},)"
         )
-    taken: Array = functions["take"](x, np.repeat(np.arange(n), counts), axis=axis)
+    taken: Array = take(x, np.repeat(np.arange(n), counts), axis=axis)
     return taken
 
 
@@ -144,7 +145,7 @@ def tile(A: Any, reps: Any) -> Array:
     """Return an array put side by side as often as `reps` says for each axis."""
     given = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
     counts = list(map(operator.index, given))
-    x = of(A)
+    x = as_array(A)
     known(x)
     if x.ndim < len(counts):
         x = x[(None,) * (len(counts) - x.ndim)]
@@ -163,8 +164,8 @@ def _copies(x: Array, axis: int, count: int, place: int) -> Array:
     n = x.shape[axis]
     shape = [*x.shape[:axis], n * count, *x.shape[axis + 1:]]
     if not x.size or not count:
-        return functions["zeros"](shape, x.dtype, chunks=-1)
-    wide = functions["expand_dims"](x, place)
+        return zeros(shape, x.dtype, chunks=-1)
+    wide = expand_dims(x, place)
     node = stretched(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
     others = prod([max(sizes) for k, sizes in enumerate(x.chunks) if k != axis])
     limit = _chunk_bytes() // max(others * x.itemsize, 1)
@@ -182,8 +183,8 @@ def _chunk_bytes() -> int:
 @implements(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Return parts of an array along an axis, as even as can be, or cut at given places."""
-    x = of(ary)
-    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    x = as_array(ary)
+    axis = axis_of(axis, x.ndim)
     known(x)
     n = x.shape[axis]
     if np.ndim(indices_or_sections):
@@ -200,10 +201,10 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
 @implements(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Return equal parts of an array along an axis, or parts cut at given places."""
-    x = of(ary)
+    x = as_array(ary)
     if not np.ndim(indices_or_sections):
         known(x)
-        n = x.shape[np.lib.array_utils.normalize_axis_index(axis, x.ndim)]
+        n = x.shape[axis_of(axis, x.ndim)]
         if indices_or_sections > 0 and n % indices_or_sections:
             raise ValueError("array split does not result in an equal division")
     return array_split(x, indices_or_sections, axis)
@@ -212,7 +213,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Return parts of an array along the second axis, of a 1-d array along the first."""
-    x = of(ary)
+    x = as_array(ary)
     if x.ndim == 0:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
     return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
@@ -221,7 +222,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Return parts of an array along the first axis."""
-    x = of(ary)
+    x = as_array(ary)
     if x.ndim < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
     return split(x, indices_or_sections, 0)
@@ -230,7 +231,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Return parts of an array along the third axis."""
-    x = of(ary)
+    x = as_array(ary)
     if x.ndim < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
     return split(x, indices_or_sections, 2)
@@ -242,13 +243,13 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
     Where they end is computed when this is called.
     """
-    x = of(filt)
+    x = as_array(filt)
     known(x)
     ends = trim.lower()
     if ends not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")
     axes = range(x.ndim) if axis is None else sorted(
-        np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, "axis")
+        normalize_axis_tuple(axis, x.ndim, "axis")
     )
     if not axes:
         return x
@@ -268,46 +269,3 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
             first if "f" in ends else None, last + 1 if "b" in ends else None
         )
     return x[tuple(slices)]
-
-
-# -- grids ----------------------------------------------------------------------------------------
-
-
-@implements(np.meshgrid)
-def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
-) -> tuple[Array, ...]:
-    """Return coordinates of a grid, one array for each axis; parameters as np.meshgrid.
-
-    Results are views until they are computed, with ``copy=False`` as with True.
-    """
-    if indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    count = len(xi)
-    found = []
-    for k, x in enumerate(xi):
-        flat = ravel(of(x))
-        found.append(flat[tuple([slice(None) if i == k else None for i in range(count)])])
-    if indexing == "xy" and count > 1:
-        found = [functions["swapaxes"](x, 0, 1) for x in found]
-    return tuple(found) if sparse or not found else functions["broadcast_arrays"](*found)
-
-
-@implements()
-def indices(
-    dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *, chunks: Any = "auto"
-) -> Any:
-    """Return an array of the indices of a grid, or with ``sparse=True`` a tuple of thin arrays."""
-    shape = tuple(map(operator.index, dimensions))
-    sizes = normalize_chunks(chunks, shape, None, dtype)
-    thin = tuple([
-        arange(n, dtype=dtype, chunks=(sizes[k],))[
-            tuple([slice(None) if i == k else None for i in builtins.range(len(shape))])
-        ]
-        for k, n in enumerate(shape)
-    ])
-    if sparse:
-        return thin
-    if not thin:
-        return functions["zeros"]((0,), dtype)
-    return stack([broadcast_to(x, shape, chunks=sizes) for x in thin])

@@ -7,30 +7,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
-from lazyflow.array.core import Array, as_node, known
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
-from lazyflow.array.functions.creation import zeros
-from lazyflow.array.functions.ufuncs import stretched
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_array, check_order, stretched
 from lazyflow.array.nodes.align import broadcast_shape
+from lazyflow.array.nodes.elementwise import constant
+from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reshaped import reshaped
 from lazyflow.array.nodes.views import Spec, view
-
-
-def of(x: Any) -> Array:
-    """Return an array of anything that NumPy makes one of."""
-    return x if isinstance(x, Array) else Array(as_node(x))
-
-
-def _axis(axis: Any, ndim: int) -> int:
-    return np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)
-
-
-def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    return np.lib.array_utils.normalize_axis_tuple(axis, ndim)
-
 
 # -- the same elements in another shape -----------------------------------------------------------
 
@@ -60,18 +49,17 @@ def reshape(
     >>> la.arange(12, chunks=6).reshape(4, -1).chunks
     ((2, 2), (3,))
     """
-    if order not in ("C", "A"):
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    check_order(order, ("C", "A"))
     if copy is False:
         raise ValueError("an array that has to be computed can't be reshaped without a copy")
-    x = of(a)
+    x = as_array(a)
     given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     wanted = tuple([operator.index(n) for n in given])
     if x.ndim == 1 and wanted == (-1,):
         return x
     wanted = _without_unknown(wanted, x.size, x.shape)
     if not x.size:
-        return zeros(wanted, x.dtype, chunks=-1)
+        return Array(stretched(constant(np.zeros((), x.dtype)), wanted))
     if isinstance(limit, str):
         limit = parse_bytes(limit)
     if limit is not None:
@@ -114,19 +102,30 @@ def ravel(a: Any, order: str = "C") -> Array:
     return reshape(a, -1, order)
 
 
+def flat(a: Any) -> Array:
+    """Return an array with one axis, in C order."""
+    node = as_node(a)
+    if node.ndim == 1:
+        return Array(node)
+    if node.ndim == 0:
+        return Array(node)[None]
+    found: Array = ravel(Array(node))
+    return found
+
+
 # -- axes -----------------------------------------------------------------------------------------
 
 
 @implements(np.squeeze)
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Return an array without axes of length 1: all, or those given."""
-    x = of(a)
+    x = as_array(a)
     if axis is None:
         gone: Any = {k for k, n in enumerate(x.with_known_sizes().shape) if n == 1}
     elif not x.ndim and axis in (0, -1):
         gone = set()  # as in NumPy
     else:
-        gone = set(_axes(axis, x.ndim))
+        gone = set(normalize_axis_tuple(axis, x.ndim))
         if any(x.shape[k] is None for k in gone):
             known(x)
         if any(x.shape[k] != 1 for k in gone):
@@ -141,9 +140,9 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 @implements(np.expand_dims)
 def expand_dims(a: Any, axis: Any) -> Array:
     """Return an array with new axes of length 1 at these places of the result."""
-    x = of(a)
+    x = as_array(a)
     count = len(axis) if isinstance(axis, tuple | list) else 1
-    new = set(_axes(axis, x.ndim + count))
+    new = set(normalize_axis_tuple(axis, x.ndim + count))
     old = iter(range(x.ndim))
     axes = tuple([~1 if k in new else next(old) for k in range(x.ndim + count)])
     return Array(view(x.expr, Spec((None,) * x.ndim, axes)))
@@ -152,19 +151,19 @@ def expand_dims(a: Any, axis: Any) -> Array:
 @implements(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Array:
     """Return an array with its axes in another order; turned around if none is given."""
-    return of(a).transpose(axes)
+    return as_array(a).transpose(axes)
 
 
 @implements(*filter(None, [getattr(np, "permute_dims", None)]))
 def permute_dims(a: Any, axes: Any = None) -> Array:
     """As `transpose`."""
-    return of(a).transpose(axes)
+    return as_array(a).transpose(axes)
 
 
 @implements(*filter(None, [getattr(np, "matrix_transpose", None)]))
 def matrix_transpose(x: Any, /) -> Array:
     """Return an array with its last two axes exchanged."""
-    found = of(x)
+    found = as_array(x)
     if found.ndim < 2:
         raise ValueError(
             f"Input array must be at least 2-dimensional, but it is {found.ndim}"
@@ -175,8 +174,9 @@ def matrix_transpose(x: Any, /) -> Array:
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     """Return an array with axes moved to other places; the others keep their order."""
-    x = of(a)
-    sources, places = _axes(source, x.ndim), _axes(destination, x.ndim)
+    x = as_array(a)
+    sources = normalize_axis_tuple(source, x.ndim)
+    places = normalize_axis_tuple(destination, x.ndim)
     if len(sources) != len(places):
         raise ValueError(
             "`source` and `destination` arguments must have the same number of elements"
@@ -190,8 +190,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
 @implements(np.rollaxis)
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """Return an array with an axis moved to before another; parameters as np.rollaxis."""
-    x = of(a)
-    axis = _axis(axis, x.ndim)
+    x = as_array(a)
+    axis = axis_of(axis, x.ndim)
     if not -x.ndim <= start <= x.ndim:
         raise np.exceptions.AxisError(
             f"'start' arg requires {-x.ndim} <= start < {x.ndim + 1}, but {start} was passed in"
@@ -203,15 +203,15 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 @implements(np.swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Return an array with two axes exchanged."""
-    x = of(a)
+    x = as_array(a)
     order = list(range(x.ndim))
-    one, other = _axis(axis1, x.ndim), _axis(axis2, x.ndim)
+    one, other = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
     order[one], order[other] = other, one
     return x.transpose(order)
 
 
 def _each(arrays: tuple[Any, ...], change: Any) -> Any:
-    found = [change(of(x)) for x in arrays]
+    found = [change(as_array(x)) for x in arrays]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -251,7 +251,7 @@ def broadcast_to(
     """
     if subok:
         raise TypeError("chunked arrays have no subclasses; leave subok=True out")
-    x = of(array)
+    x = as_array(array)
     given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     wanted: tuple[Any, ...] = tuple([operator.index(n) for n in given])
     known(x)
@@ -279,7 +279,7 @@ def broadcast_to(
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
     """Return arrays stretched to their common shape."""
-    arrays = [of(x) for x in args]
+    arrays = [as_array(x) for x in args]
     known(*arrays)
     shape = broadcast_shape([x.shape for x in arrays])
     return tuple([broadcast_to(x, shape, subok) for x in arrays])
@@ -291,18 +291,18 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
 @implements(np.shape)
 def shape(a: Any) -> tuple[Any, ...]:
     """Return the lengths of the axes."""
-    return of(a).shape
+    return as_array(a).shape
 
 
 @implements(np.ndim)
 def ndim(a: Any) -> int:
     """Return the number of axes."""
-    return of(a).ndim
+    return as_array(a).ndim
 
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements, of all axes or of some."""
-    x = of(a).with_known_sizes()
-    axes = range(x.ndim) if axis is None else _axes(axis, x.ndim)
+    x = as_array(a).with_known_sizes()
+    axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return prod([x.shape[k] for k in axes])

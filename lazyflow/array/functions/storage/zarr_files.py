@@ -6,8 +6,8 @@ from typing import Any
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.conversion import from_array
-from lazyflow.array.functions.storing import store
+from lazyflow.array.functions.storage.loading import from_array
+from lazyflow.array.functions.storage.storing import store
 
 
 def _zarr() -> Any:

@@ -220,4 +220,3 @@ _all_written.__name__ = "store"
 def read(written: None, target: Target, place: Place) -> Any:
     """Return what was written."""
     return np.asarray(target.store[target.place(place.slices)])
-

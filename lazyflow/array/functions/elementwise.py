@@ -1,20 +1,112 @@
-"""Functions of arrays that are combinations of elementwise operations."""
+"""Functions of single elements: ufuncs called on arrays, and what is made of them."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import functions, helper, implements
-from lazyflow.array.functions.ufuncs import apply_ufunc, into, stretched
+from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import (
+    NUMBERS,
+    as_result,
+    check_order,
+    into,
+    operand,
+    stretched,
+)
+from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.nodes import elementwise
-from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-def _operand(x: Any) -> Any:
-    return x if type(x) in (bool, int, float, complex) else as_node(x)
+@helper()
+def call_ufunc(
+    ufunc: np.ufunc,
+    inputs: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    order: str = "K",
+    subok: bool = True,
+) -> Any:
+    """Return what a ufunc gives for arrays; parameters are those of ufuncs of NumPy."""
+    if order not in ("K", "C", "A") or not subok:
+        raise TypeError("chunked arrays take neither order= nor subok= of a ufunc")
+    operands = [_ufunc_operand(x) for x in inputs]
+    if any(x is NotImplemented for x in operands):
+        return NotImplemented
+    given = out if isinstance(out, tuple) else (out,) * ufunc.nout
+    if ufunc is np.multiply and given[0] is not None and as_node(given[0]).dtype.kind in "SU":
+        nodes = _repeated_texts(operands, as_node(given[0]).dtype)
+    else:
+        nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
+    found = []
+    for node, target in zip(nodes, given, strict=True):
+        if where is not True:
+            before = as_node(target) if target is not None else 0
+            node = elementwise.where(as_node(where), node, before)
+        found.append(Array(node) if target is None else into(target, node, casting))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _repeated_texts(operands: list[Any], dtype: np.dtype[Any]) -> tuple[Expr, ...]:
+    """Return texts as often as numbers say, cut to the type of what they are written to."""
+    nodes = tuple([x if isinstance(x, Expr) else elementwise.constant(x) for x in operands])
+    np.multiply.resolve_dtypes((*[x.dtype for x in nodes], dtype))  # says what is no number
+    return (elementwise.function(_repeat, nodes, dtype, kind=dtype),)
+
+
+def _repeat(a: Any, b: Any, kind: Any) -> Any:
+    return np.multiply(a, b, out=np.empty(np.broadcast_shapes(a.shape, b.shape), kind))
+
+
+def _ufunc_operand(x: Any) -> Any:
+    if type(x) in NUMBERS:
+        return x
+    if isinstance(x, Array):
+        return x.expr
+    if isinstance(x, (np.ndarray, np.generic, list, tuple, *NUMBERS)):
+        return as_node(x)
+    if kinds[type(x)] == FOREIGN:
+        return as_node(x)
+    if hasattr(x, "_lazyflow_kind") or getattr(type(x), "__array_ufunc__", 0) != 0:
+        return NotImplemented
+    return as_node(x)
+
+
+#: Exponents for which ``**``, unlike np.power, calls a ufunc of its own, as in NumPy.
+_POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
+
+
+@helper()
+def power_by(x: Array, exponent: Any) -> Any:
+    """Return ``x ** exponent`` as NumPy's operator does it."""
+    if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
+        return call_ufunc(_POWERS[exponent], (x,))
+    if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
+        return call_ufunc(np.square, (x,))
+    return call_ufunc(np.power, (x, exponent))
+
+
+_COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
+
+
+@helper()
+def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
+    """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
+    try:
+        return call_ufunc(ufunc, (x, other))
+    except TypeError:
+        known(x, other)
+        given = _ufunc_operand(other)
+        nodes = x.expr, given if isinstance(given, Expr) else elementwise.constant(given)
+        return Array(elementwise.function(_COMPARE[ufunc], nodes, bool))
 
 
 @implements(np.where)
@@ -23,8 +115,8 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if (x is None) != (y is None):
         raise ValueError("either both or neither of x and y should be given")
     if x is None:
-        return functions["nonzero"](condition)
-    return Array(elementwise.where(as_node(condition), _operand(x), _operand(y)))
+        return nonzero(condition)
+    return Array(elementwise.where(as_node(condition), operand(x), operand(y)))
 
 
 @implements(*filter(None, [getattr(np, "astype", None)]))  # NumPy 2.1
@@ -35,8 +127,7 @@ def astype(
     """Return the array with elements of another type."""
     node = as_node(x)
     dtype = np.dtype(dtype)
-    if order not in ("K", "C", "A"):
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    check_order(order)
     if device not in (None, "cpu"):
         raise ValueError(f'chunked arrays are on the device "cpu"; got device={device!r}')
     if not np.can_cast(node.dtype, dtype, casting):
@@ -64,19 +155,18 @@ def clip(
     high = a_max if max is None else max
     x: Any = Array(as_node(a))
     if low is None and high is None:
-        x = apply_ufunc(np.positive, "__call__", x)  # as NumPy, which refuses booleans so
+        x = call_ufunc(np.positive, (x,))  # as NumPy, which refuses booleans so
     if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
         limits = np.iinfo(x.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
     if low is not None and high is not None:
-        x = apply_ufunc(_CLIP, "__call__", x, low, high, dtype=dtype)
+        x = call_ufunc(_CLIP, (x, low, high), dtype=dtype)
     elif low is not None:
-        x = apply_ufunc(np.maximum, "__call__", x, low, dtype=dtype)
+        x = call_ufunc(np.maximum, (x, low), dtype=dtype)
     elif high is not None:
-        x = apply_ufunc(np.minimum, "__call__", x, high, dtype=dtype)
-    found: Array = x if out is None else into(out, x.expr)
-    return found
+        x = call_ufunc(np.minimum, (x, high), dtype=dtype)
+    return x if out is None else as_result(x.expr, out)
 
 
 @implements(np.round, np.around)
@@ -84,12 +174,12 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
     """Return elements rounded to decimals, halves to even."""
     node = as_node(a)
     if decimals == 0 and node.dtype.kind == "f":
-        made = apply_ufunc(np.rint, "__call__", Array(node)).expr
+        made = call_ufunc(np.rint, (Array(node),)).expr
     else:
         few = 0 if node.dtype.hasobject else 1  # nothing is known of what objects can do
         dtype = np.round(np.zeros(few, node.dtype), decimals).dtype
         made = elementwise.function(np.round, (node,), dtype, decimals=int(decimals))
-    return Array(made) if out is None else into(out, made)
+    return as_result(made, out)
 
 
 around = round
@@ -118,7 +208,7 @@ def imag(x: Any) -> Array:
 @implements()
 def conj(x: Any) -> Array:
     """Return complex conjugates."""
-    found: Array = apply_ufunc(np.conjugate, "__call__", Array(as_node(x)))
+    found: Array = call_ufunc(np.conjugate, (Array(as_node(x)),))
     return found
 
 
@@ -136,26 +226,6 @@ def angle(x: Any, deg: bool = False) -> Array:
     return Array(elementwise.function(np.angle, (node,), dtype, deg=bool(deg)))
 
 
-@implements(np.isclose)
-def isclose(
-    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Array:
-    """Return whether elements are equal within tolerances; parameters as np.isclose."""
-    nodes = as_node(a), as_node(b)
-    return Array(elementwise.function(
-        np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
-    ))
-
-
-@implements(np.allclose)
-def allclose(
-    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Array:
-    """Return whether all elements are equal within tolerances."""
-    found: Array = functions["all"](isclose(a, b, rtol, atol, equal_nan))
-    return found
-
-
 @implements(np.nan_to_num)
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
@@ -165,8 +235,7 @@ def nan_to_num(
     made = elementwise.function(
         np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
     )
-    found: Array = Array(made) if copy else into(x, made)
-    return found
+    return as_result(made, None if copy else x)
 
 
 @implements(np.copy)
@@ -186,56 +255,3 @@ def field(x: Array, key: Any) -> Array:
 
 def _field(x: Any, names: Any) -> Any:
     return x[names if isinstance(names, str) else list(names)]
-
-
-@implements(np.isin)
-def isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
-    kind: Any = None,
-) -> Array:
-    """Return whether each element is among others; parameters as np.isin."""
-    node = as_node(element)
-    values = np.asarray(test_elements).ravel()
-    op: Any = Among(values, bool(assume_unique), bool(invert), kind)
-    try:
-        np.result_type(node.dtype, values.dtype)
-    except TypeError:  # NumPy compares with a few of them one by one, and sorts many, which raises
-        if None in node.shape:
-            raise SizesNeeded from None
-        if len(values) >= 10 * Array(node).size ** 0.145:
-            raise
-        op = OneByOne(values, bool(invert))
-    return Array(elementwise.function(op, (node,), bool))
-
-
-class OneByOne:
-    """Tells for each element of a tile whether it equals one of some values of another kind."""
-
-    __name__ = "isin"
-
-    def __init__(self, values: Any, invert: bool) -> None:
-        self.values = values
-        self.invert = invert
-
-    def __call__(self, x: Any) -> Any:
-        found = np.zeros(x.shape, bool)
-        for value in self.values:
-            found |= x == value
-        return ~found if self.invert else found
-
-
-class Among:
-    """Tells for each element of a tile whether it is among some values."""
-
-    __name__ = "isin"
-
-    def __init__(self, values: Any, assume_unique: bool, invert: bool, kind: Any) -> None:
-        self.values = values
-        self.assume_unique = assume_unique
-        self.invert = invert
-        self.kind = kind
-
-    def __call__(self, x: Any) -> Any:
-        return np.isin(
-            x, self.values, assume_unique=self.assume_unique, invert=self.invert, kind=self.kind
-        )

@@ -1,4 +1,4 @@
-"""Where extremes are, and reductions by any ufunc."""
+"""Where the largest and the smallest elements are."""
 
 from __future__ import annotations
 
@@ -9,26 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, known
-from lazyflow.array.dispatch import helper, implements
-from lazyflow.array.functions.ufuncs import counting, into, stretched
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_result, stretched
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
-from lazyflow.array.nodes.tree import Op, kept_axes, tree, whole_along
-
-_MISSING: Any = np._NoValue
-
-
-def result(node: Expr, out: Any, casting: str = "same_kind") -> Array:
-    """Return an array of a node, or `out` once it is that."""
-    if isinstance(out, tuple):
-        (out,) = out
-    if out is None:
-        return Array(node)
-    found: Array = into(out, node, casting)
-    return found
-
+from lazyflow.array.nodes.tree import Op, kept_axes, tree
 
 # -- argmin and its like ------------------------------------------------------------------------
 
@@ -114,11 +102,11 @@ def _arg(
         shape = [1 if k == axis else n for k, n in enumerate(node.shape)]
         if not keeps(keepdims):
             del shape[axis]
-        return result(stretched(at, tuple(shape)), out)
+        return as_result(stretched(at, tuple(shape)), out)
     node = without_empty(node, axes)
     whole: Any = () if axis is not None else node.shape
     op = ArgExtreme(func, axis, whole, keeps(keepdims), fill)
-    return result(tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp), out)
+    return as_result(tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp), out)
 
 
 @implements(np.argmin)
@@ -148,91 +136,3 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = Fals
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
     """Return where the largest element is that is not NaN."""
     return _arg(np.argmax, a, axis, out, keepdims, -np.inf)
-
-
-# -- any ufunc ----------------------------------------------------------------------------------
-
-#: Ufuncs whose results of blocks can be combined by themselves.
-ASSOCIATIVE = frozenset({
-    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logical_and, np.logical_or,
-    np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.gcd, np.lcm, np.logaddexp,
-    np.logaddexp2, np.hypot,
-})
-
-
-@dataclass(frozen=True)
-class ByUfunc(Op):
-    """``ufunc.reduce`` over axes; `dtype` and `initial` as given to NumPy."""
-
-    ufunc: np.ufunc
-    axes: tuple[int, ...]
-    dtype: Any
-    keepdims: bool
-    initial: Any
-
-    @property
-    def __name__(self) -> str:  # type: ignore[override]
-        return f"{self.ufunc.__name__}.reduce"
-
-    def first(self, block: Any, mask: Any = None) -> Any:
-        options: dict[str, Any] = {} if self.initial is _MISSING else {"initial": self.initial}
-        if mask is not None:
-            options["where"] = mask
-        found = self.ufunc.reduce(
-            block, axis=self.axes, dtype=self.dtype, keepdims=True, **options
-        )
-        return np.asarray(found)
-
-    def merge(self, parts: Sequence[Any]) -> Any:
-        found = parts[0]
-        for part in parts[1:]:
-            found = self.ufunc(found, part, dtype=self.dtype)
-        return found
-
-    def last(self, part: Any) -> Any:
-        return part if self.keepdims else part.squeeze(self.axes)
-
-
-@helper()
-def ufunc_reduce(
-    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
-    keepdims: Any = False, initial: Any = _MISSING, where: Any = True,
-) -> Array:
-    """Return ``ufunc.reduce(x, ...)``; parameters are those of NumPy's.
-
-    Ufuncs that are not associative, like ``np.subtract``, and those with `initial`, take the
-    axes as one chunk.
-    """
-    known(x, where)
-    node = as_node(x)
-    axes = axes_of(axis, node.ndim)
-    masked = where is not True and where is not _MISSING
-    # NumPy's own checks, and its type of the result, on as few elements as can be
-    shape = [min(n, 2) if k in axes else 1 for k, n in enumerate(node.shape)]  # type: ignore
-    given = {} if initial is _MISSING else {"initial": initial}
-    if masked:
-        given["where"] = np.ones((1,) * node.ndim, bool)
-    count = 0 if node.dtype.hasobject else 1  # of results: nothing is known of what objects can do
-    kind = ufunc.reduce(
-        np.ones((count, *shape), node.dtype), axis=tuple([k + 1 for k in axes]), dtype=dtype,
-        **given,
-    ).dtype
-    inputs = [node]
-    if masked:
-        inputs.append(counting(where, node.shape))
-    by_blocks = (
-        ufunc in ASSOCIATIVE and initial is _MISSING and bool(count_over(node, axes))
-        and not (masked and ufunc.identity is None)
-        and not (ufunc is np.multiply and kind.kind == "c")
-    )
-    if by_blocks and node.dtype.kind in "cO" and any(node.numblocks[k] > 1 for k in axes[1:]):
-        # axis by axis: so NaN and what is equal meet in C order, which says what is taken
-        inner = ufunc_reduce(ufunc, x, axes[-1], dtype, None, True, initial, where)
-        found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
-        if not keeps(keepdims):
-            found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
-        return result(found.expr, out)
-    inputs = [without_empty(x, axes) if by_blocks else whole_along(x, axes) for x in inputs]
-    op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
-    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), kind)
-    return result(made, out)

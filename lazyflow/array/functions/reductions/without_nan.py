@@ -7,28 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, known
-from lazyflow.array.dispatch import helpers, implements
-from lazyflow.array.functions.reductions import (
-    counted,
-    finished,
-    is_objects,
-    max,
-    mean_of,
-    min,
-    needs_elements,
-    of_objects,
-    prod,
-    sum,
-    total_of_objects,
-    variance_of,
-)
+from lazyflow.array.core import Array
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import MISSING, as_result, counted, needs_elements
+from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
+from lazyflow.array.functions.reductions.means import mean_of, variance_of
+from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
+from lazyflow.array.functions.reductions.totals import max, min, prod, sum
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, reduced
-
-_MISSING: Any = np._NoValue
 
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
@@ -64,7 +54,7 @@ def filled(a: Any, value: float) -> Array:
 @implements(np.nansum)
 def nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = _MISSING, where: Any = True,
+    initial: Any = MISSING, where: Any = True,
 ) -> Array:
     """Return the sum over axes of what is not NaN."""
     if is_objects(a, dtype):
@@ -75,7 +65,7 @@ def nansum(
 @implements(np.nanprod)
 def nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = _MISSING, where: Any = True,
+    initial: Any = MISSING, where: Any = True,
 ) -> Array:
     """Return the product over axes of what is not NaN."""
     if is_objects(a, dtype):
@@ -99,7 +89,8 @@ def nanmean(
         return of_objects(np.nanmean, a, axis, out, keepdims, where)
     node, mask = _numbers_only(a, where)
     _inexact(node, dtype)
-    return finished(mean_of(node, mask, axis, dtype, keepdims, node.dtype.kind in "fc"), out)
+    made = mean_of(node, mask, axis, dtype, keepdims, node.dtype.kind in "fc")
+    return as_result(made, out, "unsafe")
 
 
 def _nan_variance(
@@ -118,7 +109,7 @@ def _nan_variance(
 @implements(np.nanvar)
 def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
+    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
 ) -> Array:
     """Return the variance over axes of what is not NaN."""
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
@@ -127,7 +118,7 @@ def nanvar(
 @implements(np.nanstd)
 def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = _MISSING,
+    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
 ) -> Array:
     """Return the standard deviation over axes of what is not NaN."""
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
@@ -135,7 +126,7 @@ def nanstd(
 
 @implements(np.nanmax)
 def nanmax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
     """Return the largest element over axes of what is not NaN."""
@@ -144,7 +135,7 @@ def nanmax(
 
 @implements(np.nanmin)
 def nanmin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
     """Return the smallest element over axes of what is not NaN."""
@@ -159,11 +150,10 @@ def _nan_extreme(
     node, mask = counted(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
-        by = helpers["ufunc_reduce"]
-        found = by(ufunc, Array(node), axis, None, None, keepdims, initial, where)
-        return finished(elementwise.function(_told, (found.expr,), found.dtype), out)
+        found = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
+        return as_result(elementwise.function(_told, (found.expr,), found.dtype), out, "unsafe")
     if node.dtype.kind == "O":
-        has_initial = initial is not _MISSING and initial is not None
+        has_initial = initial is not MISSING and initial is not None
         needs_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
         func = np.nanmax if ufunc is np.fmax else np.nanmin
         options = {"initial": initial} if has_initial else {}
@@ -171,7 +161,7 @@ def _nan_extreme(
     if node.dtype.kind != "f":
         return extreme(Array(node), axis, out, keepdims, initial, where)
     counts, start = _is_number(node), None
-    if initial is not _MISSING and initial is not None:
+    if initial is not MISSING and initial is not None:
         start = node.dtype.type(initial)
     needs_elements(ufunc, start is not None, mask, count_over(node, axes_of(axis, node.ndim)))
     if mask is not None:
@@ -179,10 +169,10 @@ def _nan_extreme(
     filled = elementwise.where(counts, node, constant(least, node.dtype))
     found = extreme(Array(filled), axis, None, keepdims, least)
     there = reduced(counts, "any", axis, keepdims, bool)
-    return finished(
+    return as_result(
         elementwise.function(
             _of_numbers, (found.expr, there), node.dtype, ufunc=ufunc, start=start
-        ), out,
+        ), out, "unsafe",
     )
 
 

@@ -1,0 +1,146 @@
+"""The arguments that functions share: arrays or what makes one, axes, ``order=``, ``out=``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.views import Spec, view
+
+#: What NumPy's functions have as the default of ``initial=``, ``keepdims=`` and others: not given.
+MISSING: Any = np._NoValue
+
+NUMBERS = (bool, int, float, complex)
+
+
+def as_array(x: Any) -> Array:
+    """Return an array of anything that NumPy makes one of; arrays as they are."""
+    return x if isinstance(x, Array) else Array(as_node(x))
+
+
+def operand(x: Any) -> Any:
+    """Return Python's numbers as they are, which take the dtype of others, else a node."""
+    return x if type(x) in NUMBERS else as_node(x)
+
+
+def check_order(order: Any, allowed: Sequence[Any] = ("C", "K", "A", None)) -> None:
+    """Refuse an ``order=`` that arrays in C order cannot have."""
+    if order not in allowed:
+        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+
+
+def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
+    """Return a node broadcast to a shape."""
+    if node.shape == tuple(shape):
+        return node
+    skipped = len(shape) - node.ndim
+    if any(n is None and m == 1 for n, m in zip(
+        shape, (1,) * skipped + node.shape, strict=True
+    )):
+        raise SizesNeeded  # nothing can be repeated as often as nobody knows
+    picks: list[Any] = []
+    axes: list[int] = [~n for n in shape[:skipped]]
+    for axis, n in enumerate(node.shape):
+        if n == 1 and shape[skipped + axis] != 1:
+            picks.append(0)
+            axes.append(~shape[skipped + axis])
+        else:
+            picks.append(None)
+            axes.append(axis)
+    return view(node, Spec(tuple(picks), tuple(axes)))
+
+
+def as_1d(a: Any, axis: Any) -> Array:
+    """Return an array of one element where there are no axes: here NumPy takes 0 or -1 as one."""
+    node = as_node(a)
+    return Array(node) if node.ndim or axis is None else Array(node)[None]
+
+
+def as_result(node: Expr, out: Any, casting: str = "same_kind") -> Array:
+    """Return an array of a node, or `out` once it is that."""
+    if isinstance(out, tuple):
+        (out,) = out
+    return Array(node) if out is None else into(out, node, casting)
+
+
+def into(target: Any, node: Expr, casting: str = "same_kind") -> Any:
+    """Make an array be what was computed for it by ``out=`` or in place."""
+    if not isinstance(target, Array):
+        raise TypeError(
+            f"out= must be a chunked array; got {type(target).__name__}. To write into memory that "
+            "is there, use la.store(result, target)"
+        )
+    if not np.can_cast(node.dtype, target.dtype, casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"Cannot cast ufunc output from {node.dtype!r} to {target.dtype!r} with casting rule "
+            f"{casting!r}"
+        )
+    if None in (*node.shape, *target.shape) and node.chunks != target.chunks:
+        raise SizesNeeded
+    if broadcast_shape([node.shape, target.shape]) != target.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {target.shape} doesn't match the "
+            f"broadcast shape {node.shape}"
+        )
+    if node.shape != target.shape:
+        node = stretched(node, target.shape)
+    target._expr = elementwise.cast(node, target.dtype)
+    return target
+
+
+def counting(where: Any, shape: tuple[Any, ...]) -> Expr:
+    """Return the mask of a reduction's ``where=``, of the shape of what is reduced."""
+    given = where if isinstance(where, Array | np.ndarray) else np.asarray(where, bool)
+    mask = as_node(given)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"where= must say by booleans what counts; got {mask.dtype}. Write where=(mask != 0)"
+        )
+    fits = mask.ndim <= len(shape) and all(
+        n in (1, m) or n is None or m is None
+        for n, m in zip(mask.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"where= of shape {mask.shape} does not broadcast to the shape {shape} of what is "
+            "reduced. Stretch that first: la.broadcast_to(x, where.shape)"
+        )
+    return stretched(mask, shape)
+
+
+def counted(a: Any, where: Any) -> tuple[Expr, Expr | None]:
+    """Return the node of an array, and of what is to count of it; None: all."""
+    node = as_node(a)
+    if where is True or where is MISSING:
+        return node, None
+    return node, counting(where, node.shape)
+
+
+def needs_elements(
+    ufunc: np.ufunc, has_initial: bool, mask: Expr | None, count: int | None
+) -> None:
+    """Refuse reductions that need at least one element where there may be none."""
+    if has_initial:
+        return
+    if mask is not None:
+        raise ValueError(
+            f"reduction operation {ufunc.__name__!r} does not have an identity, so to use a "
+            "where mask one has to specify 'initial'"
+        )
+    if count == 0:
+        raise ValueError(
+            f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+        )
+
+
+def element_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value as an element of a type, or refuse it as NumPy does if the type has none."""
+    made = np.empty(1, dtype)
+    made[0] = value
+    return made[0]

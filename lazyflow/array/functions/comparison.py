@@ -1,0 +1,69 @@
+"""Whether arrays are equal, exactly or within tolerances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.reductions import totals
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import broadcast_shape
+from lazyflow.array.nodes.elementwise import constant
+
+
+@implements(np.isclose)
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
+    """Return whether elements are equal within tolerances; parameters as np.isclose."""
+    nodes = as_node(a), as_node(b)
+    return Array(elementwise.function(
+        np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
+    ))
+
+
+@implements(np.allclose)
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
+    """Return whether all elements are equal within tolerances."""
+    found: Array = totals.all(isclose(a, b, rtol, atol, equal_nan))
+    return found
+
+
+# -- equality -----------------------------------------------------------------------------------
+
+
+def _no() -> Array:
+    return Array(constant(False, bool))
+
+
+@implements(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
+    """Return whether two arrays have the same shape and elements."""
+    one, other = Array(as_node(a1)), Array(as_node(a2))
+    known(one, other)
+    if one.shape != other.shape:
+        return _no()
+    same = one == other
+    if equal_nan and one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM":
+        same = same | (np.isnan(one) & np.isnan(other))
+    found: Array = totals.all(same)
+    return found
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> Array:
+    """Return whether two arrays are equal once they are broadcast to one shape."""
+    one, other = Array(as_node(a1)), Array(as_node(a2))
+    known(one, other)
+    try:
+        broadcast_shape([one.shape, other.shape])
+    except ValueError:
+        return _no()
+    found: Array = totals.all(one == other)
+    return found

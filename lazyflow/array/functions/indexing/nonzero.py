@@ -1,0 +1,83 @@
+"""The indices of elements that are not zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.indexing.index_arrays import choose as chosen
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.sources import Made, Region
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The place of each element, along a new last axis."""
+
+    ndim: int
+    __name__ = "argwhere"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        *places, which = region
+        out = np.empty([s.stop - s.start for s in region], dtype=np.intp)
+        for k in range(which.start, which.stop):
+            shape = [-1 if axis == k else 1 for axis in range(self.ndim)]
+            out[..., k - which.start] = np.arange(places[k].start, places[k].stop).reshape(shape)
+        return out
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number of each element in C order."""
+
+    shape: tuple[int, ...]
+    __name__ = "flatnonzero"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        places = np.ogrid[region]
+        found = np.ravel_multi_index(tuple(places), self.shape)
+        return found.astype(np.intp, copy=False)
+
+
+def _mask(a: Any) -> Array:
+    return Array(elementwise.not_zero(as_node(a)))
+
+
+@implements(np.argwhere)
+def argwhere(a: Any) -> Array:
+    """Return the places of the elements that are not zero, a row for each."""
+    mask = _mask(a)
+    known(mask)
+    if not mask.ndim:
+        return argwhere(mask[None])[:, :0]
+    ndim = mask.ndim
+    made = Made(Coordinates(ndim), np.dtype(np.intp), (*mask.chunks, (ndim,)))
+    return Array(chosen(Array(made), mask, 0))
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> tuple[Array, ...]:
+    """Return the places of the elements that are not zero, an array for each axis."""
+    if not as_node(a).ndim:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
+            "instead."
+        )
+    found = argwhere(a)
+    return tuple([found[:, k] for k in range(found.shape[1])])
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> Array:
+    """Return the places, in C order, of the elements that are not zero."""
+    mask = _mask(a)
+    known(mask)
+    if not mask.ndim:
+        mask = mask[None]
+    made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
+    return Array(chosen(Array(made), mask, 0))

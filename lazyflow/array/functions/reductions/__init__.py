@@ -1,0 +1,1 @@
+"""Sums, means, extremes and quantiles over axes, and reductions by any ufunc."""

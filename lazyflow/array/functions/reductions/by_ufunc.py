@@ -1,0 +1,147 @@
+"""``ufunc.reduce`` and ``ufunc.accumulate`` of any ufunc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import helper
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import MISSING, as_result, counting
+from lazyflow.array.functions.one_chunk import along_axis
+from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
+from lazyflow.array.nodes.scan import scan
+from lazyflow.array.nodes.tree import Op, kept_axes, tree, whole_along
+
+# -- any ufunc ----------------------------------------------------------------------------------
+
+#: Ufuncs whose results of blocks can be combined by themselves.
+ASSOCIATIVE = frozenset({
+    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logical_and, np.logical_or,
+    np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.gcd, np.lcm, np.logaddexp,
+    np.logaddexp2, np.hypot,
+})
+
+
+@dataclass(frozen=True)
+class ByUfunc(Op):
+    """``ufunc.reduce`` over axes; `dtype` and `initial` as given to NumPy."""
+
+    ufunc: np.ufunc
+    axes: tuple[int, ...]
+    dtype: Any
+    keepdims: bool
+    initial: Any
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return f"{self.ufunc.__name__}.reduce"
+
+    def first(self, block: Any, mask: Any = None) -> Any:
+        options: dict[str, Any] = {} if self.initial is MISSING else {"initial": self.initial}
+        if mask is not None:
+            options["where"] = mask
+        found = self.ufunc.reduce(
+            block, axis=self.axes, dtype=self.dtype, keepdims=True, **options
+        )
+        return np.asarray(found)
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        found = parts[0]
+        for part in parts[1:]:
+            found = self.ufunc(found, part, dtype=self.dtype)
+        return found
+
+    def last(self, part: Any) -> Any:
+        return part if self.keepdims else part.squeeze(self.axes)
+
+
+@helper()
+def ufunc_reduce(
+    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+    keepdims: Any = False, initial: Any = MISSING, where: Any = True,
+) -> Array:
+    """Return ``ufunc.reduce(x, ...)``; parameters are those of NumPy's.
+
+    Ufuncs that are not associative, like ``np.subtract``, and those with `initial`, take the
+    axes as one chunk.
+    """
+    known(x, where)
+    node = as_node(x)
+    axes = axes_of(axis, node.ndim)
+    masked = where is not True and where is not MISSING
+    # NumPy's own checks, and its type of the result, on as few elements as can be
+    shape = [min(n, 2) if k in axes else 1 for k, n in enumerate(node.shape)]  # type: ignore
+    given = {} if initial is MISSING else {"initial": initial}
+    if masked:
+        given["where"] = np.ones((1,) * node.ndim, bool)
+    count = 0 if node.dtype.hasobject else 1  # of results: nothing is known of what objects can do
+    kind = ufunc.reduce(
+        np.ones((count, *shape), node.dtype), axis=tuple([k + 1 for k in axes]), dtype=dtype,
+        **given,
+    ).dtype
+    inputs = [node]
+    if masked:
+        inputs.append(counting(where, node.shape))
+    by_blocks = (
+        ufunc in ASSOCIATIVE and initial is MISSING and bool(count_over(node, axes))
+        and not (masked and ufunc.identity is None)
+        and not (ufunc is np.multiply and kind.kind == "c")
+    )
+    if by_blocks and node.dtype.kind in "cO" and any(node.numblocks[k] > 1 for k in axes[1:]):
+        # axis by axis: so NaN and what is equal meet in C order, which says what is taken
+        inner = ufunc_reduce(ufunc, x, axes[-1], dtype, None, True, initial, where)
+        found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
+        if not keeps(keepdims):
+            found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
+        return as_result(found.expr, out)
+    inputs = [without_empty(x, axes) if by_blocks else whole_along(x, axes) for x in inputs]
+    op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
+    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), kind)
+    return as_result(made, out)
+
+
+@dataclass(frozen=True)
+class Accumulate(Op):
+    """``ufunc.accumulate`` along an axis in one chunk."""
+
+    ufunc: np.ufunc
+    axis: int
+    dtype: Any
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return f"{self.ufunc.__name__}.accumulate"
+
+    def first(self, block: Any) -> Any:
+        return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
+
+
+@helper()
+def ufunc_accumulate(
+    ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, *,
+    method: str = "sequential",
+) -> Array:
+    """Return ``ufunc.accumulate(array, ...)``; parameters are those of NumPy's.
+
+    method
+        How blocks get what is before them: one after the other ("sequential"), or by a tree
+        ("blelloch"). Either way all blocks are scanned at the same time.
+    """
+    if method not in ("sequential", "blelloch"):
+        raise ValueError(f"method must be 'sequential' or 'blelloch'; got {method!r}")
+    x = Array(as_node(array))
+    known(x)
+    node = x.expr
+    if node.ndim == 0:
+        raise TypeError("cannot accumulate on a scalar")
+    axis = axis_of(axis, node.ndim)
+    found = ufunc.accumulate(np.ones((1,) * node.ndim, node.dtype), dtype=dtype).dtype
+    ordered = found.hasobject or (ufunc is np.multiply and found.kind == "c")
+    if ufunc in ASSOCIATIVE and not ordered:  # of which NaN, zeros and rounding depend on the order
+        return as_result(scan(node, ufunc, axis, found, method == "blelloch"), out)
+    return as_result(along_axis(Accumulate(ufunc, axis, dtype), node, axis, found), out)

@@ -1,0 +1,178 @@
+"""Means, variances and standard deviations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import MISSING, as_result, counted, stretched
+from lazyflow.array.functions.reductions.objects import is_objects, of_objects
+from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.elementwise import constant
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.moments import (
+    MeanOf,
+    MeanOfMoments,
+    MeanOfTotals,
+    VarOf,
+    axes_of,
+    count_over,
+    reduced,
+)
+from lazyflow.array.nodes.views import Spec, view
+
+
+def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return the dtypes of a mean's sum and of its result."""
+    of_time = dtype_of_time(function, node, dtype)
+    if of_time is not None:
+        return of_time, of_time
+    if dtype is not None:
+        return np.dtype(dtype), np.dtype(dtype)
+    if node.dtype.kind in "SUV":
+        function(np.zeros(1, node.dtype))  # refuses, in its words
+    if node.dtype.kind in "biu":
+        return np.dtype(float), np.dtype(float)
+    if node.dtype == np.float16:
+        return np.dtype(np.float32), np.dtype(np.float16)
+    native = node.dtype.newbyteorder("=")
+    return native, native
+
+
+@implements(np.mean)
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+    where: Any = True,
+) -> Array:
+    """Return the mean over axes; parameters are those of ``np.mean``."""
+    if is_objects(a, dtype):
+        axes_of(axis, as_node(a).ndim, as_1d=where is not True)
+        return of_objects(np.mean, a, axis, out, keepdims, where)
+    node, mask = counted(a, where)
+    return as_result(mean_of(node, mask, axis, dtype, keepdims), out, "unsafe")
+
+
+def mean_of(
+    node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False
+) -> Expr:
+    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`."""
+    axes_of(axis, node.ndim, as_1d=mask is not None)
+    inner, result = _mean_dtypes(node, dtype, np.mean)
+    if mask is not None:
+        some = elementwise.where(mask, node, constant(0, node.dtype))
+        total = reduced(some, "sum", axis, keepdims, inner)
+        count = reduced(mask, "sum", axis, keepdims, int)
+        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
+    many = count_over(node, axes_of(axis, node.ndim))
+    if many is None and inner.kind in "mM":  # which are no moments
+        there = stretched(constant(1, int), node.shape)
+        total = reduced(node, "sum", axis, keepdims, inner)
+        count = reduced(there, "sum", axis, keepdims, int)
+        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
+    if many is None:
+        return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
+    return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result))
+
+
+#: NumPy's functions by whether the root is taken, and NaN are left out.
+_SPREADS = {
+    (False, False): np.var, (True, False): np.std,
+    (False, True): np.nanvar, (True, True): np.nanstd,
+}
+
+
+def variance_of(
+    a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
+    correction: Any, mask: Expr | None = None, quiet: bool = False,
+) -> Array:
+    """Return a variance or its root; `mask` as of `counted`, `quiet` as of `VarOf`."""
+    if correction is not MISSING:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    if is_objects(a, dtype):
+        func = _SPREADS[root, quiet]
+        return of_objects(func, a, axis, out, keepdims, where, ddof=ddof)
+    node, given = counted(a, where)
+    mask = given if mask is None else mask
+    axes_of(axis, node.ndim, as_1d=mask is not None)
+    inner, result = _mean_dtypes(node, dtype, np.var)
+    if result.kind == "c" and dtype is None:
+        result = np.dtype(f"f{result.itemsize // 2}")
+    if inner.kind == "f" and node.dtype.kind in "iuf":  # elements that a smaller type does not have
+        inner = np.result_type(inner, node.dtype)
+    finish = VarOf(ddof, root, quiet, result)
+    made = reduced(node, "moments", axis, keepdims, inner, result, finish, mask)
+    return as_result(made, out, "unsafe")
+
+
+@implements(np.var)
+def var(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+) -> Array:
+    """Return the variance over axes; parameters are those of ``np.var``.
+
+    Blocks give how many there are, their mean and the squares of distances to it, merged by the
+    formula of Chan, Golub and LeVeque (1983), so that a large mean costs few digits. The method
+    ``x.var()`` takes ``correction=`` too, as the Array API has it.
+    """
+    return variance_of(a, axis, dtype, out, ddof, keepdims, where, False, correction)
+
+
+@implements(np.std)
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+) -> Array:
+    """Return the standard deviation over axes; parameters are those of ``np.std``."""
+    return variance_of(a, axis, dtype, out, ddof, keepdims, where, True, correction)
+
+
+def _normalised(total: Any, scale: Any) -> Any:
+    if np.any(scale == 0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    return total / scale
+
+
+_normalised.__name__ = "divide"  # NumPy's warnings say so
+
+
+@implements(np.average)
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
+    keepdims: Any = False,
+) -> Any:
+    """Return the weighted mean over axes; parameters are those of ``np.average``."""
+    x = Array(as_node(a))
+    if weights is None:
+        found = mean(x, axis, keepdims=keepdims)
+        count = count_over(x.with_known_sizes().expr, axes_of(axis, x.ndim))
+        scale = Array(stretched(constant(count, found.dtype), found.shape))
+        return (found, scale) if returned else found
+    axes_of(axis, x.ndim, as_1d=False)
+    w = Array(as_node(weights))
+    if w.shape != x.shape:
+        if None in (*w.shape, *x.shape):
+            raise SizesNeeded
+        if axis is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        axes = axes_of(axis, x.ndim)
+        if w.shape != tuple([x.shape[k] for k in axes]):
+            raise ValueError(
+                "Shape of weights must be consistent with shape of a along specified axis."
+            )
+        spread = tuple([axes.index(k) if k in axes else ~1 for k in range(x.ndim)])
+        w = Array(stretched(view(w.expr, Spec((None,) * w.ndim, spread)), x.shape))
+    dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
+    scale = sum(w, axis, dtype=dtype, keepdims=keepdims)
+    products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]
+    total = sum(Array(products), axis, dtype=dtype, keepdims=keepdims)
+    kind = np.true_divide.resolve_dtypes((total.dtype, scale.dtype, None))[2]
+    found = Array(elementwise.function(_normalised, (total.expr, scale.expr), kind))
+    return (found, scale) if returned else found

@@ -1,0 +1,179 @@
+"""Medians and quantiles, exact: blocks see whole axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_result, stretched
+from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
+from lazyflow.array.functions.reductions.without_nan import nanmean
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.moments import axes_of, keeps, without_empty
+from lazyflow.array.nodes.tree import kept_axes, tree, whole_along
+
+
+@dataclass(frozen=True)
+class Quantiles(NumpyOp):
+    """Quantiles along axes in one chunk.
+
+    weighted
+        Each block comes with one of weights.
+    shape
+        Of the places, which NumPy gets one after the other: with several axes its functions that
+        leave NaN out mix the axes of others up.
+    dtype
+        Of the result: where all are NaN, NumPy's functions that leave these out give another.
+    """
+
+    weighted: bool
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def first(self, block: Any, *others: Any) -> Any:
+        options = dict(self.keywords)
+        if self.weighted:
+            options["weights"], *others = others  # type: ignore[assignment]
+        found = np.asarray(self.func(block, *others, **options)).astype(self.dtype, copy=False)
+        return found.reshape(*self.shape, *found.shape[1:]) if self.shape else found
+
+
+# -- medians and quantiles ----------------------------------------------------------------------
+
+
+def _axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], Any]:
+    """Return the axes of a reduction, and what to call NumPy's function with."""
+    axes = axes_of(axis, ndim, as_1d=False)
+    return axes, (axes[0] if len(axes) == 1 else axes)
+
+
+def _with_elements(node: Expr) -> Expr:
+    """Return a node without blocks that have no elements, of which NumPy makes other things."""
+    return without_empty(node, tuple(range(node.ndim)))
+
+
+def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
+    known(a)
+    node = _with_elements(as_node(a))
+    axes, own = _axes(axis, node.ndim)
+    keepdims = keeps(keepdims)
+    if not node.size and func is np.nanmedian:
+        return nanmean(a, axis, out=out, keepdims=keepdims)
+    dtype = func(np.ones((1,) * node.ndim, node.dtype), axis=own, keepdims=keepdims).dtype
+    op = NumpyOp(func, (("axis", own), ("keepdims", keepdims)))
+    return as_result(over_axes(op, [node], axes, keepdims, dtype), out)
+
+
+@implements(np.median)
+def median(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    keepdims: Any = False,
+) -> Array:
+    """Return the median over axes, exactly; `overwrite_input` changes nothing, as blocks are read.
+
+    >>> import lazyflow.array as la
+    >>> la.median(la.arange(10, chunks=3)).compute()
+    np.float64(4.5)
+    """
+    return _median(np.median, a, axis, out, keepdims)
+
+
+@implements(np.nanmedian)
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    keepdims: Any = False,
+) -> Array:
+    """Return the median over axes of what is not NaN, exactly."""
+    return _median(np.nanmedian, a, axis, out, keepdims)
+
+
+def _quantile(
+    func: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
+) -> Array:
+    known(a, weights)
+    node = _with_elements(as_node(a))
+    axes, own = _axes(axis, node.ndim)
+    keepdims = keeps(keepdims)
+    if isinstance(q, Array):
+        raise TypeError(
+            "q has to be known when the quantile is asked for; compute it first: q.compute()"
+        )
+    keywords: dict[str, Any] = {"axis": own, "method": method, "keepdims": keepdims}
+    others = []
+    if isinstance(q, int | float):  # of which NumPy thinks as of the array's own type
+        keywords["q"] = q
+    else:
+        q = np.asarray(q)
+        others = [q.ravel() if q.ndim else q]
+    if weights is not None:
+        if method != "inverted_cdf":
+            raise ValueError(
+                f"Only method 'inverted_cdf' supports weights. Got: {method}."
+            )
+        weights = _weights(as_node(weights), node, axes)
+    if node.dtype == bool and func not in _WITHOUT_NAN and 0 in [node.shape[k] for k in axes]:
+        raise IndexError("index 0 is out of bounds for axis 0 with size 0")  # NumPy's
+    # NumPy's checks of q and method, and its type of the result
+    if not node.size and func in _WITHOUT_NAN:
+        func(np.empty((1, 0), node.dtype), *others, **{**keywords, "axis": 0})
+        return nanmean(a, axis, out=out, keepdims=keepdims)
+    dtype = func(np.ones((1,) * node.ndim, node.dtype), *others, **keywords).dtype
+    layout = (*[(n,) for n in np.shape(q)], *kept_axes(node.ndim, axes, keepdims))
+    inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
+    op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q), dtype)
+    return as_result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)
+
+
+def _weights(weights: Expr, node: Expr, axes: tuple[int, ...]) -> Expr:
+    if weights.shape == node.shape:
+        return weights
+    if weights.shape != tuple([node.shape[k] for k in axes]):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    key = tuple([slice(None) if k in axes else None for k in range(node.ndim)])
+    return stretched(Array(weights)[key].expr, node.shape)
+
+
+@implements(np.quantile)
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+) -> Array:
+    """Return quantiles over axes, exactly, by any of NumPy's methods."""
+    return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.nanquantile)
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+) -> Array:
+    """Return quantiles over axes of what is not NaN, exactly, by any of NumPy's methods."""
+    return _quantile(np.nanquantile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.percentile)
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+) -> Array:
+    """Return percentiles over axes, exactly: not the approximation that dask makes."""
+    return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.nanpercentile)
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+) -> Array:
+    """Return percentiles over axes of what is not NaN, exactly."""
+    return _quantile(np.nanpercentile, a, q, axis, out, method, keepdims, weights)
+
+
+_WITHOUT_NAN = (np.nanquantile, np.nanpercentile)

@@ -1,0 +1,194 @@
+"""Sorting along an axis, and the largest elements."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import as_1d
+from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
+from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.tree import Op, tree
+
+# -- sorting ------------------------------------------------------------------------------------
+
+
+def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
+    known(a)
+    if axis is None:
+        a, axis = flat(a), 0
+    node = as_node(a)
+    axis = axis_of(axis, node.ndim)
+    func(np.empty((1,) * node.ndim, node.dtype), axis=axis, **_harmless(keywords))
+    keywords["axis"] = axis
+    op = NumpyOp(func, tuple(keywords.items()))
+    return Array(along_axis(op, node, axis, dtype or node.dtype))
+
+
+def _harmless(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {key: each if key != "kth" else 0 for key, each in keywords.items()}
+
+
+def _order(order: Any) -> Any:
+    return tuple(order) if isinstance(order, list) else order
+
+
+@implements(np.sort)
+def sort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Array:
+    """Return the elements sorted along an axis, which becomes one chunk."""
+    return _sorted(np.sort, a, axis, None, kind=kind, order=_order(order), stable=stable)
+
+
+@implements(np.argsort)
+def argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Array:
+    """Return the places of elements in sorted order along an axis, which becomes one chunk."""
+    a = as_1d(a, axis)
+    return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=_order(order), stable=stable)
+
+
+def _kth(kth: Any, a: Any, axis: Any) -> Any:
+    """Return `kth`, hashable, once it was found to be inside the axis."""
+    node = as_node(a)
+    known(a)
+    n = as_node(a).size if axis is None else as_node(a).shape[axis_of(axis, node.ndim)]
+    assert n is not None
+    for each in np.atleast_1d(kth).tolist():
+        if n and not -n <= each < n:  # of nothing there is nothing to put in order
+            raise ValueError(f"kth(={each}) out of bounds ({n})")
+    return tuple(kth) if np.ndim(kth) else operator.index(kth)
+
+
+@implements(np.partition)
+def partition(
+    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> Array:
+    """Return the elements with the `kth` smallest in their places; parameters as np.partition."""
+    kth = _kth(kth, a, axis)
+    return _sorted(np.partition, a, axis, None, kth=kth, kind=kind, order=_order(order))
+
+
+@implements(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> Array:
+    """Return the places of elements as `partition` orders them."""
+    a = as_1d(a, axis)
+    kth = _kth(kth, a, axis)
+    return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=_order(order))
+
+
+# -- the largest elements -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Top(Op):
+    """The `k` largest elements along an axis, largest first; of -k the smallest, smallest first.
+
+    places
+        Where they are, instead of what they are.
+    """
+
+    k: int
+    axis: int
+    places: bool
+    together: int = 16
+
+    placed = True
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return "argtopk" if self.places else "topk"
+
+    def first(self, where: Any, block: Any) -> Any:
+        if not self.places:
+            return self._best(block, None)
+        shape = [1] * block.ndim
+        shape[self.axis] = -1
+        start = where.regions[self.axis]
+        at = np.arange(start, start + block.shape[self.axis]).reshape(shape)
+        return self._best(block, np.broadcast_to(at, block.shape))
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        every = [value for value, _ in parts]
+        values = np.concatenate(every, self.axis, dtype=every[0].dtype)
+        if not self.places:
+            return self._best(values, None)
+        return self._best(values, np.concatenate([at for _, at in parts], self.axis))
+
+    def _best(self, values: Any, at: Any) -> Any:
+        n = values.shape[self.axis]
+        if n <= abs(self.k):
+            return values, at
+        kth, some = (-self.k, slice(-self.k, None)) if self.k > 0 else (
+            -self.k - 1, slice(0, -self.k)
+        )
+        key = (*[slice(None)] * self.axis, some)
+        if at is None:
+            return np.partition(values, kth, self.axis)[key].copy(), None
+        order = np.argpartition(values, kth, self.axis)[key]
+        return (
+            np.take_along_axis(values, order, self.axis), np.take_along_axis(at, order, self.axis)
+        )
+
+    def last(self, part: Any) -> Any:
+        values, at = part
+        if at is None:
+            found = np.sort(values, self.axis)
+        else:
+            order = np.argsort(values, self.axis, kind="stable")
+            found = np.take_along_axis(at, order, self.axis)
+        return np.flip(found, self.axis) if self.k > 0 else found
+
+
+def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
+    known(a)
+    node = as_node(a)
+    k = operator.index(k)
+    if k == 0:
+        raise ValueError("k must be a positive number, for the largest, or a negative one")
+    axis = axis_of(axis, node.ndim)
+    n: Any = node.shape[axis]
+    layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
+    dtype = np.dtype(np.intp) if places else node.dtype
+    together = 16 if split_every is None else operator.index(split_every)
+    if together < 2:
+        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
+    return Array(tree(Top(k, axis, places, together), [node], layout, dtype))
+
+
+@implements()
+def topk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
+    """Return the `k` largest elements along an axis, largest first; -k: the smallest.
+
+    Parameters
+    ----------
+    a, k, axis
+        As of ``dask.array.topk``; NaN is larger than any number.
+    split_every
+        How many neighbours are merged at a time; 16 if left out.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.topk(la.from_array([5, 1, 3, 6], chunks=2), 2).compute()
+    array([6, 5])
+    """
+    return _top(a, k, axis, split_every, False)
+
+
+@implements()
+def argtopk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
+    """Return where the `k` largest elements along an axis are; parameters as of `topk`."""
+    return _top(a, k, axis, split_every, True)

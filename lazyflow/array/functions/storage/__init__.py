@@ -1,0 +1,1 @@
+"""Arrays from and into memory, files and lazy values."""

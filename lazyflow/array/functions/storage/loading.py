@@ -1,0 +1,187 @@
+"""Arrays of what memory, files and lazy values hold, and blocks as lazy values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.api.collection import Collection
+from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.core import Array, plain, refuse_lazy
+from lazyflow.array.dispatch import implements
+from lazyflow.array.nodes.block_call import BlockCalls
+from lazyflow.array.nodes.bound_call import Call, declared
+from lazyflow.array.nodes.sources import Const, Memory, Region, Stored
+from lazyflow.graph.kinds import FOREIGN, kinds
+from lazyflow.graph.task import Task, task_name
+from lazyflow.services import service
+
+
+@implements()
+def from_array(
+    x: Any, chunks: Any = "auto", lock: Any = False, asarray: bool | None = None
+) -> Array:
+    """Return a chunked array of something with ``shape``, ``dtype`` and slices.
+
+    Parameters
+    ----------
+    x
+        A NumPy array or memmap, a zarr array, an h5py dataset, or anything that gives a part of
+        itself by ``x[slices]``. It must not change until what is made of it was computed.
+    chunks
+        As of `normalize_chunks`; automatic ones follow the chunks of `x` if it has any.
+    lock
+        True: one read at a time in a process; or a lock to hold while reading.
+    asarray
+        Whether what slices give is made a NumPy array: yes, unless it takes part in NumPy's
+        protocols itself.
+
+    Raises
+    ------
+    TypeError
+        `x` has no shape or dtype.
+    """
+    if isinstance(x, Array):
+        raise TypeError("from_array() got a chunked array; x.rechunk(chunks) changes its chunks")
+    refuse_lazy(x)
+    if isinstance(x, list | tuple | int | float | complex | memoryview | np.generic):
+        x = np.asarray(x)
+    for attribute in ("shape", "dtype", "__getitem__"):
+        if not hasattr(x, attribute):
+            raise TypeError(
+                f"from_array() needs something with shape, dtype and slices; a {type(x).__name__} "
+                f"has no {attribute}. For a lazy value use from_delayed, for numbers asarray."
+            )
+    if isinstance(x, np.ndarray):
+        x = plain(x)
+    shape = tuple(map(operator.index, x.shape))
+    dtype = np.dtype(x.dtype)
+    own = _own_chunks(x)
+    found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
+    if isinstance(x, np.ndarray) and not lock and asarray is not False:
+        return Array(Const(x)) if not shape else Array(Memory(x, found))
+    if asarray is None:
+        asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
+    return Array(Stored(x, Reader(asarray, _lock(lock)), dtype, found))
+
+
+def _own_chunks(x: Any) -> Any:
+    sizes = getattr(x, "chunks", None)
+    if not sizes or len(sizes) != len(x.shape):
+        return None
+    return [(n,) if isinstance(n, int | np.integer) else tuple(n) for n in sizes]
+
+
+def _limit(chunks: Any, own: Any, dtype: np.dtype[Any]) -> int | None:
+    """Return bytes that one chunk of a file has at least: what is read once is not cut."""
+    if own is None or not isinstance(chunks, str) or chunks != "auto":
+        return None
+    most: int = config.get("chunk_bytes")
+    return max(most, prod(map(max, own)) * dtype.itemsize)
+
+
+def _lock(lock: Any) -> Any:
+    if lock is True:
+        from threading import Lock
+
+        return Lock()
+    return lock or None
+
+
+class Reader:
+    """Reads a region of a store."""
+
+    __name__ = "from_array"
+
+    def __init__(self, asarray: bool, lock: Any) -> None:
+        self.asarray = asarray
+        self.lock = lock
+
+    def __eq__(self, other: Any) -> bool:
+        return (
+            type(other) is Reader and other.asarray == self.asarray and other.lock is self.lock
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.asarray, id(self.lock)))
+
+    def __call__(self, store: Any, region: Region) -> Any:
+        if self.lock is None:
+            found = store[region]
+        else:
+            with self.lock:
+                found = store[region]
+        return np.asarray(found) if self.asarray else found
+
+    def __reduce__(self) -> Any:
+        from threading import Lock
+
+        if self.lock is None or type(self.lock) is type(Lock()):  # it guards this process only
+            return _reader, (self.asarray, self.lock is not None)
+        return Reader, (self.asarray, self.lock)
+
+
+def _reader(asarray: bool, locked: bool) -> Reader:
+    return Reader(asarray, _lock(locked))
+
+
+@implements()
+def from_delayed(
+    value: Any, shape: Sequence[int], dtype: Any = None, meta: Any = None, name: Any = None
+) -> Array:
+    """Return an array of one block that a lazy value or a future will give.
+
+    Parameters
+    ----------
+    value
+        What `delayed` functions, `submit`, actors, ... return; its result must be an array.
+    shape
+        Of that array; a length may be None: not known.
+    dtype, meta
+        Type of its elements, or an array that has it.
+    name
+        What the task is called; else as the function that gives the value.
+
+    Raises
+    ------
+    TypeError
+        `value` is not lazy, or no dtype is given; when computed: it is no array of that dtype.
+    ValueError
+        When computed: it has another shape.
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if kinds[type(value)] == FOREIGN:
+        value = service("dask_task")(value)
+    if isinstance(value, Task):
+        task: Any = value
+    elif isinstance(value, Collection):
+        task = value.__lazyflow_value__()
+    else:
+        raise TypeError(
+            f"from_delayed() takes a lazy value; got a {type(value).__name__}. For an array that "
+            "is there use from_array."
+        )
+    found = declared(dtype, meta)
+    if found is None:
+        raise TypeError("from_delayed() must be told the dtype of the value: pass dtype= or meta=")
+    call = Call(_same, [task], {}, "from_delayed", name or task_name(task))
+    return Array(BlockCalls(call, (), (), found, tuple([(n,) for n in shape])))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@implements()
+def to_delayed(x: Array) -> np.ndarray[Any, Any]:
+    """Return the blocks of an array as lazy values, in an object array of ``x.numblocks``."""
+    tasks = x.__lazyflow_tasks__()
+    out = np.empty(x.numblocks, dtype=object)
+    for at, task in zip(np.ndindex(*x.numblocks), tasks, strict=True):
+        out[at] = task
+    return out

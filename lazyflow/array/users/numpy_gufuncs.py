@@ -1,0 +1,38 @@
+"""Generalised ufuncs of NumPy and of others, called on arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import as_node
+from lazyflow.array.dispatch import functions, helper
+from lazyflow.array.functions.arguments import into
+from lazyflow.array.nodes.compiled import OneLoop, owner, takes_results
+from lazyflow.array.users.gufuncs import apply_gufunc
+
+
+@helper()
+def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any) -> Any:
+    """Return what a generalised ufunc gives for arrays: by a function of this name if we have it.
+
+    Otherwise the ufunc sees blocks in which its core dimensions are whole.
+    """
+    found = functions.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None
+    if found is not None:
+        return found(*inputs, **kwargs) if out is None else found(*inputs, out=out, **kwargs)
+    func = owner(ufunc)
+    signature: Any = ufunc.signature
+    targets = out if isinstance(out, tuple) else (out,) * ufunc.nout
+    if takes_results(func):
+        types = tuple([as_node(x).dtype for x in (*inputs, *targets)])
+        func = OneLoop(func, types)
+        kwargs["output_dtypes"] = list(types[len(inputs):])
+    made = apply_gufunc(func, signature, *inputs, allow_rechunk=True, **kwargs)
+    results = made if isinstance(made, tuple) else (made,)
+    given = [
+        one if target is None else into(target, one.expr)
+        for one, target in zip(results, targets, strict=True)
+    ]
+    return given[0] if len(given) == 1 else tuple(given)
