@@ -23,8 +23,9 @@ from lazyflow.api.run_options import RunOptions, scheduler_or_default
 from lazyflow.api.runs import start_background
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import SerializationError
-from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import HELD, Task, new_leaf, new_task
+from lazyflow.graph.building import new_leaf, new_task
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.actors.calls import ActorHost, Call, Method, Spec
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.store.owned import copied

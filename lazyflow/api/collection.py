@@ -23,7 +23,8 @@ from collections.abc import Generator, Sequence
 from typing import Any, Self
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.graph.task import Task, new_task, users_depth
+from lazyflow.graph.building import new_task
+from lazyflow.graph.task import Task, users_depth
 
 __all__ = ["Collection"]
 

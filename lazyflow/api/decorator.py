@@ -11,9 +11,10 @@ from typing import Any
 from lazyflow.api.graph_pickle import pickled_as
 from lazyflow.api.lazy import Delayed
 from lazyflow.config import nearest
+from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
-from lazyflow.graph.task import VALUE, Task, function_name, new_leaf, new_task
+from lazyflow.graph.task import VALUE, Task, function_name
 from lazyflow.schedulers.core.coroutines import Awaited
 
 __all__ = ["DelayedFunction", "delayed"]

@@ -12,7 +12,7 @@ from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import Outcome, finish, start, start_ahead
 from lazyflow.api.targets import Targets, finalized
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.plan import make_plan
+from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture

@@ -20,10 +20,11 @@ from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import start_background
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
+from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.options import check_options
-from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import HELD, Task, function_name, new_leaf, new_task
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.task import HELD, Task, function_name
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.store.owned import Releaser

@@ -9,7 +9,7 @@ from weakref import ref
 from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import start_background
 from lazyflow.errors import Cancelled
-from lazyflow.graph.plan import make_plan
+from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture
 

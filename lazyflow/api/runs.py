@@ -38,7 +38,7 @@ Outcome = tuple[Any, BaseException | None]
 def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycle:
     """Return a new run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = scheduler_of_plan(plan, options.scheduler)
-    if plan.unusual:
+    if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
     request = Request(
         num_workers=options.num_workers,

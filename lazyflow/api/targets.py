@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lazyflow.graph.arguments import bind
+from lazyflow.graph.binding import bind
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.task import Task
 

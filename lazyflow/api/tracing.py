@@ -14,10 +14,12 @@ from lazyflow.api.lazy import Delayed
 from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import finish, start
 from lazyflow.api.targets import Targets, finalized
-from lazyflow.graph.arguments import bind
+from lazyflow.graph.binding import bind
+from lazyflow.graph.building import new_leaf
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
-from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import VALUE, function_name, new_leaf
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import VALUE, function_name
 from lazyflow.store.owned import Releaser
 
 __all__ = ["Trace", "trace"]

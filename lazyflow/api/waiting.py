@@ -9,7 +9,7 @@ from lazyflow.api.evaluate import compute
 from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import held_values, start_background
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.plan import make_plan
+from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture, wait_for

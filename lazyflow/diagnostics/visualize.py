@@ -6,7 +6,7 @@ from typing import Any
 
 from lazyflow.api.targets import Targets
 from lazyflow.diagnostics.drawing import Node, Picture, draw
-from lazyflow.graph.plan import make_plan
+from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import is_leaf, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary
 

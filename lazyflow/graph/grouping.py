@@ -55,7 +55,7 @@ def clusters(
     Examples
     --------
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.plan import make_plan
+    >>> from lazyflow.graph.passes import make_plan
     >>> f, add = delayed(abs), delayed(max)
     >>> plan = make_plan([add(add(f(f(1)), f(2)), add(f(3), f(4)))])
     >>> clusters(plan, range(len(plan)), lambda i: 1.0, budget=4.0)

@@ -1,77 +1,158 @@
-"""The passes between a graph and its plan, each a function with one sentence on what it does.
+"""The passes between a graph and its plan, in one list, and `make_plan`, which runs them.
 
-Culling needs none: `plan.in_order` reaches only what is wanted. Clustering, for schedulers to
-whom a message is dear, comes with those schedulers.
+Each pass takes a plan and returns one: the same one where it has nothing to do, so running it
+again changes nothing. Culling needs no pass: `in_order` reaches only what is wanted. Clustering
+(`lazyflow.graph.grouping`) is done by the schedulers for which a message is expensive, since it
+depends on measured costs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from lazyflow.graph.keys import conflict, key_of, same_content
 from lazyflow.graph.options import OPERATOR
-from lazyflow.graph.task import is_leaf
+from lazyflow.graph.plan import Inputs, Plan, in_order, plan_of
+from lazyflow.graph.task import Task, is_leaf
 
-if TYPE_CHECKING:
-    from lazyflow.graph.plan import Plan
-    from lazyflow.graph.task import Task
+__all__ = ["PASSES", "Pass", "explain_plan", "fuse", "make_plan", "merge"]
 
 
-def merge(
-    order: list[Task], number: dict[Task, int], pure: bool = True
-) -> tuple[list[Task], dict[Task, int]]:
-    """Let tasks with one key be one task: equal pure calls, and equal calls under a given key.
+class Pass(NamedTuple):
+    """One rewriting of plans.
 
-    So are operators on those; others stay apart, as a hash for each would cost more than it saves.
+    Attributes
+    ----------
+    name
+        What the pass does, as a verb.
+    apply
+        Returns the rewritten plan; its second argument tells whether to optimize.
+    explain
+        Says in words and numbers what the pass did to the first plan to get the second.
+    """
 
-    ``pure=False`` merges given keys only. Raises KeyConflict when a key stands for two
-    different calls.
+    name: str
+    apply: Callable[[Plan, bool], Plan]
+    explain: Callable[[Plan, Plan], str]
+
+
+def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
+    """Return the plan that computes the wanted tasks.
+
+    Raises
+    ------
+    KeyConflict
+        Two different tasks carry one key.
+    """
+    plan = plan_of(*in_order(wanted), wanted)
+    for each in PASSES:
+        plan = each.apply(plan, optimize)
+    return plan
+
+
+def explain_plan(wanted: Sequence[Task]) -> tuple[Plan, str]:
+    """Return the plan that computes the wanted tasks, and what each pass did to get it.
 
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.plan import in_order
     >>> square = delayed(lambda x: x * x, pure=True)
-    >>> order, number = merge(*in_order([square(3), square(3), square(4)]))
-    >>> len(order), sorted(number.values())
-    (2, [0, 0, 1])
+    >>> plan, text = explain_plan([delayed(max)(abs(square(3)), abs(square(3)))])
+    >>> print(text)
+    graph: 5 tasks, 0 of them values; 1 result is wanted
+    merge: 2 of 5 tasks are equal to others and join them
+    fuse: 3 tasks run as 2 units, the longest of 2 tasks
     """
+    plan = plan_of(*in_order(wanted), wanted)
+    outputs = _counted(len(plan.outputs), "result is", "results are")
+    words = [
+        f"graph: {_counted(len(plan))}, {len(plan.leaves):,} of them values; {outputs} wanted"
+    ]
+    for each in PASSES:
+        before, plan = plan, each.apply(plan, True)
+        words.append(f"{each.name}: {each.explain(before, plan)}")
+    return plan, "\n".join(words)
+
+
+def _counted(count: int, one: str = "task", many: str = "tasks") -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def merge(plan: Plan, optimize: bool = True) -> Plan:
+    """Let tasks with one key be one task: equal pure calls, and equal calls under a given key.
+
+    Operators on such tasks merge too. Other tasks stay apart: a hash for each of them would cost
+    more than merging saves. ``optimize=False`` merges tasks with given keys only. Raises
+    KeyConflict when one key stands for two different calls.
+
+    >>> from lazyflow import delayed
+    >>> square = delayed(lambda x: x * x, pure=True)
+    >>> wanted = [square(3), square(3), square(4)]
+    >>> merge(plan_of(*in_order(wanted), wanted)).outputs
+    [0, 0, 1]
+    """
+    if not plan.may_merge:
+        return plan
     by_key: dict[str, int] = {}
     kept: list[Task] = []
-    numbers: dict[Task, int] = {}
-    mergeable: set[Task] = set()
-    for task in order:
+    inputs: Inputs = []
+    numbers: list[int] = []  # of each task among the kept ones
+    mergeable: set[int] = set()
+    for i, task in enumerate(plan.tasks):
         options = task._options
         given = options.named
         if given or (
-            pure and (options.pure or (options.operator and mergeable.issuperset(task._inputs)))
+            optimize
+            and (
+                options.pure
+                or (options.operator and mergeable.issuperset(plan.inputs[i] or ()))
+            )
         ):
-            mergeable.add(task)
+            mergeable.add(i)
             at = by_key.setdefault(key_of(task), len(kept))
             if at < len(kept):
                 twin = kept[at]
                 if (given or twin._options.named) and not same_content(task, twin):
                     raise conflict(twin, task)
-                numbers[task] = at
+                numbers.append(at)
                 continue
-        numbers[task] = len(kept)
+        numbers.append(len(kept))
         kept.append(task)
-    return kept, numbers
+        mine = plan.inputs[i]
+        inputs.append(mine and tuple([numbers[j] for j in mine]))
+    if len(kept) == len(plan):
+        return plan
+    return Plan(kept, inputs, [numbers[i] for i in plan.outputs])
 
 
-def fuse(plan: Plan) -> None:
+def _explain_merge(before: Plan, after: Plan) -> str:
+    if not before.may_merge:
+        return "no task is pure or has a key of its own"
+    joined = len(before) - len(after)
+    if not joined:
+        return f"none of {_counted(len(before))} is equal to another one"
+    is_equal = "is equal to another one and joins it" if joined == 1 else (
+        "are equal to others and join them"
+    )
+    return f"{joined:,} of {_counted(len(before))} {is_equal}"
+
+
+def fuse(plan: Plan, optimize: bool = True) -> Plan:
     """Join linear chains, and items and attributes with what they are taken from, into units.
 
     A unit runs on one worker without a look at the queue between its tasks; each of them keeps
-    its own events, retries and errors. No unit reaches past a wanted result or across
-    different options, and what follows two items of one result may still run in parallel.
+    its own events, retries and errors. No unit extends past a wanted result or across different
+    options, and what follows two items of one result may still run in parallel.
 
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.plan import make_plan
     >>> q, r = delayed(divmod, nout=2)(7, 2)   # the call, then two items of its result
     >>> f = delayed(abs)
     >>> plan = make_plan([delayed(max)(f(f(q)), f(f(r)))])
     >>> plan.heads      # call, item, abs, abs, item, abs, abs, max
     [0, 0, 2, 2, 0, 5, 5, 7]
     """
+    if not optimize:
+        return plan
     tasks, consumers, end = plan.tasks, plan.consumers, plan.end
     heads: list[int] | None = None
     branches: set[int] = set()
@@ -94,12 +175,12 @@ def fuse(plan: Plan) -> None:
         if heads is None:
             heads = list(range(end))
         heads[i] = heads[source]
-    plan.heads = heads
+    return plan.fused(heads)
 
 
 def _differ(task: Task, before: Task) -> bool:
     one, other = task._options, before._options
-    if one is OPERATOR:  # nobody said anything about it, and it costs next to nothing
+    if one is OPERATOR:  # no option was given, and it costs next to nothing
         return False
     return (one.priority, one.resources, one.workers, one.retries, one.crash_retries) != (
         other.priority,
@@ -108,3 +189,18 @@ def _differ(task: Task, before: Task) -> bool:
         other.retries,
         other.crash_retries,
     )
+
+
+def _explain_fuse(before: Plan, after: Plan) -> str:
+    if after.heads is None:
+        return f"none of {_counted(len(after))} can run in one unit with its input"
+    sizes = Counter(after.heads)
+    units = _counted(len(sizes), "unit", "units")
+    return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
+
+
+#: Every pass, in the order in which they run.
+PASSES = [
+    Pass("merge", merge, _explain_merge),
+    Pass("fuse", fuse, _explain_fuse),
+]

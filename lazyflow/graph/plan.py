@@ -1,14 +1,15 @@
 """From a graph to a plan: the same tasks as numbers and lists, which is what schedulers run.
 
-`make_plan` walks from the wanted tasks to the leaves without recursion and numbers each task
-in the order in which one worker would run them: depth first, the higher input first, so that
-few values are alive at once. What is not reached is not in the plan (culling). The passes of
-pipeline.py then merge and fuse.
+`in_order` walks from the wanted tasks to the leaves without recursion and numbers each task in
+the order in which one worker would run them: depth first, the higher input first, so that few
+values are alive at once. What is not reached is not in the plan: unneeded tasks are culled by
+that. The passes of `lazyflow.graph.passes`, where `make_plan` is, merge and fuse the rest.
 
-A plan never changes once it is made and holds nothing of any run: several threads may run one
-plan at once, and a trace runs one again and again.
+A plan never changes once it is made, and it holds no state of any run: several threads may run
+one plan at once, and a trace runs one again and again.
 
     >>> from lazyflow import delayed
+    >>> from lazyflow.graph.passes import make_plan
     >>> add = delayed(lambda x, y: x + y)
     >>> a, b = delayed(abs)(-1), delayed(abs)(-2)
     >>> plan = make_plan([add(add(a, b), b)])
@@ -23,137 +24,108 @@ plan at once, and a trace runs one again and again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
-from lazyflow.graph.arguments import height_of
 from lazyflow.graph.items import Item
-from lazyflow.graph.options import DEFAULT, OPERATOR
+from lazyflow.graph.options import DEFAULT, OPERATOR, Options
+from lazyflow.graph.task import HELD, VALUE, Task, height_of
 
-if TYPE_CHECKING:
-    from lazyflow.graph.task import Task
+__all__ = ["Consumers", "Inputs", "Plan", "in_order", "plan_of"]
 
+Inputs = list[tuple[int, ...] | None]
 Consumers = list[int | list[int] | None]
 
 
-class Plan:
-    """Parallel lists over the tasks of a graph; a task's number is its place in all of them.
-
-    tasks
-        The tasks, each after its inputs.
-    inputs
-        Numbers of each task's inputs, repeated when used twice; None where it has none.
-    consumers
-        Who uses each result: one number, or a list of them, one per use. The number
-        ``end = len(tasks)`` stands for the end of the run and consumes the wanted results.
-    needs
-        How many inputs have to arrive before a task may run; one more entry for the end.
-    outputs
-        Numbers of the wanted tasks, in the order asked for.
-    ready
-        Tasks without inputs, last first: a stack.
-    leaves
-        Values rather than calls; a run delivers them when it starts.
-    careful
-        Tasks with options that the quick path of a run can't serve.
-    priorities
-        By task number, where one was said; else empty.
-    heads
-        The first task of each task's fused unit, or None when nothing was fused.
-    """
+class _Fields:
+    """The fields of a plan, while they are filled in."""
 
     __slots__ = (
-        "_counted",
-        "careful",
         "consumers",
         "end",
+        "has_scheduler_options",
         "heads",
         "inputs",
         "leaves",
-        "merging",
+        "may_merge",
         "needs",
         "outputs",
         "priorities",
         "ready",
+        "slow",
         "tasks",
-        "unusual",
     )
 
-    def __init__(self, tasks: list[Task], number: dict[Task, int], wanted: Sequence[Task]) -> None:
-        self.tasks = tasks
-        self.end = end = len(tasks)
-        self.inputs: list[tuple[int, ...] | None] = [None] * end
-        self.consumers: Consumers = [None] * end
-        self.needs = [0] * (end + 1)
-        self.ready: list[int] = []
-        self.leaves: list[int] = []
-        self.careful: set[int] = set()
-        self.priorities: dict[int, int] = {}
-        self.heads: list[int] | None = None
-        self.merging = False  # some task has a key of its own, so equal ones may be there
-        self._counted: list[int] = []  # tasks whose number of results was said
-        self.unusual = False  # some option is there that not every scheduler honours
-        self.outputs = [number[t] for t in wanted]
-        self._link(number)
-        self.ready.reverse()
-        self.careful.update(i for i in self._counted if not self._is_taken_apart(i))
+    tasks: list[Task]
+    end: int
+    inputs: Inputs
+    consumers: Consumers
+    needs: list[int]
+    outputs: list[int]
+    ready: list[int]
+    leaves: list[int]
+    slow: set[int]
+    priorities: dict[int, int]
+    heads: list[int] | None
+    may_merge: bool
+    has_scheduler_options: bool
 
-    def _link(self, number: dict[Task, int]) -> None:
-        from lazyflow.graph.task import HELD, VALUE
 
-        all_inputs, consumers, needs, ready = self.inputs, self.consumers, self.needs, self.ready
-        for i, task in enumerate(self.tasks):
-            if task._options is not DEFAULT:
-                self._note_options(i, task)
-            inputs = task._inputs
-            if not inputs:
-                func = task._func
-                (self.leaves if func is VALUE or func is HELD else ready).append(i)
-                continue
-            numbers = all_inputs[i] = tuple([number[x] for x in inputs])
-            needs[i] = len(numbers)
-            for j in numbers:
-                users = consumers[j]
-                if users is None:
-                    consumers[j] = i
-                elif users.__class__ is list:
-                    users.append(i)
-                else:
-                    consumers[j] = [users, i]  # type: ignore[list-item]
-        end = self.end
-        needs[end] = len(self.outputs)
-        for j in self.outputs:
-            users = consumers[j]
-            if users is None:
-                consumers[j] = end
-            elif users.__class__ is list:
-                users.append(end)
-            else:
-                consumers[j] = [users, end]  # type: ignore[list-item]
+class Plan(_Fields):
+    """Parallel lists over the tasks of a graph; a task's number is its index in all of them.
 
-    def _note_options(self, i: int, task: Task) -> None:
-        options = task._options
-        if options is OPERATOR or not options.special:
-            return
-        if options.pure or options.named:
-            self.merging = True
-        if options.mutates:
-            self.careful.add(i)
-        if options.nout is not None:
-            self._counted.append(i)
-        if options.priority:
-            self.priorities[i] = options.priority
-        if (
-            options.priority or options.resources or options.workers is not None
-            or options.crash_retries is not None
-        ):
-            self.unusual = True
+    Parameters
+    ----------
+    tasks
+        The tasks, each after its inputs.
+    inputs
+        The numbers of each task's inputs, repeated when used twice; None where it has none.
+    outputs
+        The numbers of the wanted tasks, in the order asked for.
 
-    def _is_taken_apart(self, i: int) -> bool:
-        """Tell whether only items of result `i` are used: taking them checks its length."""
-        users = self.uses(i)
-        return self.end not in users and all(
-            self.tasks[user]._func.__class__ is Item for user in users
-        )
+    Attributes
+    ----------
+    tasks, inputs, outputs
+        As given.
+    end
+        The number of tasks. It also stands for the end of the run, which uses the outputs.
+    consumers
+        The users of each result: one number, or a list of them, one per use.
+    needs
+        How many inputs have to arrive before a task may run; the last entry is for the end.
+    ready
+        The tasks without inputs, last first: a stack.
+    leaves
+        The values among the tasks; a run delivers them when it starts.
+    slow
+        The tasks with options that the quick path of a run does not serve.
+    priorities
+        The priorities that were given, by task number.
+    heads
+        The first task of each task's fused unit, or None when nothing was fused.
+    may_merge
+        Whether a task is pure or has a key of its own, so that equal ones may be there.
+    has_scheduler_options
+        Whether a task has an option that not every scheduler follows.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, tasks: list[Task], inputs: Inputs, outputs: list[int]) -> Plan:
+        plan: Any = object.__new__(_Fields)
+        plan.tasks, plan.inputs, plan.outputs = tasks, inputs, outputs
+        plan.end = end = len(tasks)
+        plan.consumers = [None] * end
+        plan.needs = [0] * (end + 1)
+        plan.ready, plan.leaves = [], []
+        plan.slow, plan.priorities, plan.heads = set(), {}, None
+        plan.may_merge = plan.has_scheduler_options = False
+        _link(plan)
+        plan.__class__ = cls  # last: a plan refuses assignment
+        counted: Plan = plan
+        return counted
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a plan does not change, so its {name} can't be set")
 
     def __len__(self) -> int:
         return self.end
@@ -165,12 +137,86 @@ class Plan:
             return []
         return users if isinstance(users, list) else [users]
 
+    def fused(self, heads: list[int] | None) -> Plan:
+        """Return this plan with other units."""
+        if heads == self.heads:
+            return self
+        plan: Any = object.__new__(_Fields)
+        plan.tasks, plan.inputs, plan.outputs = self.tasks, self.inputs, self.outputs
+        plan.end, plan.consumers, plan.needs = self.end, self.consumers, self.needs
+        plan.ready, plan.leaves, plan.slow = self.ready, self.leaves, self.slow
+        plan.priorities, plan.may_merge = self.priorities, self.may_merge
+        plan.has_scheduler_options = self.has_scheduler_options
+        plan.heads = heads
+        plan.__class__ = Plan
+        changed: Plan = plan
+        return changed
+
+
+def _link(plan: Any) -> None:
+    """Fill in what follows from the tasks of a plan, their inputs and its outputs."""
+    inputs, consumers, needs = plan.inputs, plan.consumers, plan.needs
+    counted: list[int] = []
+    for i, task in enumerate(plan.tasks):
+        if task._options is not DEFAULT:
+            _note_options(plan, i, task._options, counted)
+        numbers = inputs[i]
+        if numbers is None:
+            func = task._func
+            (plan.leaves if func is VALUE or func is HELD else plan.ready).append(i)
+            continue
+        needs[i] = len(numbers)
+        for j in numbers:
+            users = consumers[j]
+            if users is None:
+                consumers[j] = i
+            elif users.__class__ is list:
+                users.append(i)
+            else:
+                consumers[j] = [users, i]
+    end = plan.end
+    needs[end] = len(plan.outputs)
+    for j in plan.outputs:
+        users = consumers[j]
+        if users is None:
+            consumers[j] = end
+        elif users.__class__ is list:
+            users.append(end)
+        else:
+            consumers[j] = [users, end]
+    plan.ready.reverse()
+    plan.slow.update(i for i in counted if not _is_taken_apart(plan, i))
+
+
+def _note_options(plan: Any, i: int, options: Options, counted: list[int]) -> None:
+    if options is OPERATOR or not options.special:
+        return
+    if options.pure or options.named:
+        plan.may_merge = True
+    if options.mutates:
+        plan.slow.add(i)
+    if options.nout is not None:
+        counted.append(i)
+    if options.priority:
+        plan.priorities[i] = options.priority
+    if (
+        options.priority or options.resources or options.workers is not None
+        or options.crash_retries is not None
+    ):
+        plan.has_scheduler_options = True
+
+
+def _is_taken_apart(plan: Any, i: int) -> bool:
+    """Tell whether only items of result `i` are used: taking them checks its length."""
+    users = Plan.uses(plan, i)
+    return plan.end not in users and all(plan.tasks[j]._func.__class__ is Item for j in users)
+
 
 def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
     """Return the tasks below `wanted`, each after its inputs, depth first; and their numbers.
 
-    Each task is seen twice: when it is first met its inputs go on the stack above it, and when
-    it is on top again they are all numbered.
+    Each task is visited twice: at first its inputs go on the stack above it, and when it is on
+    top again all of them have numbers.
     """
     order: list[Task] = []
     number: dict[Task, int] = {}
@@ -211,21 +257,7 @@ def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
     return order, number
 
 
-def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
-    """Make the plan that computes `wanted`.
-
-    Raises
-    ------
-    KeyConflict
-        Two different tasks carry one key.
-    """
-    from lazyflow.graph.passes import fuse, merge
-
-    order, number = in_order(wanted)
-    plan = Plan(order, number, wanted)
-    if plan.merging:
-        order, number = merge(order, number, pure=optimize)
-        plan = Plan(order, number, wanted)
-    if optimize:
-        fuse(plan)
-    return plan
+def plan_of(tasks: list[Task], number: dict[Task, int], wanted: Sequence[Task]) -> Plan:
+    """Return the plan of some tasks, as they are; `number` has the index of each."""
+    inputs = [tuple([number[x] for x in t._inputs]) if t._inputs else None for t in tasks]
+    return Plan(tasks, inputs, [number[t] for t in wanted])

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
-from lazyflow.graph.arguments import Binder, bind, height_over
+from lazyflow.graph.arguments import Binder
 from lazyflow.graph.kinds import LAZY
-from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
+from lazyflow.graph.options import Options
 
 Place = tuple[str, int, str]  # file, line, qualified name of the function
 
@@ -72,6 +72,14 @@ def set_key(task: Task, key: str) -> None:
     _key_slot.__set__(task, key)
 
 
+height_of = operator.attrgetter("_height")
+
+
+def height_over(inputs: Sequence[Task]) -> int:
+    """Return one more than the longest path below these inputs, 0 without inputs."""
+    return max(map(height_of, inputs)) + 1 if inputs else 0
+
+
 def VALUE(value: Any) -> Any:
     """Mark a leaf whose only argument is its value."""
     return value
@@ -80,65 +88,6 @@ def VALUE(value: Any) -> Any:
 def HELD(future: Any) -> Any:
     """Mark a leaf whose only argument is the future of a value made by an earlier run."""
     return future.result()
-
-
-def new_task(
-    cls: type[Task],
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None = None,
-    options: Options = DEFAULT,
-    *,
-    key: str | None = None,
-    traverse: bool = True,
-    depth: int = 1,
-) -> Any:
-    """Make a task of any call; `depth` frames above this one is the line that made it."""
-    note = annotation.get()
-    if note is not None:
-        options = note.apply(options)
-    task = object.__new__(Task)
-    task._inputs, binder = bind(args, kwargs or {}, options.mutates, traverse)
-    if binder.holes or kwargs:
-        task._bind, task._args = binder, ()
-    else:
-        task._bind, task._args = None, tuple(binder.template)
-    task._func = func
-    task._options = options
-    frame = sys._getframe(depth)
-    task._code = frame.f_code
-    task._lasti = frame.f_lasti
-    task._height = height_over(task._inputs)
-    task._key = key
-    task.__class__ = cls  # last: Delayed refuses assignment
-    return task
-
-
-def new_leaf(
-    cls: type[Task],
-    func: Callable[..., Any],
-    value: Any,
-    key: str | None = None,
-    *,
-    made_at: Task | None = None,
-    depth: int = 1,
-) -> Any:
-    """Make a leaf: ``func`` is VALUE or HELD; ``made_at`` is a task whose place it takes."""
-    leaf = object.__new__(Task)
-    leaf._func = func
-    leaf._args = (value,)
-    leaf._inputs = ()
-    leaf._bind = None
-    leaf._options = DEFAULT if key is None else NAMED
-    if made_at is not None:
-        leaf._code, leaf._lasti = made_at._code, made_at._lasti
-    else:
-        frame = sys._getframe(depth)
-        leaf._code, leaf._lasti = frame.f_code, frame.f_lasti
-    leaf._height = 0
-    leaf._key = key
-    leaf.__class__ = cls
-    return leaf
 
 
 def users_depth() -> int:

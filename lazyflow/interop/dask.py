@@ -11,8 +11,9 @@ from typing import Any
 
 from lazyflow.api.lazy import Delayed
 from lazyflow.departures import WeakValues
+from lazyflow.graph.building import new_task
 from lazyflow.graph.options import DEFAULT
-from lazyflow.graph.task import new_task, users_depth
+from lazyflow.graph.task import users_depth
 
 __all__ = ["dask_task"]
 

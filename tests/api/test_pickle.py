@@ -20,7 +20,8 @@ import pytest
 
 from lazyflow import Delayed, annotate, compute, delayed, optimize, persist
 from lazyflow.departures import WeakValues
-from lazyflow.graph.plan import in_order, make_plan
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import in_order
 
 
 def inc(x):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyflow import annotate, compute, delayed, optimize, persist, trace
-from lazyflow.graph.passes import merge
-from lazyflow.graph.plan import in_order, make_plan
+from lazyflow.graph.passes import PASSES, make_plan, merge
+from lazyflow.graph.plan import Plan, in_order, plan_of
 from lazyflow.graph.task import is_leaf
 
 ran = []  # tags of the calls that ran
@@ -176,14 +176,14 @@ def _flat(wanted):
 # -- what a plan promises -------------------------------------------------------------------
 
 
-def plan_of(steps, numbers, optimize_graph=True):
+def made(steps, numbers, optimize_graph=True):
     wanted = [x for x in _flat(picked(lazy(steps), numbers)) if not isinstance(x, int)]
     return make_plan(wanted, optimize_graph), wanted
 
 
 @given(graphs(), pick, st.booleans())
 def test_a_plan_is_in_topological_order_and_consistent(steps, numbers, optimize_graph):
-    plan, wanted = plan_of(steps, numbers, optimize_graph)
+    plan, wanted = made(steps, numbers, optimize_graph)
     assert len(plan) == plan.end == len(plan.tasks) == len(set(plan.tasks))
     uses = Counter()
     for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
@@ -207,7 +207,7 @@ def test_a_plan_is_in_topological_order_and_consistent(steps, numbers, optimize_
 
 @given(graphs(), pick)
 def test_units_join_only_chains_and_accessors(steps, numbers):
-    plan, _ = plan_of(steps, numbers)
+    plan, _ = made(steps, numbers)
     heads = plan.heads or list(range(plan.end))
     for i, head in enumerate(heads):
         assert heads[head] == head <= i
@@ -219,22 +219,41 @@ def test_units_join_only_chains_and_accessors(steps, numbers):
         assert not is_leaf(before)
         assert plan.end not in plan.uses(source)  # nothing wanted inside a unit but its last
         assert plan.uses(source) == [i] or task._options.operator
-    plain, _ = plan_of(steps, numbers, optimize_graph=False)
+    plain, _ = made(steps, numbers, optimize_graph=False)
     assert plain.heads is None
 
 
 @given(graphs(), pick)
-def test_merge_is_idempotent_and_complete(steps, numbers):
-    _, wanted = plan_of(steps, numbers)
-    order, number = in_order(wanted)
-    kept, numbers_ = merge(order, number)
-    assert [kept[numbers_[t]].key for t in order] == [t.key for t in order]
-    again, _ = merge(kept, {t: i for i, t in enumerate(kept)})
-    assert again == kept
-    pure = [t.key for t in kept if t._options.pure]
+def test_merging_is_complete_and_keeps_what_tasks_mean(steps, numbers):
+    _, wanted = made(steps, numbers)
+    plan = plan_of(*in_order(wanted), wanted)
+    merged = merge(plan)
+    assert [merged.tasks[i].key for i in merged.outputs] == [t.key for t in wanted]
+    for task, inputs in zip(merged.tasks, merged.inputs, strict=True):
+        assert [merged.tasks[j].key for j in inputs or ()] == [t.key for t in task._inputs]
+    assert {t.key for t in merged.tasks} == {t.key for t in plan.tasks}
+    pure = [t.key for t in merged.tasks if t._options.pure]
     assert len(pure) == len(set(pure))
-    named_only, _ = merge(order, number, pure=False)
-    assert named_only == order
+    assert merge(plan, optimize=False) is plan
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+@given(graphs(), pick, st.booleans())
+def test_passes_are_idempotent(each, steps, numbers, optimize_graph):
+    _, wanted = made(steps, numbers)
+    once = each.apply(plan_of(*in_order(wanted), wanted), optimize_graph)
+    assert each.apply(once, optimize_graph) is once
+
+
+def test_a_plan_does_not_change():
+    plan = make_plan([inc(inc(1))])
+    for name in (*Plan.__mro__[1].__slots__, "other"):
+        with pytest.raises(AttributeError, match=f"a plan does not change, so its {name} can't"):
+            setattr(plan, name, None)
+    plain = make_plan([inc(inc(1))], optimize=False)
+    fused = plain.fused([0, 0])
+    assert (plain.heads, fused.heads, fused.tasks) == (None, [0, 0], plain.tasks)
+    assert fused.fused([0, 0]) is fused
 
 
 # -- single facts ---------------------------------------------------------------------------

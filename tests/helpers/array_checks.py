@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array.core import Array
-from lazyflow.graph.plan import make_plan
+from lazyflow.graph.passes import make_plan
 
 
 def value(x):

@@ -19,7 +19,8 @@ import pytest
 
 import lazyflow
 from lazyflow import Cancelled, TaskTimeout, compute, delayed, persist, wait
-from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.threads import threads as pool
 

@@ -11,8 +11,10 @@ import numpy as np
 from lazyflow.api.lazy import Delayed
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
-from lazyflow.graph.arguments import bind, read_only
-from lazyflow.graph.task import VALUE, function_name, new_leaf
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.binding import bind
+from lazyflow.graph.building import new_leaf
+from lazyflow.graph.task import VALUE, function_name
 
 _LARGE = 1 << 20  # bytes of an argument that is no part of the function
 

@@ -17,10 +17,11 @@ from lazyflow.array.nodes.sources import Made, Memory, Stored
 from lazyflow.array.nodes.user_lines import hand_down
 from lazyflow.array.nodes.views import Spec, View, as_slice, cut, of_base
 from lazyflow.graph.arguments import read_only
+from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.options import OPERATOR, Options
-from lazyflow.graph.task import VALUE, Task, new_leaf, new_task
+from lazyflow.graph.task import VALUE, Task
 
 _SMALL = 4  # times what is taken of an array in memory is at most the array
 _DEEP = 64  # levels of nodes that are lowered by calls inside calls

@@ -171,7 +171,7 @@ class Feeding(Lifecycle):
 
     def _check_needs(self) -> None:
         """Let tasks fail that no worker may run."""
-        if not self.plan.unusual:
+        if not self.plan.has_scheduler_options:
             return
         known: dict[Any, str] = {}
         for i in sorted(self.todo):
@@ -227,7 +227,7 @@ class Feeding(Lifecycle):
                 self._knows_all = False
             else:
                 total += cost
-        if self._knows_all and total <= LEAST and not apart and not self.plan.unusual:
+        if self._knows_all and total <= LEAST and not apart and not self.plan.has_scheduler_options:
             found = [todo] if todo else []
         else:
             width = self._width()

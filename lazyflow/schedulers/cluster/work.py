@@ -15,7 +15,7 @@ from typing import Any
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.options import DEFAULT
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
 from lazyflow.schedulers.cluster.outcome import Outcome, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
@@ -215,7 +215,7 @@ class Work:
         for member in self._members:
             tasks.append(self._task(member, tasks, count, functions))
         number = {task: i for i, task in enumerate(tasks)}
-        plan = Plan(tasks, number, [tasks[count + at] for at in self._outputs])
+        plan = plan_of(tasks, number, [tasks[count + at] for at in self._outputs])
         by_task = {count + at: member[1] for at, member in enumerate(self._members)}
         self.log = _Log(by_task, self.flags[TELL])
         request = Request(

@@ -16,7 +16,8 @@ from typing import Any
 from lazyflow.departures import Gone, gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import LAZY, kinds
-from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.base import Request, Worker

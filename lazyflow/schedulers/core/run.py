@@ -66,7 +66,7 @@ class Run(Lifecycle):
         )
         self.ready: Any = Ranked(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
-        if plan.careful or request.check_mutation or self.deadline:
+        if plan.slow or request.check_mutation or self.deadline:
             self.odd.append(None)
 
     def begin(self) -> None:

@@ -28,7 +28,8 @@ from lazyflow import (
     persist,
 )
 from lazyflow.api.lazy import Delayed
-from lazyflow.graph.task import HELD, new_leaf
+from lazyflow.graph.building import new_leaf
+from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.signals import Gate, Tally

@@ -1,0 +1,336 @@
+"""Finds the inputs inside a call's arguments, once, when the call is made.
+
+Containers are searched to any depth by an explicit stack. The search leaves behind a `Binder`,
+which puts the values of the inputs in their places at every execution.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from lazyflow.graph.arguments import (
+    Binder,
+    Holes,
+    Make,
+    copied,
+    deeply_copied,
+    frame_copied,
+    read_only,
+    same,
+    take_apart,
+)
+from lazyflow.graph.kinds import (
+    ARRAY,
+    ATOM,
+    COLLECTION,
+    DATACLASS,
+    DICT,
+    DICTLIKE,
+    DICTVIEW,
+    FOREIGN,
+    FRAME,
+    IMMUTABLE,
+    ITERATOR,
+    LAZY,
+    LIST,
+    LISTLIKE,
+    SET,
+    kinds,
+)
+from lazyflow.graph.task import Task
+from lazyflow.services import service
+
+__all__ = ["bind"]
+
+#: Kinds that are looked at without ``traverse``, too.
+_NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
+
+#: Kinds that are made again at each execution: they are one-shot, or may change before it.
+_ALWAYS_MADE = (ITERATOR, DICTVIEW)
+
+#: Kinds of arguments that are copied when they hold no task.
+_COPIED_LITERALS = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE})
+
+
+class _Level:
+    """One level of the search: a container whose items are being looked at."""
+
+    __slots__ = (
+        "changed", "container", "depth", "extra", "holes", "index", "items", "kind", "low", "make",
+        "todo",
+    )
+
+    def __init__(self, container: Any, kind: int, index: int, depth: int) -> None:
+        self.container = container
+        self.kind = kind
+        self.index = index  # in the parent's items
+        self.depth = depth
+        self.low = depth + 1  # depth of the outermost container that was met again below
+        self.items, self.make, self.extra = take_apart(kind, container)
+        self.holes: Holes = []
+        self.changed = False
+        self.todo: list[int] = []  # positions that have to be looked at, last first
+
+    def put(self, position: int, item: Any) -> None:
+        """Replace one item, in a copy of the user's list."""
+        if not self.changed:
+            self.items = list(self.items)
+            self.changed = True
+        self.items[position] = item
+
+    def hole_positions(self) -> Sequence[int]:
+        """Return the positions where something has to be put."""
+        if isinstance(self.holes, range):
+            return range(len(self.items))
+        return [position for position, _ in self.holes]
+
+
+def _emptied(container: Any) -> Any:
+    new = copy.copy(container)
+    new.clear()
+    return new
+
+
+def _without_inputs(level: _Level) -> Any:
+    """Return what the container is made from, which keeps none of the tasks in it alive.
+
+    A task that could be reached otherwise than by its consumer's inputs would be pickled inside
+    the consumer, and the user may change the container.
+    """
+    x = level.container
+    if level.kind in (LISTLIKE, DICTLIKE):
+        return _emptied(x)
+    if level.kind == ARRAY:
+        return sys.modules["numpy"].empty_like(x)
+    if level.kind == DATACLASS:
+        new, names = copy.copy(x), level.extra[1]
+        for position in level.hole_positions():
+            object.__setattr__(new, names[position], None)
+        return new, names
+    return level.extra
+
+
+class _ArgumentSearch:
+    """One search through the arguments of one call."""
+
+    def __init__(self, mutates: bool, traverse: bool, as_is: bool) -> None:
+        self.mutates = mutates
+        self.traverse = traverse
+        self.as_is = as_is
+        self.inputs: list[Task] = []
+        self.makers: list[tuple[Make, list[Any] | None, Holes, Any]] = []
+        self.memo: dict[int, tuple[bool, Any]] = {}  # id -> (is a source, source or literal)
+        self.keep: list[Any] = []  # what the memo names by id
+        self.open: dict[int, int] = {}  # id -> depth
+        self.intact: set[int] = set()  # ids of containers that hold themselves
+
+    def walk(self, root: _Level) -> None:
+        """Look at everything below `root`, whose own items become template and holes."""
+        self._scan(root)
+        if not self.traverse:
+            root.todo = [i for i in root.todo if kinds[type(root.items[i])] in _NOT_SEARCHED]
+        root.changed = True  # its items are our own list
+        stack = [root]
+        while stack:
+            level = stack[-1]
+            if not level.todo:
+                stack.pop()
+                if level is not root:
+                    self._close(level, stack[-1])
+                continue
+            position = level.todo.pop()
+            item = level.items[position]
+            kind = kinds[type(item)]
+            known = self.memo.get(id(item))
+            if known is not None:
+                self._put(level, position, *known)
+            elif id(item) in self.open:
+                level.low = min(level.low, self.open[id(item)])
+            elif kind == LAZY:
+                self._hole(level, position, len(self.inputs))
+                self.inputs.append(item)
+            elif kind == COLLECTION:
+                self._collection(level, position, item)
+            elif kind == FOREIGN:
+                self._foreign(level, position, item)
+            elif kind == ARRAY and not item.dtype.hasobject:
+                self._array(level, position, item)
+            elif kind == FRAME:
+                if not self.as_is:
+                    self._maker(level, position, item, frame_copied, self.mutates)
+            else:
+                child = _Level(item, kind, position, len(stack))
+                self.open[id(item)] = child.depth
+                self._scan(child)
+                stack.append(child)
+
+    def _scan(self, level: _Level) -> None:
+        """Note which items need a look; most containers hold only atoms, or only tasks."""
+        items = level.items
+        found = {kinds[t] for t in set(map(type, items))}
+        if not found - {ATOM}:
+            return
+        if found == {LAZY} and level.index >= 0 and len(items) > 1:
+            level.holes = range(len(self.inputs), len(self.inputs) + len(items))
+            self.inputs.extend(items)
+            return
+        level.todo = [i for i in range(len(items) - 1, -1, -1) if kinds[type(items[i])]]
+
+    def _close(self, level: _Level, parent: _Level) -> None:
+        container = level.container
+        del self.open[id(container)]
+        parent.low = min(parent.low, level.low)
+        if level.low <= level.depth:
+            if level.holes:
+                raise _holds_itself()
+            self.intact.add(id(container))
+            result = (False, container)
+        elif self.as_is and level.kind == ITERATOR and not level.holes:
+            result = (False, iter(level.items))  # in the place of the one that was taken
+        elif level.holes or (level.kind in _ALWAYS_MADE and not self.as_is):
+            template = None if isinstance(level.holes, range) else list(level.items)
+            make = same if self.as_is and level.kind == ITERATOR else level.make
+            self.makers.append((make, template, level.holes, _without_inputs(level)))
+            result = (True, ~(len(self.makers) - 1))
+        elif level.changed:
+            result = (False, level.make(level.items, _without_inputs(level)))
+        elif level.kind == ARRAY and not self.mutates and not self.as_is:
+            result = (False, read_only(container))
+        else:
+            result = (False, container)
+        self.memo[id(container)] = result
+        self.keep.append(container)
+        self._put(parent, level.index, *result)
+
+    def _put(self, level: _Level, position: int, is_source: bool, what: Any) -> None:
+        if is_source:
+            self._hole(level, position, what)
+        elif what is not level.items[position]:
+            level.put(position, what)
+
+    def _hole(self, level: _Level, position: int, source: int) -> None:
+        level.put(position, None)
+        level.holes.append((position, source))  # type: ignore[union-attr]
+
+    def _collection(self, level: _Level, position: int, item: Any) -> None:
+        self._hole(level, position, len(self.inputs))
+        if self.as_is:
+            self.inputs.append(item)
+        else:
+            self.memo[id(item)] = (True, len(self.inputs))
+            self.keep.append(item)
+            self.inputs.append(item.__lazyflow_value__())
+
+    def _foreign(self, level: _Level, position: int, item: Any) -> None:
+        task = service("dask_task")(item)
+        if task is not None:
+            self._hole(level, position, len(self.inputs))
+            self.memo[id(item)] = (True, len(self.inputs))
+            self.keep.append(item)
+            self.inputs.append(task)
+
+    def _array(self, level: _Level, position: int, array: Any) -> None:
+        if self.as_is:
+            return
+        if self.mutates:
+            self._maker(level, position, array, copied, None)
+        elif array.flags.writeable:
+            view = read_only(array)
+            self.memo[id(array)] = (False, view)
+            self.keep.append(array)
+            level.put(position, view)
+
+    def copy_literals(self, root: _Level) -> None:
+        """Copy the arguments that are containers of plain values, now and at each execution.
+
+        For a function that edits its arguments, copy all of them and all they hold.
+        """
+        sources: dict[int, int] = {}
+        holes = {position for position, _ in root.holes}  # type: ignore[misc]
+        for position, item in enumerate(root.items):
+            if self.mutates:
+                wanted = position not in holes and type(item) not in IMMUTABLE
+            else:
+                wanted = kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact
+            if wanted:
+                if id(item) not in sources:
+                    copier = deeply_copied if self.mutates else copied
+                    self.makers.append((copier, [copier([item], None)], [], None))
+                    sources[id(item)] = ~(len(self.makers) - 1)
+                self._hole(root, position, sources[id(item)])
+
+    def _maker(self, level: _Level, position: int, item: Any, make: Make, extra: Any) -> None:
+        self.makers.append((make, [item], [], extra))
+        source = ~(len(self.makers) - 1)
+        self.memo[id(item)] = (True, source)
+        self.keep.append(item)
+        self._hole(level, position, source)
+
+
+def _holds_itself() -> TypeError:
+    return TypeError(
+        "an argument holds itself and also lazy values, iterators or arrays to be edited, so it "
+        "can't be rebuilt for the task. Pass those as arguments of their own."
+    )
+
+
+def bind(
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    mutates: bool = False,
+    traverse: bool = True,
+    as_is: bool = False,
+) -> tuple[tuple[Any, ...], Binder]:
+    """Find the tasks in a call's arguments; return them, and what puts their values back.
+
+    Containers that hold no task are copied (their top level) here and again at each
+    execution, so that neither the caller's later edits nor the task's own change the graph.
+
+    Parameters
+    ----------
+    args, kwargs
+        The arguments.
+    mutates
+        The function edits its arguments: literals are copied instead of protected.
+    traverse
+        False: look only at the arguments themselves.
+    as_is
+        The arguments are for `compute`: literals pass untouched, an iterator over lazy values
+        becomes a list, and collections are found as they are, not as one task.
+
+    Raises
+    ------
+    TypeError
+        A container holds itself, and lazy values too: it can't be rebuilt around them.
+    """
+    simple = None if mutates else _bind_simple(args, kwargs)
+    if simple is not None:
+        return simple
+    search = _ArgumentSearch(mutates, traverse, as_is)
+    root = _Level([*args, *kwargs.values()], LIST, -1, 0)
+    search.walk(root)
+    if not as_is:
+        search.copy_literals(root)
+    binder = Binder(list(root.items), root.holes, search.makers, len(args), tuple(kwargs))
+    return tuple(search.inputs), binder
+
+
+def _bind_simple(
+    args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], Binder] | None:
+    """Do what `bind` does where no argument is a container; most calls are such."""
+    items = [*args, *kwargs.values()]
+    inputs: list[Task] = []
+    holes = []
+    for position, item in enumerate(items):
+        kind = kinds[type(item)]
+        if kind == LAZY:
+            holes.append((position, len(inputs)))
+            inputs.append(item)
+            items[position] = None
+        elif kind != ATOM:
+            return None
+    return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))
