@@ -1,9 +1,15 @@
 """How a fused task runs over its blocks; knows nothing of chunks, expressions or tasks.
 
-    program.py   what is computed                   run.py       run_program, merge, report
-    lowering.py  programs as plain calls            planning.py  calls and buffers by shapes
-    order.py     the one order of reductions        moments.py   of means and variances
-    tiles.py     by ufuncs, tile by tile            outputs.py   where results go
-    reports.py   NumPy's warnings, once             describe.py  what runs how, in words
-    native/      by generated kernels, which give the bits of tiles
+In reading order:
+
+    program.py   what is computed                   lowering.py  programs as plain steps
+    order.py     the one order of reductions        moments.py   counts, means and squares in it
+    planning.py  passes and buffers, by shapes      reports.py   NumPy's warnings, each once
+    outputs.py   the arrays of results              tiles.py     run by ufuncs, tile by tile
+    native/      run by generated kernels           describe.py  which way a program runs, in words
+    run.py       run_program, merge, report
+
+`run_program` lowers a program once, plans it once for each tuple of shapes, and runs each pass of
+the plan by a kernel where `native.kernels.PlanKernels.decide` says so, else by tiles; both give
+the same bits.
 """

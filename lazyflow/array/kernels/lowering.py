@@ -1,11 +1,13 @@
-"""Programs as calls whose operands have the dtypes that the operation takes, nothing in vain.
+"""Programs as steps whose operands have the dtypes that the operation takes, none in vain.
 
-Casts become calls of their own, equal calls one, results of one ufunc one call, and what no
-output needs is left out. Values are numbered anew: the inputs as before, then results of calls.
+Casts become steps of their own, equal steps become one, the results of one ufunc come from one
+step, and a step that no output needs is left out. Values are numbered anew: first the inputs, as
+before, then the results of the steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +24,8 @@ KINDS = {
 }
 
 
-class Call(NamedTuple):
-    """One operation: which, of which values, and the numbers of the values that it gives."""
+class LoweredStep(NamedTuple):
+    """One operation, the numbers of the values that it takes, and of those that it gives."""
 
     op: Any
     operands: tuple[int, ...]
@@ -31,35 +33,48 @@ class Call(NamedTuple):
     results: tuple[int, ...]
 
 
-class Sink(NamedTuple):
-    """An output: a value, and how it is reduced (its dtype is the reduction's then)."""
+class Output(NamedTuple):
+    """A value, how it is reduced (it has the reduction's dtype then), and the value of its mask."""
 
     value: int
     reduction: Reduction | None
     mask: int | None
 
     @property
-    def reports(self) -> str:
-        """What NumPy calls it in its reports: in var it is the distances that go wrong."""
+    def values(self) -> tuple[int, ...]:
+        """The numbers of the values that the output reads."""
+        return (self.value,) if self.mask is None else (self.value, self.mask)
+
+    @property
+    def reported_name(self) -> str:
+        """What NumPy calls it in warnings; of `var`, the subtraction of the mean goes wrong."""
         moments = self.reduction is not None and self.reduction.kind == "moments"
         return "subtract" if moments else "reduce"
 
 
 class Lowered(NamedTuple):
-    """What is run, for blocks of any shape.
-
-    dtypes
-        Of all values.
-    last
-        For each value, the number of the last call that reads it; that of an output is the
-        number of calls, of what nobody reads -1.
-    """
+    """The steps of a program, for blocks of any shape; `dtypes` are those of all values."""
 
     inputs: int
-    calls: tuple[Call, ...]
-    sinks: tuple[Sink, ...]
+    steps: tuple[LoweredStep, ...]
+    outputs: tuple[Output, ...]
     dtypes: tuple[np.dtype[Any], ...]
-    last: tuple[int, ...]
+
+
+def needed(steps: Sequence[LoweredStep], values: set[int]) -> list[LoweredStep]:
+    """Return the steps that some values depend on, and add what they read to the values."""
+    kept = []
+    for step in reversed(steps):
+        if not values.isdisjoint(step.results):
+            values.update(step.operands)
+            kept.append(step)
+    return kept[::-1]
+
+
+def last_reads(steps: Sequence[LoweredStep], ends: Iterable[int]) -> dict[int, int]:
+    """Return the last step that reads each value; values at the end are read after all steps."""
+    last = {n: at for at, step in enumerate(steps) for n in step.operands}
+    return last | dict.fromkeys(ends, len(steps))
 
 
 def moments_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -71,23 +86,23 @@ def moments_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind not in "biufc" else np.result_type(dtype, np.float64)
 
 
-class _Calls:
-    """Collects calls; the same one is made once."""
+class _Steps:
+    """Collects steps; equal ones are made once."""
 
     def __init__(self, program: Program) -> None:
-        self.calls: list[Call] = []
+        self.steps: list[LoweredStep] = []
         self.dtypes: list[np.dtype[Any]] = list(program.inputs)
         self._known: dict[Any, tuple[int, ...]] = {}
 
-    def call(
+    def add(
         self, op: Any, operands: tuple[int, ...], loop: tuple[np.dtype[Any], ...]
     ) -> tuple[int, ...]:
         operands = tuple(
             self.cast(value, dtype) for value, dtype in zip(operands, loop, strict=False)
         )
-        return self._call(op, operands, loop)
+        return self._add(op, operands, loop)
 
-    def _call(
+    def _add(
         self, op: Any, operands: tuple[int, ...], loop: tuple[np.dtype[Any], ...]
     ) -> tuple[int, ...]:
         named = (op, operands, loop)
@@ -96,28 +111,18 @@ class _Calls:
             given = loop[len(operands) :]
             found = tuple(range(len(self.dtypes), len(self.dtypes) + len(given)))
             self.dtypes.extend(given)
-            self.calls.append(Call(op, operands, loop, found))
+            self.steps.append(LoweredStep(op, operands, loop, found))
             self._known[named] = found
         return found
 
     def cast(self, value: int, dtype: np.dtype[Any]) -> int:
         have = self.dtypes[value]
-        return value if have == dtype else self._call(CAST, (value,), (have, dtype))[0]
-
-
-def _needed(calls: list[Call], sinks: list[Sink]) -> list[Call]:
-    wanted = {n for sink in sinks for n in (sink.value, sink.mask) if n is not None}
-    kept = []
-    for call in reversed(calls):
-        if not wanted.isdisjoint(call.results):
-            wanted.update(call.operands)
-            kept.append(call)
-    return kept[::-1]
+        return value if have == dtype else self._add(CAST, (value,), (have, dtype))[0]
 
 
 def lower(program: Program) -> Lowered:
-    """Return the calls that a program is."""
-    made = _Calls(program)
+    """Return a program as steps that can be run one after the other."""
+    made = _Steps(program)
     numbers = list(range(len(program.inputs)))
     for step in program.steps:
         operands = tuple(numbers[n] for n in step.operands)
@@ -126,8 +131,8 @@ def lower(program: Program) -> Lowered:
         elif step.op is CAST:
             numbers.append(made.cast(made.cast(operands[0], step.loop[0]), step.dtype))
         else:
-            numbers.append(made.call(step.op, operands, step.loop)[step.result])
-    sinks = []
+            numbers.append(made.add(step.op, operands, step.loop)[step.result])
+    outputs = []
     for value, reduction in program.outputs:
         number, mask = numbers[value], None
         if reduction is not None:
@@ -136,14 +141,6 @@ def lower(program: Program) -> Lowered:
                 number = made.cast(number, moments_dtype(reduction.dtype))
             if reduction.mask is not None:
                 mask = made.cast(numbers[reduction.mask], np.dtype(bool))
-        sinks.append(Sink(number, reduction, mask))
-    calls = _needed(made.calls, sinks)
-    last = [-1] * len(made.dtypes)
-    for at, call in enumerate(calls):
-        for value in call.operands:
-            last[value] = at
-    for sink in sinks:
-        last[sink.value] = len(calls)
-        if sink.mask is not None:
-            last[sink.mask] = len(calls)
-    return Lowered(len(program.inputs), tuple(calls), tuple(sinks), tuple(made.dtypes), tuple(last))
+        outputs.append(Output(number, reduction, mask))
+    steps = needed(made.steps, {n for output in outputs for n in output.values})
+    return Lowered(len(program.inputs), tuple(steps), tuple(outputs), tuple(made.dtypes))

@@ -1,4 +1,4 @@
-"""How many, their mean, and the squares of distances to it, in the one order of reductions.
+"""Counts, means and sums of squared distances to the mean, in the one order of reductions.
 
 In each lane of a block (order.py) the mean of up to 16 values comes first, then, the block being
 in the cache still, the squares of the distances to it. Means are merged sixteen at once, or all
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.order import GROUP, Form, contiguous, kept_shape, rounds
+from lazyflow.array.kernels.order import GROUP, Form, contiguous, kept_shape, rounds, tree
 from lazyflow.array.kernels.program import Reduction
 
 WIDEST = (1 << 16) // GROUP  # inner elements for which blocks are no longer than a tile
@@ -101,7 +101,7 @@ def _merge(stack: Any) -> Any:
 
 
 def _merge_alike(each: Any, means: Any, spreads: Any) -> Any:
-    """Merge moments that all count `each`: the same with less to do."""
+    """Merge moments that all count `each`: the same result with fewer operations."""
     many = means.shape[1]
     start = means[:, :1]
     far = means - start
@@ -118,23 +118,18 @@ def _merge_alike(each: Any, means: Any, spreads: Any) -> Any:
 
 def merge_tree(stack: Any) -> Any:
     """Merge (3, k, n, c) to (3, k, c): sixteen of a level are one of the next."""
-    _, k, n, c = stack.shape
-    while n > 1:
-        full, rest = divmod(n, GROUP)
-        up = np.empty((3, k, full + (rest > 0), c), stack.dtype)
-        if full:
-            groups = stack[:, :, : n - rest].reshape(3, k * full, GROUP, c)
-            up[:, :, :full] = _merge(groups).reshape(3, k, full, c)
-        if rest:
-            up[:, :, full] = _merge(stack[:, :, n - rest :])
-        stack, n = up, up.shape[2]
-    return stack[:, :, 0]
+
+    def merge(some: Any, into: Any) -> None:
+        n, c = some.shape[-2:]
+        into[...] = _merge(some.reshape(3, -1, n, c)).reshape(into.shape)
+
+    return tree(merge, stack)
 
 
 def finish_moments(shape: tuple[int, ...], reduction: Reduction, partial: Any) -> np.ndarray:
-    """Bring moments of the lanes of blocks to those of the whole."""
+    """Return the moments of the whole array from those of the lanes of its blocks."""
     forms = rounds(shape, reduction.axes)
-    with np.errstate(all="ignore"):  # the lanes have reported what there was
+    with np.errstate(all="ignore"):  # the lanes have reported already
         if forms[0].inner == 1:
             _, outer, blocks, lanes = partial.shape
             merged = _merge(partial.reshape(3, outer * blocks, lanes, 1))

@@ -16,7 +16,7 @@ rest. The error is like that of a pairwise sum: a handful of roundings in sequen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -39,7 +39,7 @@ class Form:
 
     @cached_property
     def lanes(self) -> int:
-        """How many elements are reduced side by side."""
+        """The number of elements that are reduced side by side."""
         if self.inner > 1:
             return self.inner
         wide = 16 if self.length <= 256 else 256 if self.length <= 4096 else 4096
@@ -47,30 +47,30 @@ class Form:
 
     @cached_property
     def elements(self) -> int:
-        """How many elements an outer index has."""
+        """The number of elements of an outer index."""
         return self.length * self.inner
 
     @cached_property
     def block(self) -> int:
-        """How many elements a block has, but perhaps the last one of an outer index."""
+        """The number of elements of a block; the last block of an outer index may have fewer."""
         return GROUP * self.lanes
 
     @cached_property
     def blocks(self) -> int:
-        """How many blocks an outer index has."""
+        """The number of blocks of an outer index."""
         return -(-self.elements // self.block)
 
 
 @lru_cache(1024)
 def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
-    """Return what has to be done one after the other, innermost axes first; at least one.
+    """Return the rounds of a reduction in their order, innermost axes first; at least one.
 
     >>> rounds((5, 6), (0, 1))
     (Form(outer=1, length=30, inner=1),)
     >>> rounds((5, 6, 1, 7), (0, 3))
     (Form(outer=30, length=7, inner=1), Form(outer=1, length=5, inner=6))
     """
-    runs: list[list[Any]] = []  # [is it reduced, length]: neighbours alike are one
+    runs: list[list[Any]] = []  # [is it reduced, length]: neighbours of one kind are one run
     for axis, length in enumerate(shape):
         if length == 1:
             continue
@@ -93,7 +93,7 @@ def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
 
 
 def identity(kind: str, dtype: np.dtype[Any]) -> Any:
-    """Return what changes no value of a dtype, or None."""
+    """Return the neutral element of a reduction for a dtype, or None."""
     if dtype.kind not in "biufc" or (kind in ("min", "max") and dtype.kind == "c"):
         return None
     if kind in ("sum", "any"):
@@ -135,20 +135,27 @@ def partial_blocks(ufunc: np.ufunc, form: Form, values: Any) -> Any:
     return into
 
 
-def columns(ufunc: np.ufunc, stack: Any) -> Any:
-    """Reduce (k, n, c) to (k, c): sixteen of a level, one by one, are one of the next."""
-    k, n, c = stack.shape
+def tree(merge: Callable[[Any, Any], Any], stack: Any) -> Any:
+    """Merge (..., n, c) to (..., c): sixteen of a level are one of the next.
+
+    `merge` is called with an array (..., n, c) and with the array (..., c) for its result.
+    """
+    *outer, n, c = stack.shape
     while n > 1:
-        full, rest = divmod(n, GROUP)
-        up = np.empty((k, full + (rest > 0), c), stack.dtype)
+        full, rest = divmod(n, GROUP) if n > GROUP else (0, n)
+        up = np.empty((*outer, full + (rest > 0), c), stack.dtype)
         if full:
-            ufunc.reduce(
-                stack[:, : full * GROUP].reshape(k, full, GROUP, c), axis=2, out=up[:, :full]
-            )
+            groups = stack[..., : full * GROUP, :].reshape(*outer, full, GROUP, c)
+            merge(groups, up[..., :full, :])
         if rest:
-            ufunc.reduce(stack[:, full * GROUP :], axis=1, out=up[:, full])
-        stack, n = up, up.shape[1]
-    return stack[:, 0]
+            merge(stack[..., full * GROUP :, :], up[..., full, :])
+        stack, n = up, up.shape[-2]
+    return stack[..., 0, :]
+
+
+def columns(ufunc: np.ufunc, stack: Any) -> Any:
+    """Reduce (k, n, c) to (k, c), sixteen rows of a level one by one."""
+    return tree(lambda some, into: ufunc.reduce(some, axis=-2, out=into), stack)
 
 
 def finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
@@ -177,7 +184,7 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 
 
 def rest_of_rounds(ufunc: np.ufunc, forms: Sequence[Form], result: Any) -> Any:
-    """Go through the rounds after the first."""
+    """Return the result of the rounds after the first."""
     for form in forms:
         result = finish(ufunc, form, partial_blocks(ufunc, form, contiguous(result)))
     return result

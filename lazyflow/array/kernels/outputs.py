@@ -1,4 +1,4 @@
-"""Where tiles of the outputs go: into arrays, or reduced into blocks of lanes and moments."""
+"""The arrays that tiles of outputs go into: whole, or reduced to lanes of blocks and moments."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lazyflow.array.kernels.order import (
     rest_of_rounds,
     rounds,
 )
-from lazyflow.array.kernels.planning import TILE, Plan
+from lazyflow.array.kernels.planning import TILE, BlockPlan
 
 
-class Sinking(Protocol):
+class OutputBuffer(Protocol):
     """Takes the tiles of an output, one after the other.
 
     at
-        Which output.
+        The position of the output in those of the program.
     flat
-        The result in one dimension, where tiles may be written, or None.
+        The result in one dimension, into which tiles may be written, or None.
     array
-        What kernels write into.
+        The array that kernels write into.
     """
 
     at: int
@@ -37,16 +37,16 @@ class Sinking(Protocol):
     array: Any
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
-        """Take elements from `low` on, and what of them counts, or None."""
+        """Take a tile whose first element is number `low`, and its mask, if there is one."""
 
     def finish(self) -> np.ndarray:
         """Return the result."""
 
 
-class _Plain:
-    def __init__(self, plan: Plan, at: int) -> None:
+class _FullBuffer:
+    def __init__(self, plan: BlockPlan, at: int) -> None:
         self.at = at
-        self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.sinks[at].value])
+        self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.outputs[at].value])
         self.array = self.flat = self.result.reshape(-1)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
@@ -56,16 +56,22 @@ class _Plain:
         return self.result
 
 
-class _Reduced:
+class _ReductionBuffer:
     flat = None
 
-    def __init__(self, plan: Plan, at: int, form: Form) -> None:
+    def __init__(self, plan: BlockPlan, at: int, form: Form) -> None:
         self.plan, self.at, self.form = plan, at, form
-        self.reduction = plan.lowered.sinks[at].reduction
-        assert self.reduction is not None
-        self.ufunc = KINDS[self.reduction.kind]
-        self.array = self.partial = new_partial(plan, at, form)
-        self.filled = identity(self.reduction.kind, self.reduction.dtype) is not None
+        reduction = plan.lowered.outputs[at].reduction
+        assert reduction is not None
+        self.reduction = reduction
+        self.ufunc = KINDS[reduction.kind]
+        shape = (form.outer, form.blocks, form.lanes)
+        start = identity(reduction.kind, reduction.dtype)
+        self.filled = start is not None
+        self.array = self.partial = (
+            np.full(shape, start, reduction.dtype) if self.filled
+            else np.empty(shape, reduction.dtype)
+        )
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
         form = self.form
@@ -93,37 +99,22 @@ class _Reduced:
             at += len(piece)
 
     def finish(self) -> np.ndarray:
-        return finish_reduced(self.plan, self.at, self.partial)
+        shape, axes = self.plan.shape, self.reduction.axes
+        first = finish(self.ufunc, self.form, self.partial)
+        result = rest_of_rounds(self.ufunc, rounds(shape, axes)[1:], first)
+        return contiguous(result).reshape(kept_shape(shape, axes))
 
 
-def new_partial(plan: Plan, at: int, form: Form) -> Any:
-    """Return the array for reduced lanes of blocks, which they start from."""
-    reduction = plan.lowered.sinks[at].reduction
-    assert reduction is not None
-    shape = (form.outer, form.blocks, form.lanes)
-    start = identity(reduction.kind, reduction.dtype)
-    if start is None:
-        return np.empty(shape, reduction.dtype)
-    return np.full(shape, start, reduction.dtype)
-
-
-def finish_reduced(plan: Plan, at: int, partial: Any) -> np.ndarray:
-    """Return the result of an output from its reduced lanes of blocks."""
-    reduction = plan.lowered.sinks[at].reduction
-    assert reduction is not None
-    ufunc, forms = KINDS[reduction.kind], rounds(plan.shape, reduction.axes)
-    result = rest_of_rounds(ufunc, forms[1:], finish(ufunc, forms[0], partial))
-    return contiguous(result).reshape(kept_shape(plan.shape, reduction.axes))
-
-
-class _Moments:
+class _MomentsBuffer:
     flat = None
 
-    def __init__(self, plan: Plan, at: int, form: Form) -> None:
+    def __init__(self, plan: BlockPlan, at: int, form: Form) -> None:
         self.plan, self.at, self.form = plan, at, form
-        sink = plan.lowered.sinks[at]
-        dtype = plan.lowered.dtypes[sink.value]
-        self.array = self.partial = moments.new_moments(form, dtype, sink.mask is not None)
+        output = plan.lowered.outputs[at]
+        assert output.reduction is not None
+        self.reduction = output.reduction
+        dtype = plan.lowered.dtypes[output.value]
+        self.array = self.partial = moments.new_moments(form, dtype, output.mask is not None)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
         form = self.form
@@ -136,15 +127,13 @@ class _Moments:
         moments.block_moments(form.lanes, tile.reshape(k, -1), mask, into)
 
     def finish(self) -> np.ndarray:
-        reduction = self.plan.lowered.sinks[self.at].reduction
-        assert reduction is not None
-        return moments.finish_moments(self.plan.shape, reduction, self.partial)
+        return moments.finish_moments(self.plan.shape, self.reduction, self.partial)
 
 
-def sink_for(plan: Plan, at: int, form: Form | None) -> Sinking:
-    """Return what takes the tiles of an output in a pass with a form."""
-    reduction = plan.lowered.sinks[at].reduction
+def output_buffer(plan: BlockPlan, at: int, form: Form | None) -> OutputBuffer:
+    """Return the buffer for the tiles of an output in a pass with a form."""
+    reduction = plan.lowered.outputs[at].reduction
     if reduction is None:
-        return _Plain(plan, at)
+        return _FullBuffer(plan, at)
     assert form is not None
-    return (_Moments if reduction.kind == "moments" else _Reduced)(plan, at, form)
+    return (_MomentsBuffer if reduction.kind == "moments" else _ReductionBuffer)(plan, at, form)

@@ -1,19 +1,24 @@
-"""What is done for blocks of given shapes: whole or by tiles, in which passes, in which buffers."""
+"""How a program runs over blocks of given shapes: whole or by tiles, in passes, with buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.kernels import moments
-from lazyflow.array.kernels.lowering import Call, Lowered
+from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
 from lazyflow.array.kernels.order import Form, rounds
-from lazyflow.array.kernels.program import CAST, Elementwise
+from lazyflow.array.kernels.program import CAST, TileFunction
 
 TILE = 1 << 16  # elements
 WHOLE = 1 << 14  # elements up to which blocks are run whole: neither tiles nor kernels gain
+
+#: How the elements of a source lie along a run: one value for all of it; contiguous, in the shape
+#: of the whole; or in rows, which may be anywhere: of neighbours, of one value, of any stride.
+CONSTANT, FLAT, UNIT, SAME, ANY = "cfusa"
 
 Shape = tuple[int, ...]
 
@@ -22,27 +27,31 @@ class Panels(NamedTuple):
     """Slices of an axis, for moments over so many inner elements that pieces would be long."""
 
     axis: int
-    step: int
+    length: int
 
 
 class Pass(NamedTuple):
-    """One way over the inputs: what reduces in one form, and what is not reduced.
+    """One reading of the inputs, for the outputs that reduce in one form or are not reduced.
 
+    outputs
+        Positions of the outputs in those of the program.
     sources
-        Values that are read and that no call of the pass gives.
+        Values that are read and that no step of the pass gives.
     spread
-        Those of them that an output has for itself, so that they are needed in full.
-    calls
-        With the buffer of each result; -1: a new array.
+        Those of the sources that an output copies, so that they are needed in full.
+    steps
+        Each with the buffers of its results; -1: a new array.
+    slots
+        The dtypes of the buffers.
     direct
-        Pairs of a value and the output (its position in `outputs`) that it is written into.
+        Pairs of a value and the output (a position in `outputs`) that it is written into.
     """
 
     form: Form | None
     outputs: tuple[int, ...]
     sources: tuple[int, ...]
     spread: frozenset[int]
-    calls: tuple[tuple[Call, tuple[int, ...]], ...]
+    steps: tuple[tuple[LoweredStep, tuple[int, ...]], ...]
     slots: tuple[np.dtype[Any], ...]
     direct: tuple[tuple[int, int], ...]
     panels: Panels | None
@@ -51,26 +60,26 @@ class Pass(NamedTuple):
         """Yield the tiles: whole outer indices, whole pieces and blocks, or parts of rows."""
         form = self.form
         if form is None or form.elements <= TILE:
-            step = TILE if form is None else TILE // form.elements * form.elements
-            for low in range(0, size, step):
-                yield low, min(low + step, size)
+            length = TILE if form is None else TILE // form.elements * form.elements
+            for low in range(0, size, length):
+                yield low, min(low + length, size)
             return
-        step = TILE // form.block * form.block if form.block <= TILE else TILE
+        length = TILE // form.block * form.block if form.block <= TILE else TILE
         ends = form.elements if form.block <= TILE else form.block
         for start in range(0, size, form.elements):
             for inner in range(start, start + form.elements, ends):
                 end = min(inner + ends, start + form.elements)
-                for low in range(inner, end, step):
-                    yield low, min(low + step, end)
+                for low in range(inner, end, length):
+                    yield low, min(low + length, end)
 
 
-class Line(NamedTuple):
-    """A call on whole values, as it is run.
+class WholeStep(NamedTuple):
+    """A step on whole values.
 
     simple
-        It is a ufunc with one result, which is an array.
+        The operation is a ufunc with one result, which is an array.
     drop
-        Values that nobody needs afterwards.
+        Values that no later step reads.
     """
 
     simple: bool
@@ -78,162 +87,153 @@ class Line(NamedTuple):
     operands: tuple[int, ...]
     result: int
     name: str
-    call: Call
+    step: LoweredStep
     drop: tuple[int, ...]
 
 
-class Plan(NamedTuple):
-    """All that depends on shapes, not on values.
+class BlockPlan(NamedTuple):
+    """All that depends on the shapes of the blocks and not on their values.
 
-    natural
-        The shapes of values when each is as small as its operands allow.
-    shared
+    shapes
+        The shapes of the values when each is as small as its operands allow.
+    is_whole
+        The program is run on whole blocks, without tiles.
+    aliased
         For each output that isn't reduced, whether its value could be another's memory.
-    kernels
-        What kernels.py knows of kernels for these passes.
     before
-        Calls that are run on whole values: those smaller than the program's shape, or all.
+        Steps that are run on whole values: those smaller than the program's shape, or all.
     """
 
     lowered: Lowered
     shape: Shape
     size: int
-    natural: tuple[Shape | None, ...]
-    whole: bool
-    shared: tuple[bool, ...]
-    before: tuple[Line, ...]
+    shapes: tuple[Shape | None, ...]
+    is_whole: bool
+    aliased: tuple[bool, ...]
+    before: tuple[WholeStep, ...]
     passes: tuple[Pass, ...]
-    kernels: dict[Any, Any]
 
 
-def _natural(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
+def _shapes(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
     found: list[Any] = [None] * len(lowered.dtypes)
     found[: len(shapes)] = shapes
-    for call in lowered.calls:
-        shape = np.broadcast_shapes(*(found[n] for n in call.operands))
-        for number in call.results:
+    for step in lowered.steps:
+        shape = np.broadcast_shapes(*(found[n] for n in step.operands))
+        for number in step.results:
             found[number] = shape
     return tuple(found)
 
 
-def _volume(shape: Shape) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
-
-
-def _shared(lowered: Lowered) -> tuple[bool, ...]:
+def _aliased(lowered: Lowered) -> tuple[bool, ...]:
     seen: set[int] = set()
     borrowed = set(range(lowered.inputs))
-    for call in lowered.calls:
-        if isinstance(call.op, Elementwise):  # may give back what it got
-            borrowed.update(call.results)
+    for step in lowered.steps:
+        if isinstance(step.op, TileFunction):  # may return its argument
+            borrowed.update(step.results)
     found = []
-    for value, reduction, _ in lowered.sinks:
+    for value, reduction, _ in lowered.outputs:
         found.append(reduction is None and (value in borrowed or value in seen))
         seen.add(value)
     return tuple(found)
 
 
-def _lines(
-    lowered: Lowered,
-    natural: Sequence[Shape | None],
-    calls: Sequence[Call],
-    last: Sequence[int],
-) -> tuple[Line, ...]:
+def _whole_steps(
+    shapes: Sequence[Shape | None], steps: Sequence[LoweredStep], last: Mapping[int, int]
+) -> tuple[WholeStep, ...]:
     found = []
-    for at, call in enumerate(calls):
-        op, result = call.op, call.results[0]
-        simple = isinstance(op, np.ufunc) and len(call.results) == 1 and natural[result] != ()
-        drop = tuple(n for n in set(call.operands) if last[n] == at)
-        found.append(Line(simple, op, call.operands, result, name_of(op), call, drop))
+    for at, step in enumerate(steps):
+        op, result = step.op, step.results[0]
+        simple = isinstance(op, np.ufunc) and len(step.results) == 1 and shapes[result] != ()
+        drop = tuple(n for n in set(step.operands) if last.get(n) == at)
+        found.append(WholeStep(simple, op, step.operands, result, name_of(op), step, drop))
     return tuple(found)
 
 
 def name_of(op: Any) -> str:
-    """Return what NumPy calls an operation in its reports."""
+    """Return what NumPy calls an operation in its warnings."""
     if op is CAST:
         return "cast"
-    return op.name if isinstance(op, Elementwise) else str(op.__name__)
+    return op.name if isinstance(op, TileFunction) else str(op.__name__)
 
 
 def form_of(shape: Shape, reduction: Any) -> Form | None:
-    """Return the form of the first round; None: the value as it is."""
+    """Return the form of a reduction's first round; None for a value that is not reduced."""
     if reduction is None:
         return None
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = WHOLE) -> Plan:
-    """Return how a program is run over blocks of these shapes; whole up to `small` elements."""
+def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = WHOLE) -> BlockPlan:
+    """Return how a program runs over blocks of these shapes; whole up to `small` elements."""
     shape = np.broadcast_shapes(*shapes)
-    size = _volume(shape)
-    natural = _natural(lowered, shapes)
-    shared = _shared(lowered)
+    size = prod(shape)
+    own = _shapes(lowered, shapes)
+    aliased = _aliased(lowered)
     if size <= small:
-        lines = _lines(lowered, natural, lowered.calls, lowered.last)
-        return Plan(lowered, shape, size, natural, True, shared, lines, (), {})
-    before = tuple(c for c in lowered.calls if _volume(natural[c.results[0]] or ()) < size)
-    lines = _lines(lowered, natural, before, (-1,) * len(natural))
-    groups: dict[Form | None, list[int]] = {}
-    for at, sink in enumerate(lowered.sinks):
-        groups.setdefault(form_of(shape, sink.reduction), []).append(at)
-    plain = groups.pop(None, [])
-    if groups:
-        next(iter(groups.values())).extend(plain)
-    else:
-        groups[None] = plain
-    early = {n for call in before for n in call.results}
-    inside = tuple(call for call in lowered.calls if call.results[0] not in early)
+        ends = {n for output in lowered.outputs for n in output.values}
+        lines = _whole_steps(own, lowered.steps, last_reads(lowered.steps, ends))
+        return BlockPlan(lowered, shape, size, own, True, aliased, lines, ())
+    before = [step for step in lowered.steps if prod(own[step.results[0]] or ()) < size]
+    early = {n for step in before for n in step.results}
+    inside = [step for step in lowered.steps if step.results[0] not in early]
     passes = tuple(
-        _pass(lowered, form, outputs, inside, _panels(lowered, shape, form, outputs))
-        for form, outputs in groups.items()
+        _pass(lowered, form, positions, inside, _panels(lowered, shape, form, positions))
+        for form, positions in _outputs_by_form(lowered, shape).items()
     )
-    return Plan(lowered, shape, size, natural, False, shared, lines, passes, {})
+    return BlockPlan(
+        lowered, shape, size, own, False, aliased, _whole_steps(own, before, {}), passes
+    )
+
+
+def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[int]]:
+    """Return the outputs of each pass; those that are not reduced go with the first form."""
+    found: dict[Form | None, list[int]] = {}
+    for at, output in enumerate(lowered.outputs):
+        found.setdefault(form_of(shape, output.reduction), []).append(at)
+    plain = found.pop(None, [])
+    if found:
+        next(iter(found.values())).extend(plain)
+    else:
+        found[None] = plain
+    return found
 
 
 def _panels(
-    lowered: Lowered, shape: Shape, form: Form | None, outputs: Sequence[int]
+    lowered: Lowered, shape: Shape, form: Form | None, positions: Sequence[int]
 ) -> Panels | None:
     if form is None or form.inner <= moments.WIDEST:
         return None
-    for at in outputs:
-        reduction = lowered.sinks[at].reduction
+    for at in positions:
+        reduction = lowered.outputs[at].reduction
         if reduction is not None and reduction.kind == "moments":
             inside = range(max(reduction.axes) + 1, len(shape))
             axis = next(axis for axis in inside if shape[axis] > 1)
-            return Panels(axis, max(1, moments.WIDEST // _volume(shape[axis + 1 :])))
+            return Panels(axis, max(1, moments.WIDEST // prod(shape[axis + 1 :])))
     return None
 
 
 def _pass(
     lowered: Lowered,
     form: Form | None,
-    outputs: list[int],
-    inside: Sequence[Call],
+    positions: Sequence[int],
+    inside: Sequence[LoweredStep],
     panels: Panels | None,
 ) -> Pass:
-    sinks = [lowered.sinks[at] for at in outputs]
-    ends = {n for sink in sinks for n in (sink.value, sink.mask) if n is not None}
-    wanted = set(ends)
-    calls: list[Call] = []
-    for call in reversed(inside):
-        if not wanted.isdisjoint(call.results):
-            wanted.update(call.operands)
-            calls.append(call)
-    calls.reverse()
-    given = {n for call in calls for n in call.results}
-    into = {n for call in calls if _has_out(call) for n in call.results}
+    outputs = [lowered.outputs[at] for at in positions]
+    ends = {n for output in outputs for n in output.values}
+    read = set(ends)
+    steps = needed(inside, read)
+    given = {n for step in steps for n in step.results}
+    into = {n for step in steps if _has_out(step) for n in step.results}
     direct: dict[int, int] = {}
-    for at, sink in enumerate(sinks):
-        if sink.reduction is None and sink.value in into:
-            direct.setdefault(sink.value, at)
-    slotted, slots = _buffers(lowered, calls, ends, direct)
+    for at, output in enumerate(outputs):
+        if output.reduction is None and output.value in into:
+            direct.setdefault(output.value, at)
+    slotted, slots = _buffers(lowered, steps, ends, direct)
     return Pass(
         form,
-        tuple(outputs),
-        tuple(sorted(wanted - given)),
+        tuple(positions),
+        tuple(sorted(read - given)),
         frozenset(ends - given),
         slotted,
         slots,
@@ -242,29 +242,28 @@ def _pass(
     )
 
 
-def _has_out(call: Call) -> bool:
-    return call.op is CAST or isinstance(call.op, np.ufunc)
+def _has_out(step: LoweredStep) -> bool:
+    return step.op is CAST or isinstance(step.op, np.ufunc)
 
 
 def _buffers(
-    lowered: Lowered, calls: Sequence[Call], ends: set[int], direct: dict[int, int]
-) -> tuple[tuple[tuple[Call, tuple[int, ...]], ...], tuple[np.dtype[Any], ...]]:
-    """Give each result a buffer of its dtype that holds nothing that is still needed."""
-    last = {n: at for at, call in enumerate(calls) for n in call.operands}
-    last.update(dict.fromkeys(ends, len(calls)))
+    lowered: Lowered, steps: Sequence[LoweredStep], ends: set[int], direct: dict[int, int]
+) -> tuple[tuple[tuple[LoweredStep, tuple[int, ...]], ...], tuple[np.dtype[Any], ...]]:
+    """Give each result a buffer of its dtype that holds no value that is still needed."""
+    last = last_reads(steps, ends)
     slots: list[np.dtype[Any]] = []
     free: list[int] = []
     held: dict[int, int] = {}
     found = []
-    for at, call in enumerate(calls):
-        done = [held.pop(n) for n in set(call.operands) if n in held and last[n] == at]
-        in_place = len(call.results) == 1
+    for at, step in enumerate(steps):
+        done = [held.pop(n) for n in set(step.operands) if n in held and last[n] == at]
+        in_place = len(step.results) == 1
         if in_place:
             free += done
         given, unread = [], []
-        for number in call.results:
+        for number in step.results:
             dtype = lowered.dtypes[number]
-            if number in direct or not _has_out(call):
+            if number in direct or not _has_out(step):
                 given.append(-1)
                 continue
             slot = next((s for s in reversed(free) if slots[s] == dtype), -1)
@@ -276,8 +275,15 @@ def _buffers(
             given.append(slot)
             if number in last:
                 held[number] = slot
-            else:  # not before the call is over: its other results need places of their own
+            else:  # not before the step is over: its other results need buffers of their own
                 unread.append(slot)
         free += unread if in_place else [*done, *unread]
-        found.append((call, tuple(given)))
+        found.append((step, tuple(given)))
     return tuple(found), tuple(slots)
+
+
+def source_layout(plan: BlockPlan, some: Pass, number: int, value: Any) -> str:
+    """Return whether a source of a pass is CONSTANT or FLAT; else it lies in ANY other way."""
+    if value.size == 1 and number not in some.spread:
+        return CONSTANT
+    return FLAT if value.shape == plan.shape and value.flags.c_contiguous else ANY

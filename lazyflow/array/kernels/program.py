@@ -2,8 +2,8 @@
 
 A `Program` says nothing of shapes: values are numbered, first the inputs, then one for each
 step. It is run over blocks that broadcast against each other, tile by tile (tiles.py) or by a
-generated kernel (kernels.py); both give the same bits. Programs are equal when their structure is,
-which is what compiled kernels are cached by: constants are inputs.
+generated kernel (native/); both give the same bits. Programs are equal when their structures are:
+constants are inputs, so that programs that differ in constants share compiled kernels.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Where:
+class WhereOperation:
     """``where(condition, a, b)`` as an operation; its loop is (bool, T, T, T)."""
 
     __name__ = "where"
 
     def __reduce__(self) -> str:
-        return "WHERE"  # which others are compared with by identity
+        return "WHERE"  # operations are compared with this object by identity
 
     def __call__(self, condition: Any, a: Any, b: Any) -> Any:
         return np.where(condition, a, b)
 
 
-class Cast:
+class CastOperation:
     """``astype`` as an operation; its loop is (from, to)."""
 
     __name__ = "astype"
@@ -34,12 +34,12 @@ class Cast:
         return "CAST"
 
 
-WHERE = Where()
-CAST = Cast()
+WHERE = WhereOperation()
+CAST = CastOperation()
 
 
-class Elementwise(NamedTuple):
-    """A function of whole tiles that gives an array of their shape: anything but a ufunc.
+class TileFunction(NamedTuple):
+    """A function that is no ufunc: it takes whole tiles and returns an array of their shape.
 
     func
         Called as ``func(*tiles, **dict(keywords))``.
@@ -52,7 +52,7 @@ class Elementwise(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the function (not ``__name__``: a NamedTuple drops a property of that name)."""
+        """The function's name (a NamedTuple would drop a property called ``__name__``)."""
         return str(getattr(self.func, "__name__", self.func))
 
 
@@ -60,14 +60,14 @@ class Step(NamedTuple):
     """One operation.
 
     op
-        A ufunc, WHERE, CAST or an Elementwise.
+        A ufunc, WHERE, CAST or a TileFunction.
     operands
         Numbers of values.
     loop
-        Dtypes: of the operands as the operation takes them (they are cast to these first, as
-        NumPy casts for a ufunc's loop), then of its results.
+        The dtypes of the operands as the operation takes them (they are cast to these first, as
+        NumPy casts for a ufunc's loop), then those of its results.
     result
-        Which result of a ufunc that has several.
+        The number of the result, of a ufunc that has several.
     """
 
     op: Any
@@ -77,23 +77,23 @@ class Step(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the value that the step gives."""
+        """The dtype of the value that the step gives."""
         return self.loop[len(self.operands) + self.result]
 
 
 class Reduction(NamedTuple):
-    """What is done with a value over some axes, which stay with length 1 in the result.
+    """A reduction of a value over some axes, which stay with length 1 in the result.
 
     kind
         "sum", "prod", "min", "max", "any", "all"; or "moments": the result has a new first axis
-        of length 3: how many, their mean, and the sum of the squares of distances to it.
+        of length 3: the count, the mean, and the sum of squared distances to the mean.
     axes
-        Of the shape of the program, sorted.
+        Axes of the program's shape, sorted.
     dtype
-        In which it is done: the value is cast to it first ("any" and "all": bool).
+        The value is cast to it first ("any" and "all": bool).
     mask
-        The number of a boolean value that says what counts, or None. Only for "moments": for the
-        others, WHERE with what changes nothing does the same.
+        The number of a boolean value that selects the elements, or None. Only for "moments": for
+        the other kinds, WHERE with a neutral element does the same.
     """
 
     kind: str
@@ -103,15 +103,14 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Inputs, steps, and what is wanted.
+    """Inputs, steps and outputs.
 
     inputs
         Dtypes of the inputs, blocks that broadcast to one shape (0-d ones are constants).
     steps
         Each refers to inputs and earlier steps.
     outputs
-        Pairs of the number of a value and the reduction of it that is wanted, or None: the
-        value itself.
+        Pairs of the number of a value and its reduction; None: the value as it is.
     """
 
     inputs: tuple[np.dtype[Any], ...]

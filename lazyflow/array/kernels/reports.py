@@ -22,7 +22,7 @@ _KINDS = {
 
 @lru_cache(64)
 def _collecting(*modes: str) -> dict[str, Any]:
-    """Return the modes while reports are collected, given those of np.geterr in its order."""
+    """Return the modes while reports are collected, given those of `np.geterr` in its order."""
     kinds = ("divide", "over", "under", "invalid")
     return {
         kind: mode if mode in ("ignore", "raise") else "call"
@@ -30,18 +30,18 @@ def _collecting(*modes: str) -> dict[str, Any]:
     }
 
 
-#: What was shown, by file: with Python's own filters a line warns once.
+#: Python's registries of the warnings that were shown, by file: by its filters a line warns once.
 _shown: dict[str, dict[Any, Any]] = {}
 
-#: What was told in this run, where a run has a context of its own.
-_run: ContextVar[dict[Arrived, dict[str, object]]] = ContextVar("run")
+#: The warnings that were made in this run, where a run has a context of its own.
+_run: ContextVar[dict[ReceivedWarnings, dict[str, object]]] = ContextVar("run")
 
 
-class Told:
-    """What the blocks of one array have warned of: each warning is made once, at the user's line.
+class ArrayWarnings:
+    """The warnings of the blocks of one array: each is made once, at the user's line.
 
     made_at
-        Code and offset that made the array, or file and line.
+        The code and the offset at which the user made the array, or the file and the line.
     """
 
     def __init__(self, made_at: tuple[Any, int]) -> None:
@@ -55,49 +55,49 @@ class Told:
         return (code, at) if isinstance(code, str) else (code.co_filename, line_of(code, at))
 
     def warn(self, words: str) -> None:
-        """Warn, unless it was done."""
+        """Make a warning, unless it has been made."""
         mine = object()
-        if self._told().setdefault(words, mine) is mine:
+        if self._made().setdefault(words, mine) is mine:
             file, line = self.place
             seen = _shown.setdefault(file, {})
             warnings.warn_explicit(words, RuntimeWarning, file, line, registry=seen)
 
-    def _told(self) -> dict[str, object]:
+    def _made(self) -> dict[str, object]:
         return self._words
 
     def __reduce__(self) -> Any:
-        return Arrived, (self.place,)
+        return ReceivedWarnings, (self.place,)
 
 
-class Arrived(Told):
-    """One that came to a worker, which keeps it with the function for later runs of the same.
+class ReceivedWarnings(ArrayWarnings):
+    """`ArrayWarnings` in a worker, which keeps them with the function for its later runs.
 
-    Each run warns again: the caller knows what it has shown.
+    Each run warns again: the caller knows which warnings it has shown.
     """
 
-    def _told(self) -> dict[str, object]:
+    def _made(self) -> dict[str, object]:
         run = _run.get(None)
         if run is None:
             _run.set(run := {})
         return run.setdefault(self, {})
 
 
-class Collected:
-    """A block in which reports are collected; at its end each is made once, as was asked for.
+class FloatReports:
+    """A context in which NumPy's reports are collected; at its end each is made once.
 
-    `now` is what is running, for the words of the report. Kinds that raise still do at once.
-    `told` makes the warnings.
+    `now` is the name of the running operation, for the words of the report. Kinds that are to
+    raise do so at once. `array_warnings` makes the warnings.
     """
 
-    def __init__(self, told: Told | None = None) -> None:
+    def __init__(self, array_warnings: ArrayWarnings | None = None) -> None:
         self.now: str = ""
-        self._told = told
+        self._warnings = array_warnings
         self._found: dict[str, str] = {}
 
     def _note(self, text: str, flag: int) -> None:
         self._found.setdefault(text, self.now)
 
-    def __enter__(self) -> Collected:
+    def __enter__(self) -> FloatReports:
         before: Any = np.geterr()
         self._before = before
         modes = _collecting(*before.values())
@@ -114,14 +114,14 @@ class Collected:
         self._state.__exit__(kind, error, trace)
         if kind is None and self._found:
             for text, name in self._found.items():
-                _report(self._before[_KINDS[text]], text, name, self._told)
+                _report(self._before[_KINDS[text]], text, name, self._warnings)
 
 
-def _report(mode: str, text: str, name: str, told: Told | None) -> None:
+def _report(mode: str, text: str, name: str, array_warnings: ArrayWarnings | None) -> None:
     words = f"{text} encountered in {name}"
     handler: Any = np.geterrcall()
-    if mode == "warn" and told is not None:
-        told.warn(words)
+    if mode == "warn" and array_warnings is not None:
+        array_warnings.warn(words)
     elif mode == "warn":
         warnings.warn(words, RuntimeWarning, stacklevel=4)
     elif mode == "print":

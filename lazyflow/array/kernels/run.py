@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from lazyflow import config
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.lowering import Lowered, lower
-from lazyflow.array.kernels.native import kernels
+from lazyflow.array.kernels.native.calling import call_kernel, wants_report
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.kernel_files import default_folder
+from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import merge_reduced
-from lazyflow.array.kernels.planning import WHOLE, Pass, Plan, Shape, make_plan
+from lazyflow.array.kernels.planning import WHOLE, BlockPlan, Pass, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
-from lazyflow.array.kernels.reports import Collected, Told
+from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
@@ -27,23 +29,25 @@ _PAYS = 1 << 21  # elements times operations, from which a kernel is compiled
 
 #: By identity, because hashing a program costs as much as running a small one; the entry holds
 #: the program, so that its id is not another's.
-_known: dict[int, tuple[Program, Lowered, dict[Any, Plan]]] = {}
+_known: dict[int, tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
 
 
-def _plan_for(program: Program, shapes: tuple[Shape, ...], small: int = WHOLE) -> Plan:
+def _planned(program: Program, shapes: tuple[Shape, ...], mode: str) -> PlanKernels:
+    """Return the plan for blocks of these shapes, with its kernels."""
     entry = _known.get(id(program))
     if entry is None or entry[0] is not program:
         if len(_known) >= _MOST:
             _known.clear()
         entry = _known[id(program)] = (program, lower(program), {})
     plans = entry[2]
-    named = shapes if small == WHOLE else (shapes, small)
-    plan = plans.get(named)
-    if plan is None:
+    named = (shapes, mode) if mode == "native" else shapes
+    found = plans.get(named)
+    if found is None:
         if len(plans) >= _MOST:
             plans.clear()
-        plan = plans[named] = make_plan(entry[1], shapes, small)
-    return plan
+        small = 1 if mode == "native" else WHOLE
+        found = plans[named] = PlanKernels(make_plan(entry[1], shapes, small))
+    return found
 
 
 def _folder() -> str | None:
@@ -52,85 +56,89 @@ def _folder() -> str | None:
     return None if found is False else found or default_folder()
 
 
-def _auto(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
-    """Run a pass by its kernel when there is one, else by tiles; have it compiled if it pays."""
-    if not kernels.refusal(plan, some):
-        laid = kernels.lay(plan, some, values)
-        prepared = kernels.prepare(plan, some, laid.ways)
-        kernel = prepared.kernel
-        if kernel is not None and not prepared.gain and not kernels.short_runs(some, laid):
-            if kernel.state == NEW:
-                kernel.elements += plan.size * max(1, len(some.calls))
-                if kernel.elements >= _PAYS:
-                    request(kernel, _folder())
-            if kernel.state == READY:
-                found = _by_kernel(plan, some, laid, prepared, reports)
-                if found is not None:
-                    return found
+def _run_pass(
+    kernels: PlanKernels,
+    mode: str,
+    plan: BlockPlan,
+    some: Pass,
+    values: Sequence[Any],
+    reports: FloatReports,
+) -> list[np.ndarray]:
+    """Run a pass by its kernel when it is compiled, else by tiles; have it compiled if it pays."""
+    decision = kernels.decide(some, values, mode)
+    kernel = decision.kernel
+    if mode == "native":
+        _compile_or_raise(decision)
+    elif kernel is not None and kernel.state == NEW:
+        kernel.elements += plan.size * max(1, len(some.steps))
+        if kernel.elements >= _PAYS:
+            request(kernel, _folder())
+    if kernel is not None and kernel.state == READY:
+        found = _by_kernel(plan, some, decision, reports)
+        if found is not None:
+            return found
     return run_pass(plan, some, values, reports)
 
 
-def _native(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
-    """Run a pass by its kernel, compiled here and now, or raise."""
-    laid = kernels.lay(plan, some, values)
-    prepared = kernels.prepare(plan, some, laid.ways)
-    why = prepared.why
-    if prepared.kernel is not None:
-        compile_now(prepared.kernel, _folder())
-        why = prepared.kernel.why
-        if not why and prepared.kernel.state != READY:
+def _compile_or_raise(decision: Decision) -> None:
+    """Compile the kernel of a pass here and now; raise RuntimeError if there is none."""
+    why, kernel = decision.why_tiles, decision.kernel
+    if kernel is not None:
+        compile_now(kernel, _folder())
+        why = kernel.why
+        if not why and kernel.state != READY:
             why = "the program is ending"
     if why:
         raise RuntimeError(
             f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
-            f'kernels="auto" runs by tiles what has none: lazyflow.config.set(kernels="auto")'
+            f'with kernels="auto", expressions without a kernel run by tiles: '
+            f'lazyflow.config.set(kernels="auto")'
         )
-    found = _by_kernel(plan, some, laid, prepared, reports)
-    return run_pass(plan, some, values, reports) if found is None else found
 
 
 def _by_kernel(
-    plan: Plan, some: Pass, laid: kernels.Laid, prepared: kernels.Prepared, reports: Collected
+    plan: BlockPlan, some: Pass, decision: Decision, reports: FloatReports
 ) -> list[np.ndarray] | None:
-    """Return what the kernel gives; None when tiles have to report what it raised."""
-    assert prepared.kernel is not None
-    sinks, flags = kernels.call_kernel(
-        prepared.kernel.function, plan, some, laid, prepared.loops, prepared.scratch
+    """Return what the kernel gives; None when tiles have to report the flags that it raised."""
+    sources, prepared = decision.sources, decision.prepared
+    assert sources is not None and prepared is not None and prepared.kernel is not None
+    outputs, flags = call_kernel(
+        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
     )
-    if kernels.heard(flags, np.geterr()):
+    if wants_report(flags, np.geterr()):
         return None
     reports.now = "reduce"
-    return [sink.finish() for sink in sinks]
+    return [output.finish() for output in outputs]
 
 
 def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
-    """Say which block isn't what the program was made for: kernels would read it as if it were."""
+    """Name the block with another dtype than the program's, which a kernel would misread."""
     if len(arrays) != len(program.inputs):
         raise TypeError(f"a program of {len(program.inputs)} inputs was given {len(arrays)} blocks")
     for at, (array, dtype) in enumerate(zip(arrays, program.inputs, strict=True)):
         if array.dtype != dtype:
             raise TypeError(
                 f"the block for input {at} has dtype {array.dtype}, the program was made for "
-                f"{dtype}: what made the block has given another dtype than it was said to give"
+                f"{dtype}: the function that made the block returned another dtype than the array "
+                f"was declared to have"
             )
 
 
-_WAYS = {"auto": _auto, "native": _native, "tiles": run_pass}
-
-
 def run_program(
-    program: Program, blocks: Sequence[np.ndarray | np.generic], told: Told | None = None
+    program: Program,
+    blocks: Sequence[np.ndarray | np.generic],
+    array_warnings: ArrayWarnings | None = None,
 ) -> list[np.ndarray]:
     """Run a program over blocks that broadcast against each other.
 
     Parameters
     ----------
     program
-        What is computed.
+        The steps and the outputs that are computed.
     blocks
         One for each input, with its dtype, any shape and any strides.
-    told
-        What makes warnings, once for all runs that are given it; else each run makes its own.
+    array_warnings
+        Makes each warning once for all runs that are given it; without it, each run makes its own.
 
     Returns
     -------
@@ -156,21 +164,23 @@ def run_program(
     shapes = tuple([x.shape for x in arrays])
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
-    plan = _plan_for(program, shapes)
-    with Collected(told) as reports:
-        if plan.whole:
-            if config.get("kernels") != "native":
-                return run_whole(plan, arrays, reports)
-            plan = _plan_for(program, shapes, 1)
-        return run_passes(plan, arrays, reports, _WAYS[config.get("kernels")])
+    mode = config.get("kernels")
+    kernels = _planned(program, shapes, mode)
+    plan = kernels.plan
+    with FloatReports(array_warnings) as reports:
+        if plan.is_whole:
+            return run_whole(plan, arrays, reports)
+        if mode == "tiles":
+            return run_passes(plan, arrays, reports)
+        return run_passes(plan, arrays, reports, partial(_run_pass, kernels, mode))
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
-    """Tell by what a program would run over blocks, and why not by a kernel.
+    """Return, in words, by what a program would run over blocks, and why not by a kernel.
 
     Returns
     -------
-    A line for each way over the inputs; nothing is compiled or run, but what is small.
+    A line for each pass over the inputs. Nothing is compiled, and only small values are computed.
 
     Examples
     --------
@@ -183,8 +193,8 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
     arrays: list[Any] = [np.asarray(x) for x in blocks]
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
-    plan = _plan_for(program, tuple([x.shape for x in arrays]))
-    return describe(plan, arrays, config.get("kernels"))
+    mode = config.get("kernels")
+    return describe(_planned(program, tuple([x.shape for x in arrays]), mode), arrays, mode)
 
 
 def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:

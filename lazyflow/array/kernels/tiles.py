@@ -3,8 +3,8 @@
 A tile is a range of elements in C order, about 64 K of them: smaller ones make threads fight for
 the GIL, larger ones leave the cache. Inputs are read as slices where they are contiguous and are
 copied into a contiguous tile where not (on other strides NumPy's functions differ by an ulp);
-results go to a few buffers, reused as soon as their value is no longer needed, or straight to
-where they are wanted. Values that are the same all along some axis are computed before, once, in
+results go to a few buffers, each reused as soon as its value is no longer needed, or straight into
+the array of an output. Values that are the same all along some axis are computed before, once, in
 their own shape. Small blocks are computed whole.
 """
 
@@ -16,32 +16,42 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels import moments
-from lazyflow.array.kernels.lowering import Call
+from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.outputs import Sinking, sink_for
-from lazyflow.array.kernels.planning import TILE, Panels, Pass, Plan, make_plan, name_of
-from lazyflow.array.kernels.program import CAST, WHERE, Elementwise
-from lazyflow.array.kernels.reports import Collected
+from lazyflow.array.kernels.outputs import OutputBuffer, output_buffer
+from lazyflow.array.kernels.planning import (
+    CONSTANT,
+    FLAT,
+    TILE,
+    BlockPlan,
+    Panels,
+    Pass,
+    make_plan,
+    name_of,
+    source_layout,
+)
+from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
+from lazyflow.array.kernels.reports import FloatReports
 
 
-def perform(call: Call, operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
-    """Run one operation on arrays; `outs` are where the results may go, or None."""
-    op = call.op
+def perform(step: LoweredStep, operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
+    """Run one operation on arrays; `outs` are arrays that its results may go into, or None."""
+    op = step.op
     if op is CAST:
         if outs[0] is None:
-            return (operands[0].astype(call.loop[1]),)
+            return (operands[0].astype(step.loop[1]),)
         np.copyto(outs[0], operands[0], casting="unsafe")
         return outs
     if op is WHERE:
         return (np.where(*operands),)
-    if isinstance(op, Elementwise):
-        return (_apply(op, operands).astype(call.loop[-1], copy=False),)
+    if isinstance(op, TileFunction):
+        return (_apply(op, operands).astype(step.loop[-1], copy=False),)
     if len(outs) > 1:
         return tuple(op(*operands, out=tuple(outs)))
     return (op(*operands) if outs[0] is None else op(*operands, out=outs[0]),)
 
 
-def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
+def _apply(op: TileFunction, operands: Sequence[Any]) -> Any:
     shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
     found = np.asarray(op.func(*operands, **dict(op.keywords)))
     if found.shape != shape:
@@ -52,20 +62,20 @@ def _apply(op: Elementwise, operands: Sequence[Any]) -> Any:
     return found
 
 
-def run_whole(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[np.ndarray]:
-    """Run all calls on whole blocks, each in the shape that its operands have."""
+def run_whole(plan: BlockPlan, blocks: Sequence[Any], reports: FloatReports) -> list[np.ndarray]:
+    """Run all steps on whole blocks, each in the shape that its operands have."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = [x if x.flags.c_contiguous else contiguous(x) for x in blocks]
-    _run_lines(plan, values, reports)
+    _run_before(plan, values, reports)
     found = []
-    for at, sink in enumerate(plan.lowered.sinks):
-        reports.now = sink.reports
+    for at, output in enumerate(plan.lowered.outputs):
+        reports.now = output.reported_name
         found.append(_whole_result(plan, at, values))
     return found
 
 
-def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
-    for simple, op, operands, result, name, call, drop in plan.before:
+def _run_before(plan: BlockPlan, values: list[Any], reports: FloatReports) -> None:
+    for simple, op, operands, result, name, step, drop in plan.before:
         reports.now = name
         if simple:
             if len(operands) == 2:
@@ -73,9 +83,9 @@ def _run_lines(plan: Plan, values: list[Any], reports: Collected) -> None:
             else:
                 values[result] = op(*[values[n] for n in operands])
         else:
-            outs = [None] * len(call.results)
-            found = perform(call, [values[n] for n in operands], outs)
-            for number, value in zip(call.results, found, strict=True):
+            outs = [None] * len(step.results)
+            found = perform(step, [values[n] for n in operands], outs)
+            for number, value in zip(step.results, found, strict=True):
                 values[number] = _array(value, plan.lowered.dtypes[number])
         for number in drop:
             values[number] = None
@@ -92,45 +102,46 @@ def _array(value: Any, dtype: np.dtype[Any]) -> Any:
     return made.reshape(())
 
 
-def _whole_result(plan: Plan, at: int, values: list[Any]) -> np.ndarray:
-    sink = plan.lowered.sinks[at]
-    value = values[sink.value]
+def _whole_result(plan: BlockPlan, at: int, values: list[Any]) -> np.ndarray:
+    output = plan.lowered.outputs[at]
+    value = values[output.value]
     if value.shape != plan.shape:
         value = contiguous(np.broadcast_to(value, plan.shape))
-    if sink.reduction is None:
-        return value.copy() if plan.shared[at] or not value.flags.writeable else value
-    if sink.reduction.kind != "moments":
-        return contiguous(reduce_whole(sink.reduction, value))
-    mask = None if sink.mask is None else values[sink.mask]
+    if output.reduction is None:
+        return value.copy() if plan.aliased[at] or not value.flags.writeable else value
+    if output.reduction.kind != "moments":
+        return contiguous(reduce_whole(output.reduction, value))
+    mask = None if output.mask is None else values[output.mask]
     if mask is not None and mask.shape != plan.shape:
         mask = contiguous(np.broadcast_to(mask, plan.shape))
-    return contiguous(moments.of_whole(sink.reduction, value, mask))
+    return contiguous(moments.of_whole(output.reduction, value, mask))
 
 
-def compute_small(plan: Plan, blocks: Sequence[Any], reports: Collected) -> list[Any]:
-    """Return the values so far: the blocks, and what is computed before the tiles."""
+def compute_small(plan: BlockPlan, blocks: Sequence[Any], reports: FloatReports) -> list[Any]:
+    """Return the values: the blocks, and the results of the steps before the tiles."""
     values: list[Any] = [None] * len(plan.lowered.dtypes)
     values[: len(blocks)] = blocks
-    _run_lines(plan, values, reports)
+    _run_before(plan, values, reports)
     return values
 
 
 class _Source(NamedTuple):
-    """Where a tile of a value comes from that no call in the tiles gives."""
+    """The array of which tiles of a value are taken, when no step of the pass gives it."""
 
     value: int
-    flat: Any  # of contiguous ones
-    view: Any  # of others
+    flat: Any  # of a contiguous array
+    view: Any  # of another one, whose tiles are copied into the buffer
     buffer: Any
 
 
-def _sources(plan: Plan, some: Pass, values: Sequence[Any], tiles: list[Any]) -> list[_Source]:
+def _sources(plan: BlockPlan, some: Pass, values: Sequence[Any], tiles: list[Any]) -> list[_Source]:
     found = []
     for number in some.sources:
         value = values[number]
-        if value.size == 1 and number not in some.spread:
+        layout = source_layout(plan, some, number, value)
+        if layout == CONSTANT:
             tiles[number] = value.reshape(())
-        elif value.shape == plan.shape and value.flags.c_contiguous:
+        elif layout == FLAT:
             found.append(_Source(number, value.reshape(-1), None, None))
         else:
             buffer = np.empty(min(TILE, plan.size), value.dtype)
@@ -138,13 +149,15 @@ def _sources(plan: Plan, some: Pass, values: Sequence[Any], tiles: list[Any]) ->
     return found
 
 
-def run_pass(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) -> list[np.ndarray]:
-    """Run the calls of a pass tile by tile; return the results of its outputs."""
+def run_pass(
+    plan: BlockPlan, some: Pass, values: Sequence[Any], reports: FloatReports
+) -> list[np.ndarray]:
+    """Run the steps of a pass tile by tile; return the results of its outputs."""
     tiles: list[Any] = [None] * len(plan.lowered.dtypes)
     sources = _sources(plan, some, values, tiles)
     buffers = [np.empty(min(TILE, plan.size), dtype) for dtype in some.slots]
-    sinks = [sink_for(plan, n, some.form) for n in some.outputs]
-    direct = {number: sinks[at].flat for number, at in some.direct}
+    outputs = [output_buffer(plan, n, some.form) for n in some.outputs]
+    direct = {number: outputs[at].flat for number, at in some.direct}
     for low, high in some.grid(plan.size):
         n = high - low
         for source in sources:
@@ -153,36 +166,36 @@ def run_pass(plan: Plan, some: Pass, values: Sequence[Any], reports: Collected) 
             else:
                 gather(source.view, low, high, source.buffer[:n])
                 tiles[source.value] = source.buffer[:n]
-        for call, slots in some.calls:
-            reports.now = name_of(call.op)
+        for step, slots in some.steps:
+            reports.now = name_of(step.op)
             outs = [
                 direct[number][low:high]
                 if number in direct
                 else None
                 if slot < 0
                 else buffers[slot][:n]
-                for number, slot in zip(call.results, slots, strict=True)
+                for number, slot in zip(step.results, slots, strict=True)
             ]
-            found = perform(call, [tiles[number] for number in call.operands], outs)
-            for number, value in zip(call.results, found, strict=True):
+            found = perform(step, [tiles[number] for number in step.operands], outs)
+            for number, value in zip(step.results, found, strict=True):
                 tiles[number] = value
-        _take(plan, sinks, tiles, low, direct, reports)
-    return [sink.finish() for sink in sinks]
+        _take(plan, outputs, tiles, low, direct, reports)
+    return [output.finish() for output in outputs]
 
 
 def _take(
-    plan: Plan,
-    sinks: list[Sinking],
+    plan: BlockPlan,
+    outputs: list[OutputBuffer],
     tiles: list[Any],
     low: int,
     direct: Any,
-    reports: Collected,
+    reports: FloatReports,
 ) -> None:
-    for sink in sinks:
-        value, _, mask = plan.lowered.sinks[sink.at]
-        reports.now = plan.lowered.sinks[sink.at].reports
-        if value not in direct or sink.flat is not direct[value]:
-            sink.take(low, tiles[value], None if mask is None else tiles[mask])
+    for output in outputs:
+        value, _, mask = plan.lowered.outputs[output.at]
+        reports.now = plan.lowered.outputs[output.at].reported_name
+        if value not in direct or output.flat is not direct[value]:
+            output.take(low, tiles[value], None if mask is None else tiles[mask])
 
 
 def gather(view: Any, low: int, high: int, into: Any) -> None:
@@ -215,17 +228,17 @@ def gather(view: Any, low: int, high: int, into: Any) -> None:
         gather(view[last], 0, over, into[at:])
 
 
-RunPass = Callable[[Plan, Pass, Sequence[Any], Collected], list[np.ndarray]]
+RunPass = Callable[[BlockPlan, Pass, Sequence[Any], FloatReports], list[np.ndarray]]
 
 
 def run_passes(
-    plan: Plan, blocks: Sequence[Any], reports: Collected, one_pass: RunPass = run_pass
+    plan: BlockPlan, blocks: Sequence[Any], reports: FloatReports, one_pass: RunPass = run_pass
 ) -> list[np.ndarray]:
-    """Run a program over blocks, its passes by tiles or by what is given."""
-    if plan.whole:
+    """Run a program over blocks; `one_pass` runs each of its passes, by tiles unless given."""
+    if plan.is_whole:
         return run_whole(plan, blocks, reports)
     values = compute_small(plan, blocks, reports)
-    results: list[Any] = [None] * len(plan.lowered.sinks)
+    results: list[Any] = [None] * len(plan.lowered.outputs)
     for some in plan.passes:
         if some.panels is None:
             found = one_pass(plan, some, values, reports)
@@ -237,13 +250,14 @@ def run_passes(
 
 
 def _run_panels(
-    plan: Plan, some: Pass, panels: Panels, blocks: Sequence[Any], reports: Collected
+    plan: BlockPlan, some: Pass, panels: Panels, blocks: Sequence[Any], reports: FloatReports
 ) -> list[np.ndarray]:
     """Run a pass over slices of an axis that is kept, one after the other."""
-    lowered = plan.lowered._replace(sinks=tuple(plan.lowered.sinks[at] for at in some.outputs))
+    outputs = tuple(plan.lowered.outputs[at] for at in some.outputs)
+    lowered = plan.lowered._replace(outputs=outputs)
     found = []
-    for low in range(0, plan.shape[panels.axis], panels.step):
-        cut = [_slice(x, panels.axis - len(plan.shape), low, low + panels.step) for x in blocks]
+    for low in range(0, plan.shape[panels.axis], panels.length):
+        cut = [_slice(x, panels.axis - len(plan.shape), low, low + panels.length) for x in blocks]
         found.append(run_passes(make_plan(lowered, [x.shape for x in cut]), cut, reports))
     return [
         np.concatenate(parts, axis=parts[0].ndim - len(plan.shape) + panels.axis)

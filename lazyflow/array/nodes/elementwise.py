@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyflow.array.kernels.program import CAST, WHERE, Step
-from lazyflow.array.kernels.program import Elementwise as Function
+from lazyflow.array.kernels.program import CAST, WHERE, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
 from lazyflow.array.nodes.expr import Expr, Index
@@ -41,7 +40,7 @@ class Elementwise(Expr):
 
     @property
     def name(self) -> str:
-        return str(self.op.name if isinstance(self.op, Function) else self.op.__name__)
+        return str(self.op.name if isinstance(self.op, TileFunction) else self.op.__name__)
 
     def params(self) -> tuple[Any, ...]:
         return (self.op, self.loop, self.result)
@@ -173,5 +172,5 @@ def function(
     func: Any, operands: tuple[Expr, ...], dtype: Any, **keywords: Any
 ) -> Expr:
     """Return what a function gives that works element by element on whole tiles."""
-    op = Function(func, tuple(sorted(keywords.items())))
+    op = TileFunction(func, tuple(sorted(keywords.items())))
     return Elementwise(op, operands, (*[x.dtype for x in operands], np.dtype(dtype)))

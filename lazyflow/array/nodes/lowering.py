@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyflow.api.lazy import Delayed
 from lazyflow.array.kernels.program import Program
-from lazyflow.array.kernels.reports import Told
+from lazyflow.array.kernels.reports import ArrayWarnings
 from lazyflow.array.nodes.expr import Expr, Index, below
 from lazyflow.array.nodes.sources import Made, Memory, Stored
 from lazyflow.array.nodes.user_lines import hand_down
@@ -139,8 +139,8 @@ class Lowering:
         inputs = node.inputs if program is not None else (node,)
         reads = [_Read(self, x, node.ndim) for x in inputs]
         loads = tuple([read.load for read in reads])
-        told = Told(node.place) if node.place is not None else None
-        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads, told)
+        warnings = ArrayWarnings(node.place) if node.place is not None else None
+        func = BlockTask(node.name, program, getattr(node, "consts", ()), loads, warnings)
         self._shared[node, "fused"] = reads, func
         return reads, func
 
@@ -336,10 +336,10 @@ class BlockTask:
         program: Program | None,
         consts: tuple[np.ndarray[Any, Any], ...],
         loads: tuple[Load, ...],
-        told: Told | None,
+        warnings: ArrayWarnings | None,
     ) -> None:
         self.__name__ = name
-        self.told = told
+        self.warnings = warnings
         self.program = program
         self.consts = consts
         self.loads = loads
@@ -351,5 +351,5 @@ class BlockTask:
             return blocks[0]
         from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
 
-        found = run_program(self.program, (*self.consts, *blocks), self.told)
+        found = run_program(self.program, (*self.consts, *blocks), self.warnings)
         return found[0] if len(found) == 1 else tuple(found)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run, same_bits
 
-from lazyflow.array.kernels.program import WHERE, Elementwise, Program, Reduction, Step
+from lazyflow.array.kernels.program import WHERE, Program, Reduction, Step, TileFunction
 from lazyflow.array.kernels.run import merge, run_program
 
 
@@ -225,7 +225,7 @@ def test_every_other_dtype_runs_too():
 
 def test_ufuncs_with_two_results_run_once():
     ran = []
-    both = Elementwise(lambda x: ran.append(len(x)) or x)
+    both = TileFunction(lambda x: ran.append(len(x)) or x)
     steps = (
         Step(both, (0,), (F8, F8)),
         Step(np.divmod, (2, 1), (F8, F8, F8, F8)),
@@ -245,7 +245,7 @@ def test_a_function_that_changes_the_shape_is_refused():
     def first(x):
         return x[:1]
 
-    program = Program((F8,), (Step(Elementwise(first), (0,), (F8, F8)),), ((1, None),))
+    program = Program((F8,), (Step(TileFunction(first), (0,), (F8, F8)),), ((1, None),))
     with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for tiles of sh"):
         run_program(program, [np.arange(5.0)])
 

@@ -16,7 +16,7 @@ from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run, same_bit
 
 from lazyflow import config
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.program import CAST, WHERE, Elementwise, Program, Reduction, Step
+from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step, TileFunction
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
 
@@ -334,7 +334,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
     [
         (Step(CAST, (0,), (F8, U8)), "astype from float64 to uint64 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
-        (Step(Elementwise(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
+        (Step(TileFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
     ],
 )
 def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):

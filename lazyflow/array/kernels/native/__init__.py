@@ -1,8 +1,11 @@
 """Kernels generated as LLVM's text, compiled, checked against tiles, and kept in files.
 
-    kernels.py       programs run by kernels             checking.py   against tiles, before use
-    staging.py       what is done in registers together  loops.py      NumPy's own inner loops
-    operations.py    operations as instructions          llvm_ir.py    kernels as text
-    llvm_moments.py  kernels that go over blocks twice   compiler.py   in another thread
-    kernel_files.py  kernels on disk
+In reading order:
+
+    operations.py    operations as LLVM's instructions   loops.py        NumPy's own inner loops
+    staging.py       steps done in registers together    llvm_ir.py      kernels as text
+    llvm_moments.py  kernels that read blocks twice      compiler.py     text to code, in a thread
+    kernel_files.py  code on disk                        layouts.py      how sources lie in memory
+    calling.py       a kernel called over a block        checking.py     its bits against tiles
+    kernels.py       the decision between kernel and tiles
 """

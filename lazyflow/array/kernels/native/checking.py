@@ -1,4 +1,4 @@
-"""Whether a new kernel gives the bits of tiles, on values made up for it."""
+"""The check that a new kernel gives the bits of tiles, on values made up for it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Lowered, Sink
-from lazyflow.array.kernels.native import kernels
-from lazyflow.array.kernels.native.staging import ANY, CONSTANT, FLAT, SAME, Spec
-from lazyflow.array.kernels.planning import make_plan
+from lazyflow.array.kernels.lowering import Lowered, Output
+from lazyflow.array.kernels.native.calling import call_kernel
+from lazyflow.array.kernels.native.layouts import source_layouts
+from lazyflow.array.kernels.native.staging import KernelSpec
+from lazyflow.array.kernels.planning import ANY, CONSTANT, FLAT, SAME, make_plan
 from lazyflow.array.kernels.program import Reduction
-from lazyflow.array.kernels.reports import Collected
+from lazyflow.array.kernels.reports import FloatReports
 from lazyflow.array.kernels.tiles import run_pass
 
-_SHAPE = (37, 531)  # blocks of lanes that are full and not, vectors that are
+_SHAPE = (37, 531)  # full and short blocks of lanes, full and short vectors
 
 
 def _values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
@@ -32,41 +33,40 @@ def _values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ..
     return np.where(rng.random(shape) < 0.2, chosen, usual).astype(dtype)
 
 
-def _laid(rng: np.random.Generator, dtype: np.dtype[Any], way: str) -> Any:
+def _with_layout(rng: np.random.Generator, dtype: np.dtype[Any], layout: str) -> Any:
     rows, row = _SHAPE
-    if way == CONSTANT:
+    if layout == CONSTANT:
         return np.asarray(rng.choice([2.0, 0.5, 3.0])).astype(dtype)
-    if way == FLAT:
+    if layout == FLAT:
         return _values(rng, dtype, _SHAPE)
-    if way == SAME:
+    if layout == SAME:
         return np.broadcast_to(_values(rng, dtype, (rows, 1)), _SHAPE)
-    if way == ANY:
+    if layout == ANY:
         return _values(rng, dtype, (rows, 2 * row))[:, ::2]
     return _values(rng, dtype, (rows, row + 3))[:, :row]
 
 
-def difference(spec: Spec, loops: Sequence[int], scratch: int, function: Any) -> str | None:
-    """Return what a kernel gives that tiles don't, or None."""
+def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: Any) -> str | None:
+    """Return how the results of a kernel differ from those of tiles, or None."""
     rng = np.random.default_rng(len(spec.dtypes))
     with np.errstate(all="ignore"):
-        blocks = [_laid(rng, dtype, way) for dtype, way in spec.sources]
-    sinks = tuple(
-        Sink(value, Reduction(kind, (0,), spec.dtypes[value], mask) if kind else None, mask)
-        for value, kind, mask in spec.sinks
+        blocks = [_with_layout(rng, dtype, layout) for dtype, layout in spec.sources]
+    outputs = tuple(
+        Output(value, Reduction(kind, (0,), spec.dtypes[value], mask) if kind else None, mask)
+        for value, kind, mask in spec.outputs
     )
-    last = (len(spec.calls),) * len(spec.dtypes)
-    lowered = Lowered(len(spec.sources), spec.calls, sinks, spec.dtypes, last)
+    lowered = Lowered(len(spec.sources), spec.steps, outputs, spec.dtypes)
     plan = make_plan(lowered, [x.shape for x in blocks], small=0)
-    values = [*blocks, *[None] * len(spec.calls)]
-    with np.errstate(all="ignore"), Collected() as reports:
+    values = [*blocks, *[None] * len(spec.steps)]
+    with np.errstate(all="ignore"), FloatReports() as reports:
         for some in plan.passes:
-            laid = kernels.lay(plan, some, values)
-            if laid.ways != tuple(way for _, way in spec.sources):
+            sources = source_layouts(plan, some, values)
+            if sources.layouts != tuple(layout for _, layout in spec.sources):
                 return "it could not be checked"
             expected = run_pass(plan, some, values, reports)
-            got, _ = kernels.call_kernel(function, plan, some, laid, loops, scratch)
-            for at, (a, sink) in enumerate(zip(expected, got, strict=True)):
-                wrong = _differing(a, sink.finish())
+            got, _ = call_kernel(function, plan, some, sources, loops, scratch)
+            for at, (a, output) in enumerate(zip(expected, got, strict=True)):
+                wrong = _differing(a, output.finish())
                 if wrong:
                     return (
                         f"output {at} has other bits than NumPy's in {wrong} of {a.size} elements"

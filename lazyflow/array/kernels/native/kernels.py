@@ -1,136 +1,160 @@
-"""Programs run by generated kernels: each input is read once, and nothing between is written.
+"""Whether a pass runs by a kernel or by tiles, decided in one way for runs and for reports.
 
-A kernel takes a whole block without the GIL. It gives the bits that tiles give: operations are
-IEEE's or NumPy's own loops, reductions keep the order of order.py, and before a kernel is used its
-results are compared with those of tiles on made-up values. When it raises a floating-point flag
-that the caller wants to hear of, the block is run again by tiles, which report as NumPy does.
+A kernel reads each input once, writes nothing between, and takes a whole block without the GIL.
+It gives the bits that tiles give: operations are IEEE's or NumPy's own loops, reductions keep the
+order of order.py, and before a kernel is used its results are compared with those of tiles on
+made-up values. When it raises a floating-point flag that the caller asked to report, the block is
+run again by tiles, which report as NumPy does.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
-from lazyflow.array.kernels.native.llvm_ir import RUN
+from lazyflow.array.kernels.native.layouts import HUGE, SourceLayouts, source_layouts
 from lazyflow.array.kernels.native.llvm_moments import write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
 from lazyflow.array.kernels.native.operations import SUPPORTED, is_inline
-from lazyflow.array.kernels.native.staging import (
-    ANY,
-    CONSTANT,
-    FLAT,
-    SAME,
-    UNIT,
-    Spec,
-    make_spec,
-    stages_of,
-)
-from lazyflow.array.kernels.outputs import Sinking, sink_for
-from lazyflow.array.kernels.planning import Pass, Plan
-from lazyflow.array.kernels.program import CAST, Elementwise
+from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, stages_of
+from lazyflow.array.kernels.planning import ANY, BlockPlan, Pass
+from lazyflow.array.kernels.program import CAST, TileFunction
 
-_HUGE = 1 << 62
 _SHORT = 8  # elements of a run, from which a kernel is faster than tiles
-
-_FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
-
-
-def refusal(plan: Plan, some: Pass) -> str:
-    """Return why a pass can't have a kernel, wherever its sources lie, or nothing."""
-    found = plan.kernels.get(some.outputs)
-    if found is None:
-        ways = (ANY,) * len(some.sources)
-        found = plan.kernels[some.outputs] = why_not(make_spec(plan.lowered, some, ways))
-    return str(found)
+_MOST = 1024  # kernels that are remembered
 
 
-class Laid(NamedTuple):
-    """How the sources of a pass lie in memory: `ways` as in Spec, and what goes with them.
+class PreparedKernel(NamedTuple):
+    """The kernel for a specification, or why there is none.
 
-    row
-        Elements of a row, for those that lie in rows.
-    steps
-        Bytes between rows and within them, for each of those.
+    refusal
+        Why no kernel can be generated; empty when there is one.
+    no_gain
+        Why the kernel would be no faster than tiles; empty when it is.
+    loops
+        Addresses of NumPy's loops and of their data, in the order of the kernel's stages.
+    scratch
+        How many values go through scratch memory.
     """
 
-    ways: tuple[str, ...]
-    arrays: tuple[Any, ...]
-    row: int
-    steps: tuple[int, ...]
+    refusal: str
+    no_gain: str
+    kernel: Kernel | None
+    loops: tuple[int, ...]
+    scratch: int
 
 
-def lay(plan: Plan, some: Pass, values: Sequence[Any]) -> Laid:
-    """Find out how the sources lie; those that don't lie in rows are copied."""
-    ways, arrays, views = [], [], {}
-    for at, number in enumerate(some.sources):
-        value = values[number]
-        if not value.flags.aligned:
-            value = value.copy()
-        if value.size == 1 and number not in some.spread:
-            ways.append(CONSTANT)
-        elif value.shape == plan.shape and value.flags.c_contiguous:
-            ways.append(FLAT)
-        else:
-            views[at] = value = np.broadcast_to(value, plan.shape)
-            ways.append(ANY)
-        arrays.append(value)
-    row, found = _rows(plan.shape, [view.strides for view in views.values()])
-    while found is None:
-        at = next(iter(views))
-        arrays[at], ways[at] = np.array(views.pop(at), order="C"), FLAT
-        row, found = _rows(plan.shape, [view.strides for view in views.values()])
-    steps = []
-    for at, (across, along) in zip(views, found, strict=True):
-        size = arrays[at].itemsize
-        ways[at] = UNIT if along == size else SAME if along == 0 else ANY
-        steps += [across, along]
-    return Laid(tuple(ways), tuple(arrays), row, tuple(steps))
+class Decision(NamedTuple):
+    """By what a pass runs: by `kernel` as soon as it is compiled, or by tiles, and why."""
+
+    why_tiles: str
+    sources: SourceLayouts | None = None
+    prepared: PreparedKernel | None = None
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel to run by, or None: by tiles."""
+        return None if self.why_tiles or self.prepared is None else self.prepared.kernel
 
 
-def _rows(
-    shape: Sequence[int], strides: Sequence[Sequence[int]]
-) -> tuple[int, list[tuple[int, int]] | None]:
-    """Return the length of rows that all arrays have in common, and their steps."""
-    if not strides:
-        return _HUGE, []
-    runs: list[tuple[int, list[int]]] = []
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        here = [own[axis] for own in strides]
-        if runs and all(a == b * length for a, b in zip(runs[-1][1], here, strict=True)):
-            runs[-1] = (runs[-1][0] * length, here)
-        else:
-            runs.append((length, here))
-    if len(runs) > 2:
-        return 0, None
-    if not runs:
-        return _HUGE, [(0, 0)] * len(strides)
-    across = runs[0][1] if len(runs) == 2 else [0] * len(strides)
-    return runs[-1][0], list(zip(across, runs[-1][1], strict=True))
+class PlanKernels:
+    """The kernels of the passes of a plan, found when they are first asked for."""
+
+    def __init__(self, plan: BlockPlan) -> None:
+        self.plan = plan
+        self._kernels: dict[Any, PreparedKernel] = {}
+        self._refusals: dict[tuple[int, ...], str] = {}
+
+    def decide(self, some: Pass, values: Sequence[Any], mode: str) -> Decision:
+        """Return by what a pass runs over values, when `config.kernels` is `mode`."""
+        if mode == "tiles":
+            return Decision('kernels="tiles" is set')
+        if some.panels is not None:
+            return Decision("moments along so long rows are computed in panels")
+        refusal = self._refusal(some)
+        if refusal:
+            return Decision(refusal)
+        sources = source_layouts(self.plan, some, values)
+        prepared = self._prepared(some, sources.layouts)
+        why = prepared.refusal
+        if not why and mode == "auto":
+            why = prepared.no_gain or _short_runs(some, sources)
+        return Decision(why, sources, prepared)
+
+    def _refusal(self, some: Pass) -> str:
+        """Return why a pass can't have a kernel, wherever its sources lie; empty if it can."""
+        found = self._refusals.get(some.outputs)
+        if found is None:
+            layouts = (ANY,) * len(some.sources)
+            found = _why_refused(make_spec(self.plan.lowered, some, layouts))
+            self._refusals[some.outputs] = found
+        return found
+
+    def _prepared(self, some: Pass, layouts: tuple[str, ...]) -> PreparedKernel:
+        known = (some.outputs, layouts)
+        found = self._kernels.get(known)
+        if found is None:
+            found = _prepared(make_spec(self.plan.lowered, some, layouts))
+            self._kernels[known] = found
+        return found
 
 
-def why_not(spec: Spec) -> str:
-    """Return why no kernel can be generated, or nothing."""
+_known: dict[KernelSpec, PreparedKernel] = {}
+
+
+def _prepared(spec: KernelSpec) -> PreparedKernel:
+    """Return the kernel for a specification; all programs that have it share the kernel."""
+    found = _known.get(spec)
+    if found is None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        found = _prepare(spec)
+        if found.kernel is not None:
+            found = _known.setdefault(spec, found)
+    return found
+
+
+def _prepare(spec: KernelSpec) -> PreparedKernel:
+    refusal = _why_refused(spec)
+    if refusal:
+        return PreparedKernel(refusal, "", None, (), 0)
+    staging = stages_of(spec)
+    addresses = []
+    for stage in staging.stages:
+        for step in stage.loops:
+            loop = loop_of(step.op, step.loop)
+            assert loop is not None
+            addresses += [loop.function, loop.data]
+    loops, scratch = tuple(addresses), len(staging.scratch)
+
+    def check(function: Any) -> str | None:
+        return difference(spec, loops, scratch, function)
+
+    kernel = Kernel(write_kernel(spec, staging, "NAME"), check)
+    return PreparedKernel("", _why_no_gain(spec), kernel, loops, scratch)
+
+
+def _why_refused(spec: KernelSpec) -> str:
+    """Return why no kernel can be generated; empty if it can."""
     for dtype, _ in spec.sources:
         if dtype not in SUPPORTED:
             return f"there are no kernels for values of dtype {dtype}"
-    for call in spec.calls:
-        if is_inline(call.op, call.loop):
+    for step in spec.steps:
+        if is_inline(step.op, step.loop):
             continue
-        if isinstance(call.op, Elementwise):
-            return f"{call.op.name} is a function of whole tiles"
-        if call.op is CAST:
-            return f"astype from {call.loop[0]} to {call.loop[1]} is done by NumPy"
-        if not isinstance(call.op, np.ufunc) or loop_of(call.op, call.loop) is None:
-            named = ", ".join(map(str, call.loop[: len(call.operands)]))
-            return f"{call.op.__name__} of {named} can't be called from a kernel"
-    for value, kind, _ in spec.sinks:
+        if isinstance(step.op, TileFunction):
+            return f"{step.op.name} is a function of whole tiles"
+        if step.op is CAST:
+            return f"astype from {step.loop[0]} to {step.loop[1]} is done by NumPy"
+        if not isinstance(step.op, np.ufunc) or loop_of(step.op, step.loop) is None:
+            named = ", ".join(map(str, step.loop[: len(step.operands)]))
+            return f"{step.op.__name__} of {named} can't be called from a kernel"
+    for value, kind, _ in spec.outputs:
         if spec.dtypes[value] not in SUPPORTED:
             return f"there are no kernels for values of dtype {spec.dtypes[value]}"
         if kind == "moments" and stages_of(spec).scratch:
@@ -138,107 +162,20 @@ def why_not(spec: Spec) -> str:
     return compiler.unavailable()
 
 
-def no_gain(spec: Spec) -> str:
-    """Return why a kernel would be no faster, or nothing."""
-    kinds = {kind for _, kind, _ in spec.sinks}
+def _why_no_gain(spec: KernelSpec) -> str:
+    """Return why a kernel would be no faster than tiles; empty if it is."""
+    kinds = {kind for _, kind, _ in spec.outputs}
     if "moments" in kinds:
         return ""
-    if not spec.calls:
+    if not spec.steps:
         return "there is nothing to compute but reductions of the inputs, as fast by tiles"
-    if len(spec.calls) == 1 and kinds == {None}:
+    if len(spec.steps) == 1 and kinds == {None}:
         return "one operation without a reduction is as fast by tiles"
     return ""
 
 
-class Prepared(NamedTuple):
-    """A kernel for a pass, or why there is none."""
-
-    spec: Spec
-    why: str
-    gain: str
-    kernel: Kernel | None
-    loops: tuple[int, ...]
-    scratch: int
-
-
-_prepared: dict[Spec, Prepared] = {}
-_MOST = 1024
-
-
-def prepare(plan: Plan, some: Pass, ways: tuple[str, ...]) -> Prepared:
-    """Return the kernel for a pass over sources that lie so; programs alike share it."""
-    known = (some.outputs, ways)
-    found = plan.kernels.get(known)
-    if found is None:
-        spec = make_spec(plan.lowered, some, ways)
-        found = _prepared.get(spec)
-        if found is None:
-            if len(_prepared) >= _MOST:
-                _prepared.clear()
-            found = _prepare(spec)
-            if found.kernel is not None:
-                found = _prepared.setdefault(spec, found)
-        plan.kernels[known] = found
-    return found
-
-
-def _prepare(spec: Spec) -> Prepared:
-    why = why_not(spec)
-    if why:
-        return Prepared(spec, why, "", None, (), 0)
-    stages = stages_of(spec)
-    loops = []
-    for group in stages.groups:
-        for call in group.loops:
-            loop = loop_of(call.op, call.loop)
-            assert loop is not None
-            loops += [loop.function, loop.data]
-    text = write_kernel(spec, stages, "NAME")
-
-    def check(function: Any) -> str | None:
-        from lazyflow.array.kernels.native.checking import difference
-
-        return difference(spec, tuple(loops), len(stages.scratch), function)
-
-    kernel = Kernel(text, check)
-    return Prepared(spec, "", no_gain(spec), kernel, tuple(loops), len(stages.scratch))
-
-
-def short_runs(some: Pass, laid: Laid) -> str:
-    """Return why runs would be too short for a kernel, or nothing."""
-    lanes = _HUGE if some.form is None else some.form.lanes
-    least = min(lanes, laid.row)
-    if least < _SHORT:
-        return f"runs of {least} elements are too short for a kernel"
-    return ""
-
-
-def call_kernel(
-    function: Any, plan: Plan, some: Pass, laid: Laid, loops: Sequence[int], scratch: int
-) -> tuple[list[Sinking], int]:
-    """Run a kernel over a block; return where its results are, and the raised flags."""
-    sinks = [sink_for(plan, at, some.form) for at in some.outputs]
-    places = [sink.array.ctypes.data for sink in sinks]
-    memory = np.empty(scratch * RUN * 8, np.uint8)
-    pointers = (
-        *compiler.flag_functions(),
-        *loops,
-        *(array.ctypes.data for array in laid.arrays),
-        *places,
-        memory.ctypes.data,
-    )
-    form = some.form
-    elements, lanes, slots = _HUGE, _HUGE, 0
-    if form is not None:
-        elements, lanes, slots = form.elements, form.lanes, form.outer * form.blocks * form.lanes
-    most = RUN if scratch else _HUGE
-    numbers = (0, plan.size, elements, lanes, laid.row, most, slots, *laid.steps)
-    flags = function(
-        (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
-    )
-    return sinks, flags
-
-
-def heard(flags: int, modes: Any) -> bool:
-    """Tell whether the caller wants to hear of any of the flags."""
-    return any(flags & bit and modes[kind] != "ignore" for bit, kind in _FLAGS)
+def _short_runs(some: Pass, sources: SourceLayouts) -> str:
+    """Return why the runs are too short for a kernel; empty if they are not."""
+    lanes = HUGE if some.form is None else some.form.lanes
+    least = min(lanes, sources.row)
+    return f"runs of {least} elements are too short for a kernel" if least < _SHORT else ""

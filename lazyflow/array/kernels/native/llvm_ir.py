@@ -1,12 +1,12 @@
-"""Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`, which returns what was raised.
+"""Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`; they return the raised flags.
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each call of one), sources,
-            sinks, scratch
+            outputs, scratch
 numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
             a run, lanes of all blocks; then for each source that lies in rows: its step between
             rows, and within one
 
-Everything comes as an argument, so the object has nothing to be linked to and can be kept on disk.
+Everything comes as an argument, so the object code needs no linking and can be kept on disk.
 Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
 """
 
@@ -17,19 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import KINDS, Call
+from lazyflow.array.kernels.lowering import KINDS, LoweredStep
 from lazyflow.array.kernels.native.operations import Body, emit, memory, register
-from lazyflow.array.kernels.native.staging import (
-    ANY,
-    CONSTANT,
-    FLAT,
-    SAME,
-    UNIT,
-    Group,
-    Spec,
-    Stages,
-)
+from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import GROUP
+from lazyflow.array.kernels.planning import ANY, CONSTANT, FLAT, SAME, UNIT
 
 Inside = Callable[[Body, str], None]
 
@@ -46,16 +38,16 @@ class Writer:
 
     states: tuple[tuple[str, str], ...] = ()
 
-    def __init__(self, spec: Spec, stages: Stages) -> None:
+    def __init__(self, spec: KernelSpec, staging: Staging) -> None:
         self.spec = spec
-        self.stages = stages
+        self.staging = staging
         self.lines: list[str] = []
         self.names = [0]
         self.body = self.at(1)
-        self.calls = [call for group in stages.groups for call in group.loops]
+        self.steps = [step for stage in staging.stages for step in stage.loops]
         self.constants: dict[tuple[int, int], str] = {}
-        self.cursors: dict[int, str] = {}  # where a source in rows is: a variable
-        self.here: dict[int, str] = {}  # the first element of the run: of sources and sinks
+        self.cursors: dict[int, str] = {}  # the variable that points to a source in rows
+        self.here: dict[int, str] = {}  # the first element of a source's run
 
     def at(self, width: int) -> Body:
         return Body(width, self.lines, self.names)
@@ -69,8 +61,8 @@ class Writer:
         """Return the text of a module with the kernel."""
         self._entry()
         self._run_starts()
-        for number in range(len(self.stages.groups)):
-            self._group(number)
+        for number in range(len(self.staging.stages)):
+            self._stage(number)
         self._second_ways()
         self._run_ends()
         intrinsics: dict[str, str] = {}
@@ -84,21 +76,21 @@ class Writer:
         b, spec = self.body, self.spec
         self.label("entry")
         names = ["clear", "test"]
-        for at in range(len(self.calls)):
+        for at in range(len(self.steps)):
             names += [f"loop{at}", f"data{at}"]
         names += [f"source{at}" for at in range(len(spec.sources))]
-        names += [f"sink{at}" for at in range(len(spec.sinks))] + ["scratch"]
+        names += [f"output{at}" for at in range(len(spec.outputs))] + ["scratch"]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
         numbers = ["first", "end", "outer", "lanes", "row", "most", "slots"]
-        for at, (_, way) in enumerate(spec.sources):
-            if way in (UNIT, SAME, ANY):
+        for at, (_, layout) in enumerate(spec.sources):
+            if layout in (UNIT, SAME, ANY):
                 numbers += [f"across{at}", f"along{at}"]
         for at, name in enumerate(numbers):
             b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
             b.do(f"%{name} = load i64, ptr %{name}.at")
-        most = max([call_size(call) for call in self.calls], default=1)
+        most = max([call_size(step) for step in self.steps], default=1)
         for name in ("args", "steps"):
             b.do(f"%{name} = alloca [{most} x ptr]")
         b.do("%count = alloca i64")
@@ -109,16 +101,16 @@ class Writer:
         ):
             b.do(f"%{name} = alloca i64")
             b.do(f"store i64 {start}, ptr %{name}")
-        for at, (dtype, way) in enumerate(spec.sources):
-            if way == CONSTANT:
+        for at, (dtype, layout) in enumerate(spec.sources):
+            if layout == CONSTANT:
                 self._constant(at, dtype)
-            elif way != FLAT:
+            elif layout != FLAT:
                 self.cursors[at] = f"%cursor{at}"
                 b.do(f"%cursor{at} = alloca ptr")
                 if self.states:
                     b.do(f"%old_cursor{at} = alloca ptr")
                 b.do(f"store ptr %source{at}, ptr %cursor{at}")
-        for at, value in enumerate(self.stages.scratch):
+        for at, value in enumerate(self.staging.scratch):
             b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
         b.do("%cleared = call i32 %clear(i32 61)")
         b.do("br label %head")
@@ -152,19 +144,19 @@ class Writer:
             less = b.let(f"icmp slt i64 {run}, {limit}")
             run = b.let(f"select i1 {less}, i64 {run}, i64 {limit}")
         b.do(f"%n = add i64 {run}, 0")
-        for at, (dtype, way) in enumerate(self.spec.sources):
-            if way == FLAT:
+        for at, (dtype, layout) in enumerate(self.spec.sources):
+            if layout == FLAT:
                 self.here[at] = self._offset(f"%source{at}", self.pos, dtype)
-            elif way != CONSTANT:
+            elif layout != CONSTANT:
                 self.here[at] = b.let(f"load ptr, ptr {self.cursors[at]}")
-            if way == SAME:
+            if layout == SAME:
                 value = self._load(b, self.here[at], dtype)
                 self.constants[at, 1] = value
                 self.constants[at, WIDTH] = self._splat(value, dtype)
         acc = self._get("acc")
         self.results = [
-            self._offset(f"%sink{at}", acc if kind else self.pos, self.spec.dtypes[value])
-            for at, (value, kind, _) in enumerate(self.spec.sinks)
+            self._offset(f"%output{at}", acc if kind else self.pos, self.spec.dtypes[value])
+            for at, (value, kind, _) in enumerate(self.spec.outputs)
         ]
         self._choose_way()
 
@@ -173,7 +165,7 @@ class Writer:
 
     def _run_ends(self) -> None:
         b = self.body
-        self.label(f"g{len(self.stages.groups)}.start")
+        self.label(f"g{len(self.staging.stages)}.start")
         left = {}
         for name in ("in_outer", "in_lanes", "in_row"):
             left[name] = b.let(f"sub i64 {self._get(name)}, %n")
@@ -227,31 +219,31 @@ class Writer:
     # -- what moments change
 
     def _block_may_start(self) -> None:
-        """Write what is done before each run."""
+        """Write the code that comes before each run."""
 
     def _choose_way(self) -> None:
-        """Write the jump to what is done with a run."""
+        """Write the jump to the code for a run."""
         self.body.do("br label %g0.start")
 
     def _second_ways(self) -> None:
-        """Write what else can be done with a run than the groups."""
+        """Write other ways to go over a run than the stages."""
 
     def _block_over(self, full: str, base: str) -> str:
-        """Write what follows a row of lanes, the block's last one if `full`."""
+        """Write the code after a row of lanes, the block's last row if `full`."""
         return base
 
-    # -- groups
+    # -- stages
 
-    def _group(self, number: int) -> None:
-        group, b, name = self.stages.groups[number], self.body, f"g{number}"
-        last = number == len(self.stages.groups) - 1
+    def _stage(self, number: int) -> None:
+        stage, b, name = self.staging.stages[number], self.body, f"g{number}"
+        last = number == len(self.staging.stages) - 1
         self.label(f"{name}.start")
-        if group.inline or group.kept or last:
+        if stage.inline or stage.kept or last:
             b.do(f"br label %{name}.loops")
-            self._loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._turn(group, last))
+            self._loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._inside(stage, last))
             self.label(f"{name}.calls")
-        for call in group.loops:
-            self._call(call)
+        for step in stage.loops:
+            self._call_loop(step)
         b.do(f"br label %g{number + 1}.start")
 
     def _loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
@@ -281,23 +273,23 @@ class Writer:
         done = b.let(f"icmp eq i64 {following}, {high}")
         b.do(f"br i1 {done}, label %{after}, label %{name}")
 
-    def _turn(self, group: Group, last: bool) -> Inside:
-        """Return what the loop of a group does: compute, keep, and in the last feed the sinks."""
+    def _inside(self, stage: Stage, last: bool) -> Inside:
+        """Return the writer of a stage's loop: compute, keep, and in the last store the outputs."""
 
         def inside(b: Body, index: str) -> None:
-            value = self._values(b, index, group.inline)
-            for n in group.kept:
+            value = self._values(b, index, stage.inline)
+            for n in stage.kept:
                 self._store(b, value(n), f"%kept{n}", index, self.spec.dtypes[n])
             if not last:
                 return
-            for (n, kind, mask), pointer in zip(self.spec.sinks, self.results, strict=True):
+            for (n, kind, mask), pointer in zip(self.spec.outputs, self.results, strict=True):
                 counted = None if mask is None else value(mask)
-                self._sink(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
+                self._store_output(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
 
         return inside
 
-    def _values(self, b: Body, index: str, calls: Sequence[Call]) -> Callable[[int], str]:
-        """Write calls; return what gives values at an index: theirs, or read once."""
+    def _values(self, b: Body, index: str, steps: Sequence[LoweredStep]) -> Callable[[int], str]:
+        """Write steps; return a function of a value's number that computes or reads it once."""
         values: dict[int, str] = {}
 
         def value(n: int) -> str:
@@ -305,9 +297,9 @@ class Writer:
                 values[n] = self._read(b, n, index)
             return values[n]
 
-        for call in calls:
-            given = [value(n) for n in call.operands]
-            values[call.results[0]] = emit(b, call.op, call.loop, given)
+        for step in steps:
+            given = [value(n) for n in step.operands]
+            values[step.results[0]] = emit(b, step.op, step.loop, given)
         return value
 
     def _read(self, b: Body, n: int, index: str) -> str:
@@ -351,7 +343,7 @@ class Writer:
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
         b.do(f"store {kind} {value}, ptr {where}, align 1")
 
-    def _sink(
+    def _store_output(
         self,
         b: Body,
         value: str,
@@ -366,26 +358,26 @@ class Writer:
             value = emit(b, KINDS[kind], (dtype,) * 3, [before, value])
         self._store(b, value, pointer, index, dtype)
 
-    def _call(self, call: Call) -> None:
-        b, at = self.body, self.calls.index(call)
-        for slot, n in enumerate((*call.operands, *call.results)):
+    def _call_loop(self, step: LoweredStep) -> None:
+        b, at = self.body, self.steps.index(step)
+        for slot, n in enumerate((*step.operands, *step.results)):
             size = self.spec.dtypes[n].itemsize
             pointer = f"%kept{n}"
-            if n < len(self.spec.sources) and n not in self.stages.scratch:
+            if n < len(self.spec.sources) and n not in self.staging.scratch:
                 constant = self.spec.sources[n][1] == CONSTANT
                 pointer = f"%source{n}" if constant else self.here[n]
                 size = 0 if constant else size
             arg = b.let(f"getelementptr ptr, ptr %args, i64 {slot}")
             b.do(f"store ptr {pointer}, ptr {arg}")
-            step = b.let(f"getelementptr i64, ptr %steps, i64 {slot}")
-            b.do(f"store i64 {size}, ptr {step}")
+            stride = b.let(f"getelementptr i64, ptr %steps, i64 {slot}")
+            b.do(f"store i64 {size}, ptr {stride}")
         b.do("store i64 %n, ptr %count")
         b.do(f"call void %loop{at}(ptr %args, ptr %count, ptr %steps, ptr %data{at})")
 
 
-def call_size(call: Call) -> int:
+def call_size(step: LoweredStep) -> int:
     """Return how many arguments a loop has."""
-    return len(call.operands) + len(call.results)
+    return len(step.operands) + len(step.results)
 
 
 def _declare(line: str, found: dict[str, str]) -> None:

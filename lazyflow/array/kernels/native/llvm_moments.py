@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Call
+from lazyflow.array.kernels.lowering import needed
 from lazyflow.array.kernels.native.llvm_ir import Writer
 from lazyflow.array.kernels.native.operations import Body
-from lazyflow.array.kernels.native.staging import Spec, Stages
+from lazyflow.array.kernels.native.staging import KernelSpec, Staging
 from lazyflow.array.kernels.order import GROUP
 
 F8 = np.dtype("f8")
@@ -23,20 +23,20 @@ class MomentsWriter(Writer):
 
     states = (("second", "0"), ("old_pos", "0"), ("old_in_outer", "0"), ("old_in_row", "0"))
 
-    def __init__(self, spec: Spec, stages: Stages) -> None:
-        super().__init__(spec, stages)
+    def __init__(self, spec: KernelSpec, staging: Staging) -> None:
+        super().__init__(spec, staging)
         self.moments = [
             (at, value, mask)
-            for at, (value, kind, mask) in enumerate(spec.sinks)
+            for at, (value, kind, mask) in enumerate(spec.outputs)
             if kind == "moments"
         ]
 
     def _part(self, pointer: str, part: int) -> str:
-        """Return where a part of moments is, given the first."""
+        """Return the pointer to a part of moments, given that to the first part."""
         b = self.body
         return self._offset(pointer, b.let(f"mul i64 %slots, {part}"), F8)
 
-    def _sink(
+    def _store_output(
         self,
         b: Body,
         value: str,
@@ -47,7 +47,7 @@ class MomentsWriter(Writer):
         dtype: np.dtype[Any],
     ) -> None:
         if kind != "moments":
-            super()._sink(b, value, kind, None, pointer, index, dtype)
+            super()._store_output(b, value, kind, None, pointer, index, dtype)
             return
         if mask is not None:
             one = b.let(f"uitofp {b.wide('i1')} {mask} to {b.type(F8)}")
@@ -56,7 +56,7 @@ class MomentsWriter(Writer):
         self._add(b, value, self._part(pointer, 1), index)
 
     def _add(self, b: Body, value: str, pointer: str, index: str) -> None:
-        super()._sink(b, value, "sum", None, pointer, index, F8)
+        super()._store_output(b, value, "sum", None, pointer, index, F8)
 
     def _where(self, b: Body, mask: str, value: str) -> str:
         value = b.intrinsic("arithmetic.fence", F8, value)
@@ -89,13 +89,9 @@ class MomentsWriter(Writer):
         self.body.do(f"br i1 {second}, label %again.start, label %g0.start")
 
     def _second_ways(self) -> None:
-        """Write the way for the squares."""
-        wanted: set[int | None] = {n for _, value, mask in self.moments for n in (value, mask)}
-        inline: list[Call] = []
-        for call in reversed(self.stages.groups[0].inline):
-            if call.results[0] in wanted:
-                wanted.update(call.operands)
-                inline.insert(0, call)
+        """Write the way over a block that adds up the squares."""
+        read = {n for _, value, mask in self.moments for n in (value, mask) if n is not None}
+        inline = needed(self.staging.stages[0].inline, read)
 
         def inside(b: Body, index: str) -> None:
             value = self._values(b, index, inline)
@@ -112,11 +108,11 @@ class MomentsWriter(Writer):
 
         self.label("again.start")
         self.body.do("br label %again.loops")
-        after = f"g{len(self.stages.groups)}.start"
+        after = f"g{len(self.staging.stages)}.start"
         self._loops("again.loops", "0", "%n", after, inside)
 
     def _block_over(self, full: str, base: str) -> str:
-        """Write what follows a block: means after the first way, the next one after the second."""
+        """Write the code after a block: the means after its first way, else the next block."""
         b = self.body
         second = b.let(f"icmp ne i64 {self._get('second')}, 0")
         rewind = b.let(f"and i1 {full}, {b.let(f'xor i1 {second}, true')}")
@@ -151,7 +147,7 @@ class MomentsWriter(Writer):
 
         def inside(b: Body, index: str) -> None:
             for at, _, mask in self.moments:
-                pointer = self._offset(f"%sink{at}", start, F8)
+                pointer = self._offset(f"%output{at}", start, F8)
                 kind = b.type(F8)
                 sums = self._part(pointer, 1)
                 value = self._load(b, self._element(b, sums, index, F8), F8)
@@ -170,7 +166,7 @@ class MomentsWriter(Writer):
         return value if b.width == 1 else self._splat(value, F8)
 
 
-def write_kernel(spec: Spec, stages: Stages, name: str) -> str:
+def write_kernel(spec: KernelSpec, staging: Staging, name: str) -> str:
     """Return the text of a kernel."""
-    moments = any(kind == "moments" for _, kind, _ in spec.sinks)
-    return (MomentsWriter if moments else Writer)(spec, stages).write(name)
+    moments = any(kind == "moments" for _, kind, _ in spec.outputs)
+    return (MomentsWriter if moments else Writer)(spec, staging).write(name)

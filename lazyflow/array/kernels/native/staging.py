@@ -1,8 +1,8 @@
-"""Which operations of a program are done in registers together, and what goes through memory.
+"""Which steps of a kernel are done in registers together, and which values go through memory.
 
-A kernel goes over runs of elements. For each it takes turns: a group of operations in one loop
-over the run, in registers, then NumPy's own loops on what the group left in scratch memory, then
-the next group. An operation is done as late as its users allow, so that little is left.
+A kernel goes over runs of elements, and over each run in stages: some steps in one loop, in
+registers; then NumPy's own loops on the values that this loop left in scratch memory; then the
+next stage. A step is done as late as its users allow, so that few values go through memory.
 """
 
 from __future__ import annotations
@@ -12,119 +12,133 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Call, Lowered
+from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.planning import Pass
-
-CONSTANT, FLAT, UNIT, SAME, ANY = "cfusa"  # how a source's elements lie along a run
+from lazyflow.array.kernels.planning import CONSTANT, FLAT, Pass
 
 
-class Spec(NamedTuple):
-    """What a kernel depends on: a pass, without shapes.
+class KernelSpec(NamedTuple):
+    """A pass without shapes: everything that the code of a kernel depends on.
 
     sources
-        Values 0, 1, ...: their dtypes and how they lie: one value; contiguous as the whole; and
-        rows, themselves anywhere, of neighbours, of one value, or of any step.
-    calls
+        Values 0, 1, ...: their dtypes and layouts (see planning.py).
+    steps
         Their results are numbered after the sources.
-    sinks
-        A value, how it is reduced, or None, and the value that says what counts, or None.
+    outputs
+        A value, the kind of its reduction, or None, and the number of its mask, or None.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
-    calls: tuple[Call, ...]
-    sinks: tuple[tuple[int, str | None, int | None], ...]
+    steps: tuple[LoweredStep, ...]
+    outputs: tuple[tuple[int, str | None, int | None], ...]
     dtypes: tuple[np.dtype[Any], ...]
 
 
-def make_spec(lowered: Lowered, some: Pass, ways: Sequence[str]) -> Spec:
-    """Return what a kernel for a pass is, when its sources lie so."""
+def make_spec(lowered: Lowered, some: Pass, layouts: Sequence[str]) -> KernelSpec:
+    """Return the specification of the kernel for a pass whose sources have these layouts."""
     new = {old: at for at, old in enumerate(some.sources)}
     dtypes = [lowered.dtypes[old] for old in some.sources]
-    calls = []
-    for call, _ in some.calls:
-        for old in call.results:
+    steps = []
+    for step, _ in some.steps:
+        for old in step.results:
             new[old] = len(dtypes)
             dtypes.append(lowered.dtypes[old])
-        operands, results = (tuple(new[n] for n in x) for x in (call.operands, call.results))
-        calls.append(call._replace(operands=operands, results=results))
-    sinks = []
+        operands, results = (tuple(new[n] for n in x) for x in (step.operands, step.results))
+        steps.append(step._replace(operands=operands, results=results))
+    outputs = []
     for at in some.outputs:
-        value, reduction, mask = lowered.sinks[at]
+        value, reduction, mask = lowered.outputs[at]
         kind = None if reduction is None else reduction.kind
-        sinks.append((new[value], kind, None if mask is None else new[mask]))
-    sources = tuple(zip(dtypes[: len(some.sources)], ways, strict=True))
-    return Spec(sources, tuple(calls), tuple(sinks), tuple(dtypes))
+        outputs.append((new[value], kind, None if mask is None else new[mask]))
+    sources = tuple(zip(dtypes[: len(some.sources)], layouts, strict=True))
+    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes))
 
 
-class Group(NamedTuple):
-    """One turn: operations in registers, what they leave in scratch, loops called after them."""
+class Stage(NamedTuple):
+    """One loop over a run.
 
-    inline: tuple[Call, ...]
-    kept: tuple[int, ...]
-    loops: tuple[Call, ...]
-
-
-class Stages(NamedTuple):
-    """All turns; sinks are fed in the last one.
-
-    scratch
-        Values that go through memory.
+    inline
+        Steps that are done in registers.
+    kept
+        Values that the loop leaves in scratch memory.
+    loops
+        Steps that NumPy's own loops do after it.
     """
 
-    groups: tuple[Group, ...]
+    inline: tuple[LoweredStep, ...]
+    kept: tuple[int, ...]
+    loops: tuple[LoweredStep, ...]
+
+
+class Staging(NamedTuple):
+    """All stages, the outputs being written in the last one; `scratch` values go through memory."""
+
+    stages: tuple[Stage, ...]
     scratch: tuple[int, ...]
 
 
-def stages_of(spec: Spec) -> Stages:
-    """Return the turns of a kernel."""
-    inline = [is_inline(call.op, call.loop) for call in spec.calls]
-    ready = [0] * len(spec.dtypes)
-    for call, here in zip(spec.calls, inline, strict=True):
-        turn = max((ready[n] for n in call.operands), default=0) + (not here)
-        for n in call.results:
-            ready[n] = turn
+def stages_of(spec: KernelSpec) -> Staging:
+    """Return the stages of a kernel."""
+    inline = [is_inline(step.op, step.loop) for step in spec.steps]
+    ready = _earliest(spec, inline)
     final = max(ready, default=0)
-    used = [final] * len(spec.dtypes)
-    kept: set[int] = set()
-    places = [0] * len(spec.calls)
-    for at in range(len(spec.calls) - 1, -1, -1):
-        call = spec.calls[at]
-        late = min(used[n] for n in call.results)
-        place = late if inline[at] else ready[call.results[0]] - 1
-        places[at] = place
-        for n in call.operands:
-            used[n] = min(used[n], place)
-    home = dict(zip((c.results[0] for c in spec.calls), places, strict=True))
-    for call, here, place in zip(spec.calls, inline, places, strict=True):
-        if not here:
-            kept.update(call.results)
-            kept.update(n for n in call.operands if _must_keep(spec, n))
-        else:
-            kept.update(n for n in call.operands if home.get(n, place) < place)
-    ends = [n for value, _, mask in spec.sinks for n in (value, mask) if n is not None]
-    kept.update(n for n in ends if home.get(n, final) < final)
-    return Stages(
-        tuple(_group(spec, turn, inline, places, kept, used) for turn in range(final + 1)),
+    used = [final] * len(spec.dtypes)  # the first stage that reads a value
+    stage_of = [0] * len(spec.steps)
+    for at in range(len(spec.steps) - 1, -1, -1):
+        step = spec.steps[at]
+        late = min(used[n] for n in step.results)
+        stage_of[at] = late if inline[at] else ready[step.results[0]] - 1
+        for n in step.operands:
+            used[n] = min(used[n], stage_of[at])
+    kept = _kept(spec, inline, stage_of, final)
+    return Staging(
+        tuple(_stage(spec, number, inline, stage_of, kept, used) for number in range(final + 1)),
         tuple(sorted(kept)),
     )
 
 
-def _must_keep(spec: Spec, value: int) -> bool:
-    """Tell whether a loop can't read a value where it is: strides change what loops give."""
+def _earliest(spec: KernelSpec, inline: Sequence[bool]) -> list[int]:
+    """Return the first stage in which each value is there: the one after a loop that gives it."""
+    ready = [0] * len(spec.dtypes)
+    for step, here in zip(spec.steps, inline, strict=True):
+        number = max((ready[n] for n in step.operands), default=0) + (not here)
+        for n in step.results:
+            ready[n] = number
+    return ready
+
+
+def _kept(
+    spec: KernelSpec, inline: Sequence[bool], stage_of: Sequence[int], final: int
+) -> set[int]:
+    """Return the values that a later stage or a loop needs in memory."""
+    kept: set[int] = set()
+    home = dict(zip((step.results[0] for step in spec.steps), stage_of, strict=True))
+    for step, here, number in zip(spec.steps, inline, stage_of, strict=True):
+        if not here:
+            kept.update(step.results)
+            kept.update(n for n in step.operands if _must_keep(spec, n))
+        else:
+            kept.update(n for n in step.operands if home.get(n, number) < number)
+    ends = [n for value, _, mask in spec.outputs for n in (value, mask) if n is not None]
+    kept.update(n for n in ends if home.get(n, final) < final)
+    return kept
+
+
+def _must_keep(spec: KernelSpec, value: int) -> bool:
+    """Return whether a loop can't read a value where it lies: strides change what loops give."""
     return value >= len(spec.sources) or spec.sources[value][1] not in (CONSTANT, FLAT)
 
 
-def _group(
-    spec: Spec,
-    turn: int,
+def _stage(
+    spec: KernelSpec,
+    number: int,
     inline: Sequence[bool],
-    places: Sequence[int],
+    stage_of: Sequence[int],
     kept: set[int],
     used: Sequence[int],
-) -> Group:
-    here = [at for at, place in enumerate(places) if place == turn]
-    calls = tuple(spec.calls[at] for at in here if inline[at])
-    left = [n for n in range(len(spec.sources)) if n in kept and used[n] == turn]
-    left += [n for call in calls for n in call.results if n in kept]
-    return Group(calls, tuple(left), tuple(spec.calls[at] for at in here if not inline[at]))
+) -> Stage:
+    here = [at for at, own in enumerate(stage_of) if own == number]
+    steps = tuple(spec.steps[at] for at in here if inline[at])
+    left = [n for n in range(len(spec.sources)) if n in kept and used[n] == number]
+    left += [n for step in steps for n in step.results if n in kept]
+    return Stage(steps, tuple(left), tuple(spec.steps[at] for at in here if not inline[at]))
