@@ -2,20 +2,32 @@
 
 from collections import Counter, deque
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from fake_callers import RETRIES, Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
-from lazyflow.schedulers.processes.decisions import recovery
+from lazyflow.schedulers.processes.decisions import answers, jobs, recovery, values, workers
+from lazyflow.schedulers.processes.decisions.instructions import (
+    Arrived,
+    Deliver,
+    Forget,
+    Free,
+    Lost,
+    Pack,
+    Recall,
+    ReportFailure,
+    Send,
+    Share,
+    Start,
+)
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     MISSING,
     SENT,
     WAITING,
-    Job,
     Node,
-    Worker,
+    WorkerRecord,
 )
 
 
@@ -24,14 +36,14 @@ class Driver(Callers):
 
     def __init__(self, seed: int, **limits: float) -> None:
         super().__init__(seed, **limits)
-        self.fakes: dict[Worker, Fake] = {}
+        self.fakes: dict[WorkerRecord, Fake] = {}
         self.inbox: deque[tuple[Any, ...]] = deque()
         self.fetches: Counter[Node] = Counter()  # that wait for a held value
         self.unpacked: list[Node] = []  # that another thread pickles
         self.lazy: list[tuple[Node, int]] = []  # what other runs are computing
         self.postponed: set[Node] = set()
         self.flight_of: dict[Node, int] = {}
-        self.sent: list[tuple[Worker, Any]] = []  # in this event
+        self.sent: list[tuple[WorkerRecord, Any]] = []  # in this event
         self.charges: Counter[Node] = Counter()
         self.crashed: Counter[Node] = Counter()  # how often a task killed its worker
         self.serials = 0
@@ -62,32 +74,31 @@ class Driver(Callers):
                 future.linked.append(node)
         for node in run.own:
             self.inputs_of(node)
-        self.state.add_job(run.job, failed)
+        jobs.add_job(self.state, run.job, failed)
         self._finish_if_made(run)
 
     def perform(self) -> None:
         out = self.state.out
-        at = 0
-        while at < len(out):
-            what, *details = out[at]
-            at += 1
-            self.log.append(out[at - 1])
-            getattr(self, "_do_" + what)(*details)
-        out.clear()
+        while out:
+            todo = out.popleft()
+            self.log.append(todo)
+            self._handlers[type(todo)](self, todo)
 
-    def _do_start(self, count: int) -> None:
+    def _do_start(self, do: Start) -> None:
+        count = do.count
         assert len(self.state.workers) + count <= self.state.size or self.has_failed
         for _ in range(count):
             if self.state.workers and self.chance(0.03):
-                self.state.starting_failed(len(self.state.workers))
+                workers.starting_failed(self.state, len(self.state.workers))
                 self.has_failed = True
                 return
             self.serials += 1
-            worker = Worker(self.serials)
+            worker = WorkerRecord(self.serials)
             self.fakes[worker] = Fake(self, worker)
-            self.state.add_worker(worker)
+            workers.add_worker(self.state, worker)
 
-    def _do_send(self, worker: Worker, flight: Any) -> None:
+    def _do_send(self, do: Send) -> None:
+        worker, flight = do.worker, do.flight
         fake = self.fakes[worker]
         assert worker.up and not fake.is_recalled
         self.sent.append((worker, flight))
@@ -121,21 +132,25 @@ class Driver(Callers):
             SimpleNamespace(number=number, forget=forget, loads=loads, records=records)
         )
 
-    def _do_share(self, worker: Worker, node: Node) -> None:
+    def _do_share(self, do: Share) -> None:
+        worker, node = do.worker, do.node
         self.fakes[worker].requests.append(("share", node))
 
-    def _do_recall(self, worker: Worker) -> None:
+    def _do_recall(self, do: Recall) -> None:
+        worker = do.worker
         numbers = [f.number for f in reversed(worker.flights)]
         self.fakes[worker].requests.append(("recall", numbers))
         self.fakes[worker].is_recalled = True
 
-    def _do_free(self, value: Any) -> None:
+    def _do_free(self, do: Free) -> None:
+        value = do.value
         if type(value) is Value:
             self.held.remove(value)  # KeyError: freed twice
         elif type(value) is Literal:
             value.is_encoded = False
 
-    def _do_cleared(self, job: Job) -> None:
+    def _do_forget(self, do: Forget) -> None:
+        job = do.job
         run = job.run
         assert run.over and not run.is_cleared and not job.nodes
         run.is_cleared = True
@@ -143,28 +158,31 @@ class Driver(Callers):
             assert node.phase > SENT, "cleared, and not done yet"
         self._let_go(run)
 
-    def _do_fulfil(self, job: Job, node: Node, value: Any) -> None:
+    def _do_deliver(self, do: Deliver) -> None:
+        job, node, value = do.job, do.node, do.value
         run = job.run
         self._check_value(node, value)
         if run.over:  # it ended meanwhile, and nobody will have the value
-            self.state.unpin(node)
+            values.unpin(self.state, node)
             return
         if not run.is_held:
             assert value is not MISSING
         elif type(value) is int:
             if node.pinned:
-                self.state.unpin(node)
+                values.unpin(self.state, node)
         else:
             value = Remote(node)
             self.remotes.append(value)
         self._arrived(run, node, value)
         self._finish_if_made(run)
 
-    def _do_here(self, node: Node, value: Any) -> None:
+    def _do_arrived(self, do: Arrived) -> None:
+        node, value = do.node, do.value
         self._check_value(node, value)
         self._brought(node)
 
-    def _do_lost(self, node: Node, error: Any) -> None:
+    def _do_lost(self, do: Lost) -> None:
+        node, error = do.node, do.error
         self._check_error(node, error)
         self._brought(node)
 
@@ -202,7 +220,8 @@ class Driver(Callers):
         else:
             raise AssertionError(f"nothing fails by {what}")
 
-    def _do_fail(self, job: Job, node: Node, error: Any) -> None:
+    def _do_report_failure(self, do: ReportFailure) -> None:
+        job, node, error = do.job, do.node, do.error
         run = job.run
         self._check_error(node, error)
         self._brought(node)
@@ -211,7 +230,7 @@ class Driver(Callers):
         if run.collect:
             if node.want or node.pinned:
                 if node.pinned:
-                    self.state.unpin(node)
+                    values.unpin(self.state, node)
                 self._arrived(run, node, ("error", *error))
             self._finish_if_made(run)
         else:
@@ -250,7 +269,7 @@ class Driver(Callers):
         """End a run, and those that made what its tasks returned."""
         self.lazy = [each for each in self.lazy if each[0].job is not run.job]
         self.postponed = {node for node in self.postponed if node.job is not run.job}
-        self.state.end_job(run.job)
+        jobs.end_job(self.state, run.job)
         if self.chance(0.5):
             self._let_go(run)
 
@@ -289,14 +308,14 @@ class Driver(Callers):
         broken = [(fake.nodes.pop(node.id), error) for node, error in failed]
         later = [fake.nodes.pop(node.id) for node in deferred]
         times = {f: (n, n * self.takes(f)) for f, n in calls.items()}
-        self.state.answered(fake.worker, number, done, broken, times, later)
+        answers.answered(self.state, fake.worker, number, done, broken, times, later)
 
     def takes(self, function: int) -> float:
         """Return the seconds that a call of a function took."""
         return self.rng.choice((1e-6, 1e-6, 1e-4, 0.004))
 
-    def _became_lazy(self, worker: Worker, number: int, node: Node, result: int) -> None:
-        self.state.postponed(worker, number, node)
+    def _became_lazy(self, worker: WorkerRecord, number: int, node: Node, result: int) -> None:
+        answers.postponed(self.state, worker, number, node)
         if node.phase != WAITING:
             return
         self.postponed.add(node)
@@ -309,12 +328,13 @@ class Driver(Callers):
         if node not in node.job.later:
             return
         if self.chance(0.1):
-            self.state.fail(node, ("outside", self.tasks[node].uid))
+            values.fail(self.state, node, ("outside", self.tasks[node].uid))
         else:
             value = self.received(number, LARGE) if self.chance(0.5) else self.literal(number)
-            self.state.provide(node, value)
+            values.provide(self.state, node, value)
 
-    def _do_pack(self, node: Node) -> None:
+    def _do_pack(self, do: Pack) -> None:
+        node = do.node
         assert node.packed == ()
         self.unpacked.append(node)
 
@@ -324,30 +344,30 @@ class Driver(Callers):
         if node.phase != WAITING or node.packed != ():
             return
         if self.chance(0.05):
-            self.state.fail(node, ("outside", self.tasks[node].uid))
+            values.fail(self.state, node, ("outside", self.tasks[node].uid))
         elif node.value is MISSING:
-            self.state.packed(node, ("packed",))
+            values.packed(self.state, node, ("packed",))
         else:
             node.value.is_encoded = True
-            self.state.provide(node, node.value)
+            values.provide(self.state, node, node.value)
 
     def provide_outside(self, node: Node) -> None:
         number = self.outside.pop(node)
         if node.phase >= SENT or node.job.over:
             return
         if self.chance(0.1):
-            self.state.fail(node, ("outside", self.tasks[node].uid))
+            values.fail(self.state, node, ("outside", self.tasks[node].uid))
         else:
-            self.state.provide(node, self.literal(number))
+            values.provide(self.state, node, self.literal(number))
 
     def read_told(self, fake: Fake) -> None:
         what, *details = fake.told.popleft()
         if what == "shared":
             node, number = details
-            self.state.shared(fake.worker, node, self.received(number, LARGE))
+            values.shared(self.state, node, self.received(number, LARGE))
         elif what == "sticks":
             (node,) = details
-            self.state.unshareable(fake.worker, node, ("sticks", self.tasks[node].uid))
+            values.unshareable(self.state, node, ("sticks", self.tasks[node].uid))
         elif what == "recalled":
             sent = {f.number: f.nodes for f in fake.worker.flights}
             back = []
@@ -356,7 +376,7 @@ class Driver(Callers):
                     nodes = list(reversed(sent[number]))
                 back.append((number, [fake.nodes.pop(n.id) for n in nodes]))
             fake.is_recalled = False
-            self.state.recalled(fake.worker, back)
+            answers.recalled(self.state, fake.worker, back)
 
     def dies_of(self, node: Node) -> bool:
         if self.crashed[node] < self.tasks[node].deaths:
@@ -408,3 +428,17 @@ class Driver(Callers):
         for run in self.runs:
             found.update(run.job.crashes)
         return found
+
+    _handlers: ClassVar[dict[type, Any]] = {
+        Start: _do_start,
+        Send: _do_send,
+        Share: _do_share,
+        Recall: _do_recall,
+        Free: _do_free,
+        Forget: _do_forget,
+        Deliver: _do_deliver,
+        Arrived: _do_arrived,
+        Lost: _do_lost,
+        ReportFailure: _do_report_failure,
+        Pack: _do_pack,
+    }

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lazyflow.graph.options import Options
-from lazyflow.schedulers.processes.decisions.nodes import Node, Worker
+from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 
 SHORT, SMALL, LARGE = "short", "small", "large"
 MASK = (1 << 40) - 1
@@ -80,7 +80,7 @@ def number_of(value: Any) -> int:
 class Fake:
     """A worker: the thread that runs tasks, and the one that answers meanwhile."""
 
-    def __init__(self, driver: Any, worker: Worker) -> None:
+    def __init__(self, driver: Any, worker: WorkerRecord) -> None:
         self.driver = driver
         self.worker = worker
         self.flights: deque[Any] = deque()  # messages on their way to it

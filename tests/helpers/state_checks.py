@@ -17,7 +17,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     WAITING,
     Job,
     Node,
-    Worker,
+    WorkerRecord,
 )
 
 
@@ -105,9 +105,9 @@ class Checked(Driver):
         if node.home is None:
             found = [e[3] if node.job.ranked else e for e in node.job.ready]
             if node.job.ranked:
-                assert node.job in self.state.graded[node.job.background]
+                assert node.job in self.state.queues.graded[node.job.background]
             else:
-                assert node.job in self.state.rota[node.job.background] and node.job.listed
+                assert node.job in self.state.queues.rota[node.job.background] and node.job.listed
         else:
             found = list(node.home.lanes[node.job.background].queue)
             assert node.home in self.state.workers
@@ -117,7 +117,8 @@ class Checked(Driver):
     def _check_fetching(self, node: Node) -> None:
         worker = node.home
         assert worker in self.state.workers and node in worker.fetching
-        waits = [s for s in dict.fromkeys(node.inputs) if node in self.state.waiters.get(s, ())]
+        waiters = self.state.queues.waiters
+        waits = [s for s in dict.fromkeys(node.inputs) if node in waiters.get(s, ())]
         assert all(s.sharing for s in waits)
         assert len(waits) == worker.fetching[node]
         if not waits:
@@ -133,7 +134,7 @@ class Checked(Driver):
     def _check_done(self, node: Node) -> None:
         assert node.value is not MISSING or node.holder is not None
         assert node.left or node in node.job.given, f"{node} is kept and nobody needs it"
-        assert node not in self.state.waiters or node.sharing
+        assert node not in self.state.queues.waiters or node.sharing
         if node.dropped:
             assert not node.unsent, f"{node} will be dropped before it is used"
         if type(node.value) is Value:
@@ -145,7 +146,7 @@ class Checked(Driver):
         elif node.value is not MISSING:
             assert node in node.job.given
         assert node.holder is None and not node.copies
-        assert node not in self.state.waiters
+        assert node not in self.state.queues.waiters
         assert not node.pinned, f"{node} is held and gone"
 
     _checks = {
@@ -189,7 +190,7 @@ class Checked(Driver):
                     if n.phase == SENT and n.home is worker and self.flight_of[n] == flight.number
                 ]
                 assert flight.unanswered == len(pending) > 0
-        assert state.queued == queued
+        assert state.queues.queued == queued
 
     def _check_jobs(self) -> None:
         state = self.state
@@ -204,7 +205,7 @@ class Checked(Driver):
             if run.is_cleared:
                 assert not is_listed
                 assert all(n.phase > SENT for n in run.own)
-        for node in state.unsafe:
+        for node in state.refcounts.unsafe:
             assert node.pinned and node.phase == DONE and node.value is MISSING
 
     def _check_idle(self, nodes: list[Node]) -> None:
@@ -218,5 +219,5 @@ class Checked(Driver):
                     assert not self._may(worker, node.job), f"{worker} could run {node}"
 
     @staticmethod
-    def _may(worker: Worker, job: Job) -> bool:
+    def _may(worker: WorkerRecord, job: Job) -> bool:
         return worker in job.active or len(job.active) < job.cap

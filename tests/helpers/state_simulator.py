@@ -10,6 +10,7 @@ from fake_callers import Future, Remote, Run
 from fake_worker import Fake, number_of
 from state_checks import Checked
 
+from lazyflow.schedulers.processes.decisions import batching, jobs, values, workers
 from lazyflow.schedulers.processes.decisions.nodes import Node
 
 
@@ -26,7 +27,7 @@ class Simulator(Checked):
         found: list[tuple[float, Any, tuple[Any, ...]]] = []
         for worker, fake in self.fakes.items():
             if not worker.up:
-                found.append((5, state.worker_up, (worker,)))
+                found.append((5, workers.worker_up, (state, worker)))
             else:
                 if fake.can_step():
                     found.append((10, fake.step, ()))
@@ -49,8 +50,8 @@ class Simulator(Checked):
         if self.lazy:
             found.append((3, self.provide, ()))
         found += [(2, self.provide_outside, (n,)) for n in self.outside if n.job.run.is_added]
-        if state.unsafe:
-            found.append((1, state.make_safe, ()))
+        if state.refcounts.unsafe:
+            found.append((1, values.make_safe, (state,)))
         if not self.is_ending:
             found += self._troubles()
         return found
@@ -67,8 +68,9 @@ class Simulator(Checked):
             if self.chance(0.05):
                 found.append((0.5, self.doom, (fake,)))
             if worker.flights:
-                found.append((1, state.overdue, (worker, rng.choice(worker.flights).number)))
-                found.append((0.3, state.recall, (worker,)))
+                number = rng.choice(worker.flights).number
+                found.append((1, workers.overdue, (state, worker, number)))
+                found.append((0.3, workers.recall, (state, worker)))
         running = [r for r in self.runs if r.is_added and not r.over]
         if len(running) + len(self.unread) < self.limits.jobs:
             found.append((2, self.link, ()))
@@ -96,11 +98,11 @@ class Simulator(Checked):
         while self.inbox:
             what, *details = self.inbox.popleft()
             if what == "unpin":
-                self.state.unpin(details[0])
+                values.unpin(self.state, details[0])
             else:
                 node, outcome = details
                 if isinstance(outcome, tuple):
-                    self.state.fail(node, outcome)
+                    values.fail(self.state, node, outcome)
 
     def cancel(self, run: Run) -> None:
         run.is_cancelled = True
@@ -129,13 +131,13 @@ class Simulator(Checked):
                 todo.extend(s for s in self.inputs_of(node) if s.job is run.job)
         unneeded = [n for n in run.own if n not in needed]
         self.rng.shuffle(unneeded)
-        self.state.give_up(unneeded)
+        jobs.give_up(self.state, unneeded)
         run.wanted.difference_update(unneeded)
         self._finish_if_made(run)
 
     def fetch(self, remote: Remote) -> None:
         self.fetches[remote.node] += 1
-        self.state.want(remote.node)
+        values.want(self.state, remote.node)
 
     def drop_remote(self, remote: Remote) -> None:
         if self.fetches[remote.node]:  # who fetches it holds it
@@ -228,15 +230,15 @@ class Simulator(Checked):
     def _check_nothing_left(self) -> None:
         state = self.state
         assert not state.jobs[0] and not state.jobs[1]
-        assert not state.unsafe
+        assert not state.refcounts.unsafe
         assert not self.held, f"not freed: {self.held}"
         for run in self.runs:
             assert not any(map(self.is_encoded, run.own))
             assert run.is_cleared, f"{run.job} was not cleared"
             assert not run.job.active
-        state.assign()
-        assert not any(state.rota) and not any(map(list, state.graded))
-        assert not state.queued and not state.waiters and not state.stuck
+        batching.assign(state)
+        assert not any(state.queues.rota) and not any(map(list, state.queues.graded))
+        assert not state.queues.queued and not state.queues.waiters and not state.queues.stuck
         for worker, fake in self.fakes.items():
             assert not any(lane.queue or lane.following or lane.arrived for lane in worker.lanes)
             assert not worker.holding and not worker.flights and not worker.fetching

@@ -16,7 +16,8 @@ from fault_tools import LIMIT, ON, pids
 
 import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, config, delayed, persist, submit
-from lazyflow.schedulers.processes.decisions.state import State
+from lazyflow.schedulers.processes.decisions import answers
+from lazyflow.schedulers.processes.decisions.instructions import Start
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.scheduler import processes
 from lazyflow.testing.signals import Gate, Tally
@@ -96,7 +97,7 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
     old = processes._driver
     assert old is not None
     with monkeypatch.context() as patch:
-        patch.setattr(State, "answered", broken)
+        patch.setattr(answers, "answered", broken)
         with pytest.raises(SchedulerLost, match=r"KeyError: 5.*Compute it again") as caught:
             compute(delayed(inc)(2), **ON)
     assert type(caught.value.__cause__) is KeyError
@@ -275,3 +276,19 @@ def test_what_is_pickled_apart_is_pickled_again_for_a_task_that_runs_again() -> 
     large = np.arange(1 << 18)
     ends = [delayed(dies_once)(delayed(np.sum)(large), Tally()) for _ in range(2)]
     assert compute(ends, **ON)[0] == [large.sum()] * 2
+
+
+def test_an_instruction_is_done_once_though_its_handler_performs_others() -> None:
+    driver = Driver()
+    started = []
+
+    def start() -> bool:
+        started.append(len(driver.state.out))
+        driver.perform()
+        return True
+
+    driver.crew.start = start  # type: ignore[method-assign]
+    driver.state.out.extend([Start(1), Start(1)])
+    driver.perform()
+    assert started == [1, 0] and not driver.state.out
+    driver.close(0)

@@ -12,8 +12,11 @@ from fake_worker import LARGE, SHORT, SMALL, Fake, Task, number_of
 from state_checks import Checked
 from state_simulator import Simulator
 
+from lazyflow.schedulers.processes.decisions import answers, jobs, values
+from lazyflow.schedulers.processes.decisions import workers as worker_events
 from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, TARGET
-from lazyflow.schedulers.processes.decisions.lineage import LONGEST_RECIPE
+from lazyflow.schedulers.processes.decisions.instructions import Deliver, Start
+from lazyflow.schedulers.processes.decisions.lineage import LONGEST
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
@@ -25,7 +28,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Job,
     Node,
 )
-from lazyflow.schedulers.processes.decisions.selection import GROWTH
+from lazyflow.schedulers.processes.decisions.pace import GROWTH
 
 HARD = {
     "nodes": 20, "workers": 4, "jobs": 6, "lazy": 0.25, "sticks": 0.2, "batches": 0.5,
@@ -82,9 +85,9 @@ class Scene(Checked):
         self.width = workers
         self.has_failed = True  # the test says how many workers there are
         for _ in range(workers):
-            self._do_start(1)
+            self._do_start(Start(1))
         for worker in tuple(self.fakes):
-            self.state.worker_up(worker)
+            worker_events.worker_up(self.state, worker)
         self.perform()
 
     def chance(self, of):
@@ -184,14 +187,14 @@ class Scene(Checked):
             moved = [self.act(at) for at in reversed(range(len(self.state.workers)))]
             for worker, fake in tuple(self.fakes.items()):
                 if not worker.up:
-                    self.state.worker_up(worker)
+                    worker_events.worker_up(self.state, worker)
                     moved.append(True)
                 if worker.forget:
                     self._message(fake, 0, (), ())
             while self.inbox:
                 what, *details = self.inbox.popleft()
                 assert what == "unpin"
-                self.state.unpin(*details)
+                values.unpin(self.state, *details)
             self.perform()
             if not any(moved):
                 self.check()
@@ -201,7 +204,7 @@ class Scene(Checked):
         """Let it be known how long a function takes."""
         self.known[function] = seconds
         worker = self.state.workers[0]
-        self.state.answered(worker, 0, [], [], {function: (calls, calls * seconds)})
+        answers.answered(self.state, worker, 0, [], [], {function: (calls, calls * seconds)})
         self.perform()
 
     def value(self, run, plan):
@@ -340,7 +343,7 @@ def test_a_task_goes_where_most_bytes_of_its_inputs_are():
     both = Plan(small, large, function=2)
     scene.job([both])
     assert both.node.phase == FETCHING and both.at is large.at
-    assert scene.state.waiters == {small.node: {both.node: None}}
+    assert scene.state.queues.waiters == {small.node: {both.node: None}}
     scene.finish()
     assert run.over
 
@@ -538,7 +541,7 @@ def test_a_late_flight_is_shared_out():
     scene.steps(0, 2)  # it begins with the first
     run.job.cap = 2
     scene.rng.randint = lambda low, high: high  # it gives back all that it can
-    scene.state.overdue(busy, flight.number)
+    worker_events.overdue(scene.state, busy, flight.number)
     scene.perform()
     scene.fake(0).serve()
     while scene.fake(0).told:
@@ -557,7 +560,7 @@ def test_a_late_flight_stays_where_its_job_may_have_no_other_worker():
     scene.job([Plan() for _ in range(40)], cap=1)
     scene.steps(0, 2)
     busy = scene.state.workers[0]
-    scene.state.overdue(busy, busy.flights[0].number)
+    worker_events.overdue(scene.state, busy, busy.flights[0].number)
     scene.perform()
     assert busy.flights[0].is_late and not busy.recalling
     scene.job([Plan() for _ in range(2)], cap=2)  # it goes to the other
@@ -579,7 +582,7 @@ def test_a_held_value_is_made_again_with_what_it_was_made_from():
     assert (a.node.phase, scene.charges) == (READY, {})
     (remote,) = scene.remotes
     scene.fetches[b.node] += 1
-    scene.state.want(b.node)
+    values.want(scene.state, b.node)
     scene.finish()
     assert not scene.fetches and b.node.value.number == run.expected[b.node]
     assert run.is_cleared  # the value is here, and needs no recipe
@@ -620,7 +623,7 @@ def test_a_value_of_a_forgotten_job_is_kept_for_those_that_may_need_it_again():
     x = Plan(kind=LARGE)
     first = scene.job([x], held=True)
     scene.finish()
-    scene.state.make_safe()
+    values.make_safe(scene.state)
     scene.perform()
     scene.finish()
     assert first.is_cleared
@@ -643,14 +646,14 @@ def test_held_values_are_copied_out_one_after_the_other():
     plans = [Plan(kind=LARGE) for _ in range(3)]
     run = scene.job(plans, held=True)
     scene.act(0)
-    assert list(scene.state.unsafe) == [p.node for p in plans]
+    assert list(scene.state.refcounts.unsafe) == [p.node for p in plans]
     for left in (3, 2, 1):
-        assert len(scene.state.unsafe) == left
-        scene.state.make_safe()
+        assert len(scene.state.refcounts.unsafe) == left
+        values.make_safe(scene.state)
         scene.perform()
         assert len(scene.fake(0).requests) == 1
         scene.finish()
-    assert not scene.state.unsafe and run.is_cleared
+    assert not scene.state.refcounts.unsafe and run.is_cleared
 
 
 def test_a_value_with_a_long_recipe_is_copied_out_at_once():
@@ -661,7 +664,7 @@ def test_a_value_with_a_long_recipe_is_copied_out_at_once():
     for _ in range(2):
         x = Plan(*(() if x is None else (x,)), kind=LARGE)
         y = x
-        for _ in range(LONGEST_RECIPE // 2):
+        for _ in range(LONGEST // 2):
             y = Plan(y, kind=LARGE)
         x = y
         scene.job([x], held=True)
@@ -726,7 +729,7 @@ def test_the_pickling_of_a_result_is_charged_to_its_task():
     scene.job([x], held=True)
     scene.act(0)
     scene.fetches[x.node] += 1
-    scene.state.want(x.node)
+    values.want(scene.state, x.node)
     scene.perform()
     scene.fake(0).serve()  # it begins to
     scene.kill(scene.fake(0))
@@ -754,7 +757,7 @@ def test_dropped_work_is_not_begun():
     both = Plan(one, shared)
     run = scene.job([both, two], held=True)
     unneeded = [both.node, one.node, *one.node.inputs]
-    scene.state.give_up(n for n in unneeded if n.phase != SENT)
+    jobs.give_up(scene.state, (n for n in unneeded if n.phase != SENT))
     run.wanted.discard(both.node)
     run.futures[both.node].is_dropped = True
     scene.check()
@@ -773,7 +776,7 @@ def test_a_job_that_ends_is_not_run_any_further():
     scene.check()
     assert {n.phase for n in run.own if n not in sent} == {GONE}
     scene.finish()
-    assert run.is_cleared and not scene.state.rota[0]
+    assert run.is_cleared and not scene.state.queues.rota[0]
 
 
 def test_a_result_that_comes_after_the_end_of_its_run_is_let_go():
@@ -784,8 +787,8 @@ def test_a_result_that_comes_after_the_end_of_its_run_is_let_go():
     while not fake.answers:
         fake.step()
     scene.read_answer(fake)
-    assert ("fulfil", run.job, x.node, MISSING) in scene.state.out
-    scene.state.end_job(run.job)  # before that was carried out
+    assert Deliver(run.job, x.node, MISSING) in scene.state.out
+    jobs.end_job(scene.state, run.job)  # before that was carried out
     scene.perform()
     scene.finish()
     assert not scene.remotes and run.is_cleared and not fake.values
@@ -815,7 +818,7 @@ def test_who_waits_for_a_run_that_fails_fails_even_if_he_was_sent():
     assert lazy.node in scene.postponed
     first.is_cancelled = True
     scene._end(first)
-    scene.state.fail(node, ("outside", 0))
+    values.fail(scene.state, node, ("outside", 0))
     scene.perform()
     scene.finish()
     assert second.error == ("outside", 0)
@@ -833,7 +836,7 @@ def test_a_lost_value_that_came_from_a_lazy_one_is_made_again():
     assert run.over and not run.is_cleared and lazy.node.phase == GONE
     scene.kill(scene.fake(0), forced=True)
     scene.fetches[user.node] += 1
-    scene.state.want(user.node)
+    values.want(scene.state, user.node)
     scene.finish()
     scene.provide()
     scene.perform()
@@ -861,7 +864,7 @@ def test_what_a_run_makes_for_others_outlives_the_job_of_its_task():
     assert user.node.value is MISSING and lazy.node.phase == GONE
     scene.kill(scene.fake(0), forced=True)
     scene.fetches[user.node] += 1
-    scene.state.want(user.node)
+    values.want(scene.state, user.node)
     scene.finish()
     assert lazy.node in scene.postponed and not run.over
     scene._end(run)
@@ -877,8 +880,6 @@ def test_a_fake_that_is_given_a_wrong_task_says_so():
     scene.job([chain(2, kind=LARGE)])
     fake: Fake = scene.fake(0)
     fake.step()
-    fake.step()
-    record = fake.running
-    record.inputs = [10**9]
+    fake.flight.todo[0].inputs = [10**9]
     with pytest.raises(KeyError):
         fake.step()

@@ -1,13 +1,24 @@
 """What is kept so that a lost value can be made again, and how it is.
 
 A job that is over is kept as long as somebody holds a value of it that only a worker has, or
-another job that is kept uses one: it is the recipe. A value that was lost is made again by its
-task, and so are those inputs of that task that were dropped meanwhile.
+another job that is kept uses one: its tasks are the value's lineage. A value that was lost is made
+again by its task, and so are those inputs of that task that were dropped meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import deque
+
+from lazyflow.schedulers.processes.decisions.instructions import (
+    Arrived,
+    Deliver,
+    Forget,
+    Free,
+    Instruction,
+    Pack,
+)
 from lazyflow.schedulers.processes.decisions.nodes import (
+    ALWAYS,
     BANDWIDTH,
     DONE,
     FETCH,
@@ -21,22 +32,37 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Job,
     Node,
 )
-from lazyflow.schedulers.processes.decisions.refcounts import Books
+from lazyflow.schedulers.processes.decisions.queues import Queues
+from lazyflow.schedulers.processes.decisions.refcounts import RefCounts
 from lazyflow.schedulers.remote.task_stub import name_only
 
-LONGEST_RECIPE = 1000  # tasks; above it a held value is copied out of its worker at once
-#: So many times what the copy takes; a value that took longer to make is copied at once, too. The
+LONGEST = 1000  # tasks; a held value with a longer lineage is copied out of its worker at once
+#: A value that took so many times longer to make than a copy takes is copied at once, too. The
 #: copies take at most a tenth of the work then, and a death costs ten times a copy.
 WORTH = 10
 
 
-class Recipes(Books):
-    """Results that somebody holds, and the jobs that they may need again."""
+class Lineage:
+    """Results that somebody holds, and the jobs that may be needed to make them again.
+
+    Attributes
+    ----------
+    unshared
+        Unsafe values that may not have been asked for; entries may be out of date.
+    """
+
+    __slots__ = ("_out", "_queues", "_refcounts", "unshared")
+
+    def __init__(self, out: deque[Instruction], queues: Queues, refcounts: RefCounts) -> None:
+        self._out = out
+        self._queues = queues
+        self._refcounts = refcounts
+        self.unshared: deque[Node] = deque()
 
     # -- results ----------------------------------------------------------------------------
 
     def offer(self, node: Node) -> None:
-        """Tell of a wanted value that was made; or, once told, that it is here (again)."""
+        """Deliver a wanted value that was made, or report that a delivered one has arrived."""
         job = node.job
         delivered = job.delivered
         is_new = node not in delivered
@@ -45,24 +71,24 @@ class Recipes(Books):
                 return
             delivered.add(node)
         if node.value is not MISSING:
-            self.not_unsafe(node)
+            self._refcounts.not_unsafe(node)
         elif node.pinned:
             job.unsafe.add(node)
-            self.unsafe[node] = None
+            self._refcounts.unsafe[node] = None
             self.unshared.append(node)
             dear = job.seconds > WORTH * (FETCH + node.size / BANDWIDTH)
-            if node.want == 2 or dear or job.recipe > LONGEST_RECIPE:
-                self.share(node)
+            if node.want == ALWAYS or dear or job.lineage_size > LONGEST:
+                self._queues.share(node)
         if is_new:
-            self.out.append(("fulfil", job, node, node.value))
+            self._out.append(Deliver(job, node, node.value))
         elif node.value is not MISSING:
-            self.out.append(("here", node, node.value))
+            self._out.append(Arrived(node, node.value))
 
     # -- the end of a job -------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Forget jobs that are over when nothing can need them."""
-        todo, self.ended = self.ended, []
+        """Forget jobs that are over and that nothing can need."""
+        todo, self._refcounts.ended = self._refcounts.ended, []
         while todo:
             job = todo.pop()
             if job.over and job.nodes and not (job.unsafe or job.dependents or job.active):
@@ -73,13 +99,13 @@ class Recipes(Books):
                         self._drop_kept(depended)
                     todo.append(depended)
                 job.depends = set()
-                self.out.append(("cleared", job))
+                self._out.append(Forget(job))
 
     def _drop_kept(self, job: Job) -> None:
-        """Drop values that only recipes of others could need."""
+        """Drop values that only the lineage of other jobs could need."""
         for node in job.given:
             if node.phase == GONE and node.value is not MISSING:
-                self.out.append(("free", node.value))
+                self._out.append(Free(node.value))
                 node.value = MISSING
         job.given = set()
 
@@ -96,12 +122,12 @@ class Recipes(Books):
         for source in foreign:
             source.users = [u for u in source.users if u.job is not job]
         if job.listed:
-            self.rota[job.background].remove(job)
+            self._queues.rota[job.background].remove(job)
             job.listed = False
-        self.graded[job.background].remove(job)
+        self._queues.graded[job.background].remove(job)
         job.nodes = []
         job.ready = []
-        job.recipe = 0
+        job.lineage_size = 0
         job.seconds = 0.0
         job.crashes = {}
         job.verdicts = {}
@@ -115,7 +141,7 @@ class Recipes(Books):
     def remake(self, missing: list[Node]) -> list[Node]:
         """Make tasks wait again whose values are lost, and those whose values they need.
 
-        Returns all of them; the caller requeues them, when it has taken back all else.
+        Return all of them; the caller requeues them when it has taken back all else.
         """
         todo = list(missing)
         again: list[Node] = []
@@ -131,8 +157,8 @@ class Recipes(Books):
                     self.pack(node)
                     self._demote_users(node)
                 continue
-            self.unsafe.pop(node, None)  # its job is kept: it has the recipe
-            self.stuck.pop(node, None)
+            self._refcounts.unsafe.pop(node, None)  # its job is kept
+            self._queues.stuck.pop(node, None)
             node.phase = WAITING
             node.home = node.holder = node.copies = None
             node.dropped = node.sharing = False
@@ -143,16 +169,16 @@ class Recipes(Books):
         return again
 
     def _demote_users(self, node: Node) -> None:
-        """Have those that still need a lost value wait for it."""
-        self.waiters.pop(node, None)
+        """Have the tasks that still need a lost value wait for it."""
+        self._queues.waiters.pop(node, None)
         for user in node.users:
             if user.phase == READY or user.phase == FETCHING:
-                self.unqueue(user)
+                self._queues.unqueue(user)
             if user.phase <= SENT:
                 user.open += 1
 
     def count_in(self, node: Node) -> list[Node]:
-        """Count a task in at its inputs; returns those that have to be made again."""
+        """Count a task in at its inputs; return those that have to be made again."""
         node.open = node.flying = 0
         node.site = None
         lost = []
@@ -170,7 +196,7 @@ class Recipes(Books):
             elif phase == GONE:
                 lost.append(source)  # it counts itself in at its users
             elif phase == DONE and source.dropped:
-                self.strike(source)
+                self._refcounts.treat_as_dropped(source)
                 if source.value is MISSING:
                     lost.append(source)
         if node.packed == ():
@@ -178,13 +204,13 @@ class Recipes(Books):
         return lost
 
     def pack(self, node: Node) -> None:
-        """Have another thread pickle what is sent of a node, which waits for that."""
+        """Have another thread pickle what is sent of a node; the node waits for it."""
         node.open += 1
-        self.out.append(("pack", node))
+        self._out.append(Pack(node))
 
     def remake_dropped(self, node: Node) -> None:
-        """Look after a value that was just made and will be dropped before all have used it."""
-        self.strike(node)
+        """Have a value made again that was just made and is dropped before all have used it."""
+        self._refcounts.treat_as_dropped(node)
         if node.value is MISSING:
             for lost in self.remake([node]):
-                self.requeue(lost)
+                self._refcounts.requeue(lost)

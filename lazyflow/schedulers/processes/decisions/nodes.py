@@ -1,13 +1,13 @@
-"""A task as the processes scheduler sees it, the job that a run is, and a worker's books.
+"""A task as the processes scheduler sees it, the job of a run, and the record of a worker.
 
 Counts are over distinct inputs and distinct users. For a node that still has to run,
 
-    open     inputs that are neither made nor on their way
+    open     inputs that are neither made nor sent to a worker to be made
     flying   inputs that were sent to a worker and are not made yet; `site` is that worker, or
              MIXED when there are several
 
 and for every node ``left`` counts the users that are not done (and one for a pin: somebody
-outside holds the value), ``unsent`` those that were not sent anywhere.
+outside holds the value), ``unsent`` the users that were not sent anywhere.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ DONE = 4
 GONE = 5  # done, and its value dropped; or never to be run
 FAILED = 6
 
+IF_SMALL = 1  # the parent wants the value of a node if it is small
+ALWAYS = 2  # the parent wants the value of a node, large or small
 
-class _Missing:
+
+class _NoValue:
     def __repr__(self) -> str:
         return "MISSING"
 
 
 #: Stands for a value that this process does not have.
-MISSING: Any = _Missing()
+MISSING: Any = _NoValue()
 
 
 class Literal:
@@ -54,16 +57,16 @@ class Literal:
 
 
 class Lane:
-    """What should run at one worker: of jobs that somebody waits for, or of background ones.
+    """The tasks that should run at one worker, of foreground jobs or of background jobs.
 
     Entries may be out of date: a task is where its phase and home say.
 
     following
-        Tasks whose inputs are made by what was sent there last: a stack.
+        Tasks whose inputs are made by what was sent to the worker last: a stack.
     arrived
         Tasks that waited for inputs from elsewhere, and can be sent.
     queue
-        Ready tasks whose inputs are there: a stack, of which others steal the oldest.
+        Ready tasks whose inputs are at the worker: a stack, of which others steal the oldest.
     """
 
     __slots__ = ("arrived", "following", "queue")
@@ -74,17 +77,19 @@ class Lane:
         self.queue: deque[Node] = deque()
 
 
-class Worker:
-    """The books on one worker process.
+class WorkerRecord:
+    """What is known of one worker process.
 
+    up
+        Whether it can be sent tasks.
     flights
-        What it was sent and has not answered, oldest first.
+        The flights that it was sent and has not answered, oldest first.
     lanes
-        What should run there: of jobs that somebody waits for, and of background ones.
+        The tasks that should run there: those of foreground jobs, and those of background jobs.
     holding
-        Values in its memory, by id.
+        The nodes whose values are in its memory, by id.
     forget
-        Ids of values that it can drop; sent with the next message.
+        Ids of values that it can drop; they are sent with the next message.
     fetching
         Tasks that wait for inputs on their way to it: how many are still missing.
     recalling
@@ -115,26 +120,33 @@ class Worker:
         """Whether it may have tasks that it was not sent yet."""
         return bool(self.lanes[0].queue or self.lanes[1].queue or self.fetching)
 
+    def flight(self, number: int) -> Flight | None:
+        """Return the flight of a number, unless all of it was answered."""
+        return next((f for f in self.flights if f.number == number), None)
+
     def __repr__(self) -> str:
-        return f"<Worker {self.serial}>"
+        return f"<WorkerRecord {self.serial}>"
 
 
-MIXED = Worker(-1)
+MIXED = WorkerRecord(-1)
 
 
 class Flight:
-    """Tasks sent to a worker in one message.
+    """Tasks that are sent to a worker in one message.
 
     loads
-        Values that go along, since they are not there yet.
+        The nodes whose values go along, since the worker has them not yet.
     drops
-        For each task the ids that the worker drops after it: nobody else will ask there.
+        For each task the ids of the values that the worker drops after it: no later task there
+        needs them.
     cost
-        Seconds that it should take, as far as known.
+        Seconds that the flight should take, as far as known.
     is_short
-        All of it is known to be short, so that another flight may be sent after it.
+        All its tasks are known to be short, so that another flight may be sent after it.
     is_late
         It takes longer than it should.
+    unanswered
+        The number of tasks whose outcome has not come.
     """
 
     __slots__ = (
@@ -159,27 +171,28 @@ class Node:
     """One task of one run, or a value that one run takes from elsewhere.
 
     inputs, distinct
-        The nodes of its inputs; without repetition.
+        The nodes of its inputs, as they are given and without repetition.
     value
         What this process has of the result: a small one as it is, an `Encoded`, or MISSING.
     holder, copies
-        The worker that made the value, and others that have it, or None.
+        The worker that made the value, and other workers that have it, or None.
     home
-        The worker that it was sent to, or is to be sent to.
+        The worker that the task was sent to, or is to be sent to.
     dropped
         A task on its way tells the holder to drop the value: no need to say it again.
     stays
-        No task tells it, since somebody else may look at the value there: it is dropped by
-        `Worker.forget` only.
+        No task tells the holder to drop the value, since something else may read it there: it is
+        dropped by `WorkerRecord.forget` only.
     sharing
         The holder was asked to send the value to the parent.
     keep
-        0: nobody but the end of the run needs the value; 1: others do.
+        0: only the end of the run needs the value; 1: other tasks do.
     want
-        0: the value may stay where it is; 1: it goes to the parent if it is small; 2: always.
+        0: the value may stay where it is; IF_SMALL: it goes to the parent if it is small; ALWAYS.
     packed
         The arguments as they are sent; (): another thread has to pickle them, or the `Literal`
-        that is its value, which counts as an open input; None: they are pickled when it is sent.
+        that is the node's value, which counts as an open input; None: they are pickled when the
+        task is sent.
     """
 
     __slots__ = (
@@ -202,10 +215,10 @@ class Node:
         self.flying = 0
         self.left = 0
         self.unsent = 0
-        self.site: Worker | None = None
-        self.home: Worker | None = None
-        self.holder: Worker | None = None
-        self.copies: list[Worker] | None = None
+        self.site: WorkerRecord | None = None
+        self.home: WorkerRecord | None = None
+        self.holder: WorkerRecord | None = None
+        self.copies: list[WorkerRecord] | None = None
         self.value: Any = MISSING
         self.size = 0
         self.pinned = False
@@ -222,7 +235,7 @@ class Node:
 
 
 class Job:
-    """What a run is for the scheduler.
+    """The tasks of one run.
 
     Parameters
     ----------
@@ -231,9 +244,9 @@ class Job:
     cap
         How many workers may have tasks of it at once.
     background
-        Jobs that somebody waits for go first.
+        Whether it is a background job: no caller waits for it, and foreground jobs go first.
     ranked
-        Its tasks have priorities: `ready` is a heap of (-priority, id, number, node).
+        Whether its tasks have priorities: `ready` is a heap of (-priority, id, number, node) then.
 
     Attributes
     ----------
@@ -242,8 +255,8 @@ class Job:
     active
         Workers that have tasks of it, and how many.
     ready, listed
-        Ready tasks that may go anywhere, a stack; the job is in the state's `rota`, or `graded` if
-        it is ranked. Entries may be out of date.
+        Ready tasks that may go anywhere, a stack; whether the job is in the queues' `rota`, or
+        `graded` if it is ranked. Entries may be out of date.
     last
         The worker that got its last flight.
     crashes
@@ -251,20 +264,20 @@ class Job:
     given
         Values that no task makes: they are kept, whatever else is dropped.
     delivered
-        Wanted nodes that somebody outside was told of: their pins are his.
+        Wanted nodes that were announced to the caller, which holds their pins.
     later
         Tasks that returned a lazy value, while another run makes it.
     verdicts
         Errors of tasks that were sent somewhere: what they fail with if they come back.
     unsafe
-        Those of them that he holds and this process does not have: their recipe, which is this
-        job and what it depends on, has to be kept.
+        Delivered nodes whose values this process does not have: this job, and those that it
+        depends on, have to be kept to make them again.
     depends, dependents
         Jobs whose values it uses; the number of those that use its own.
     seconds
         What its tasks took so far, and what those of the jobs that it depends on did.
-    recipe
-        Number of tasks that a lost value of this job might need again.
+    lineage_size
+        The number of tasks that a lost value of this job might need again.
     """
 
     __slots__ = (
@@ -279,13 +292,13 @@ class Job:
         "given",
         "last",
         "later",
+        "lineage_size",
         "listed",
         "nodes",
         "over",
         "ranked",
         "ready",
-        "recipe",
-        "run",
+                "run",
         "seconds",
         "unsafe",
         "verdicts",
@@ -300,8 +313,8 @@ class Job:
         self.ranked = ranked
         self.nodes: list[Node] = []
         self.ready: list[Any] = []
-        self.active: dict[Worker, int] = {}
-        self.last: Worker | None = None
+        self.active: dict[WorkerRecord, int] = {}
+        self.last: WorkerRecord | None = None
         self.crash_retries = 2  # of tasks that say nothing about it
         self.crashes: dict[Node, int] = {}
         self.listed = False
@@ -313,10 +326,10 @@ class Job:
         self.unsafe: set[Node] = set()
         self.depends: set[Job] = set()
         self.dependents = 0
-        self.recipe = 0
+        self.lineage_size = 0
         self.seconds = 0.0
 
     def crash_retries_of(self, task: Task) -> int:
-        """Return how often a task is run again after deaths."""
-        said: int | None = task._options.crash_retries
-        return self.crash_retries if said is None else said
+        """Return how often a task is run again after a death of its worker."""
+        own: int | None = task._options.crash_retries
+        return self.crash_retries if own is None else own

@@ -2,17 +2,18 @@
 
 A ready task is in the queue of the worker that has most bytes of its inputs, or else in that of
 its job, where any worker finds it. Taking a task out does not search a queue: its phase and home
-change, and whoever meets the entry sees that it is out of date.
+change, and whatever meets the entry sees that it is out of date.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.processes.decisions.instructions import Instruction, Share
 from lazyflow.schedulers.processes.decisions.nodes import (
     FETCHING,
     MISSING,
@@ -20,7 +21,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     WAITING,
     Job,
     Node,
-    Worker,
+    WorkerRecord,
 )
 
 
@@ -30,28 +31,27 @@ def _rank(job: Job) -> int | None:
 
 
 class Queues:
-    """Where tasks wait that have nothing to wait for but a worker.
+    """The tasks that wait for a worker, or for an input at their worker.
 
     Attributes
     ----------
-    out
-        Instructions for the driver.
     rota
-        Jobs with ready tasks that may go anywhere, the next one first: those that somebody waits
-        for, and background ones.
+        Jobs with ready tasks that may go anywhere, the next one first: foreground jobs, and
+        background jobs.
     graded
         Likewise, jobs whose tasks have priorities.
     queued
-        Number of ready tasks in queues of workers.
+        The number of ready tasks in queues of workers.
     waiters
-        By value that its holder was asked for: who waits for it.
+        By value that its holder was asked for: the tasks that wait for it.
     stuck
         Values that can't leave their worker, and why.
     """
 
-    def __init__(self) -> None:
-        self.out: list[tuple[Any, ...]] = []
-        self.workers: list[Worker] = []
+    __slots__ = ("_out", "_pushes", "graded", "queued", "rota", "stuck", "waiters")
+
+    def __init__(self, out: deque[Instruction]) -> None:
+        self._out = out
         self.rota: tuple[deque[Job], deque[Job]] = (deque(), deque())
         self.graded: tuple[Graded[Job], Graded[Job]] = (Graded(_rank), Graded(_rank))
         self.queued = 0
@@ -68,28 +68,13 @@ class Queues:
         if self.stuck:
             best = next((s.holder for s in node.distinct if s in self.stuck), None)
         if best is None and node.distinct and not node.job.ranked:
-            best = self._best(node.distinct)
+            best = _best_worker(node.distinct)
         if best is None:
             self.push(node)
         else:
             self.queue_at(best, node)
 
-    def _best(self, sources: Sequence[Node]) -> Worker | None:
-        """Return the worker that has most bytes of these values."""
-        if len(sources) == 1:
-            source = sources[0]
-            best = source.holder if source.size or source.value is MISSING else None
-        else:
-            sizes: dict[Worker, int] = {}
-            for source in sources:
-                size = source.size or source.value is MISSING
-                if size and source.holder is not None:
-                    for at in (source.holder, *(source.copies or ())):
-                        sizes[at] = sizes.get(at, 0) + size
-            best = max(sizes, key=sizes.__getitem__) if sizes else None
-        return None if best is None or best.doomed else best
-
-    def queue_at(self, worker: Worker, node: Node) -> None:
+    def queue_at(self, worker: WorkerRecord, node: Node) -> None:
         """Let a ready task run at a worker, unless another steals it."""
         node.phase = READY
         node.home = worker
@@ -111,16 +96,6 @@ class Queues:
             job.listed = True
             self.rota[job.background].append(job)
 
-    @staticmethod
-    def pop(job: Job) -> Node | None:
-        """Take a ready task that may go anywhere; None when there is none."""
-        ready = job.ready
-        while ready:
-            node: Node = heappop(ready)[3] if job.ranked else ready.pop()
-            if node.phase == READY and node.home is None:
-                return node
-        return None
-
     def unqueue(self, node: Node) -> None:
         """Have a ready or fetching task wait again, or end: the caller says so."""
         if node.phase == FETCHING:
@@ -130,15 +105,6 @@ class Queues:
         node.home = None
         node.phase = WAITING
 
-    def purge(self) -> None:
-        """Forget entries that are out of date: they keep tasks in memory."""
-        for worker in self.workers:
-            for lane in worker.lanes:
-                lane.following = [n for n in lane.following if n.phase in (WAITING, READY)]
-                lane.queue = deque(
-                    n for n in lane.queue if n.phase == READY and n.home is worker
-                )
-
     # -- fetching ---------------------------------------------------------------------------
 
     def share(self, node: Node) -> None:
@@ -146,9 +112,10 @@ class Queues:
         node.stays = True
         if not node.sharing:
             node.sharing = True
-            self.out.append(("share", node.holder, node))
+            assert node.holder is not None
+            self._out.append(Share(node.holder, node))
 
-    def fetch(self, worker: Worker, node: Node, missing: list[Node]) -> None:
+    def fetch(self, worker: WorkerRecord, node: Node, missing: list[Node]) -> None:
         """Let a task wait until these inputs can be had at its worker."""
         node.phase = FETCHING
         node.home = worker
@@ -179,11 +146,45 @@ class Queues:
             if not worker.fetching[node]:
                 worker.lanes[node.job.background].arrived.append(node)
 
-    @staticmethod
-    def is_at(source: Node, worker: Worker) -> bool:
-        """Tell whether a value that is made is at a worker, or at hand for it."""
-        return (
-            source.value is not MISSING
-            or source.holder is worker
-            or (source.copies is not None and worker in source.copies)
-        )
+
+def pop(job: Job) -> Node | None:
+    """Take a ready task that may go anywhere; None when there is none."""
+    ready = job.ready
+    while ready:
+        node: Node = heappop(ready)[3] if job.ranked else ready.pop()
+        if node.phase == READY and node.home is None:
+            return node
+    return None
+
+
+def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
+    """Return the worker that has most bytes of these values."""
+    if len(sources) == 1:
+        source = sources[0]
+        best = source.holder if source.size or source.value is MISSING else None
+    else:
+        sizes: dict[WorkerRecord, int] = {}
+        for source in sources:
+            size = source.size or source.value is MISSING
+            if size and source.holder is not None:
+                for at in (source.holder, *(source.copies or ())):
+                    sizes[at] = sizes.get(at, 0) + size
+        best = max(sizes, key=sizes.__getitem__) if sizes else None
+    return None if best is None or best.doomed else best
+
+
+def is_at(source: Node, worker: WorkerRecord) -> bool:
+    """Tell whether a value that is made is at a worker, or at hand for it."""
+    return (
+        source.value is not MISSING
+        or source.holder is worker
+        or (source.copies is not None and worker in source.copies)
+    )
+
+
+def purge(workers: Iterable[WorkerRecord]) -> None:
+    """Forget entries of workers' lanes that are out of date: they keep tasks in memory."""
+    for worker in workers:
+        for lane in worker.lanes:
+            lane.following = [n for n in lane.following if n.phase in (WAITING, READY)]
+            lane.queue = deque(n for n in lane.queue if n.phase == READY and n.home is worker)

@@ -12,18 +12,27 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.processes.decisions.nodes import DONE, MISSING, READY, SENT, Node, Worker
+from lazyflow.schedulers.processes.decisions.batching import assign
+from lazyflow.schedulers.processes.decisions.instructions import ToWorker
+from lazyflow.schedulers.processes.decisions.nodes import (
+    DONE,
+    MISSING,
+    READY,
+    SENT,
+    Node,
+    WorkerRecord,
+)
 from lazyflow.schedulers.processes.decisions.state import State
 
 
 def lost(
     state: State,
-    worker: Worker,
+    worker: WorkerRecord,
     charged: int,
     died: Callable[[Node, int], Any],
     pickled: int = 0,
 ) -> None:
-    """Take a worker that is dead out of the books.
+    """Take in that a worker has died.
 
     Parameters
     ----------
@@ -37,17 +46,24 @@ def lost(
     guilty = _guilty(worker, charged, pickled)
     state.workers.remove(worker)
     worker.up = False
-    state.out[:] = [todo for todo in state.out if worker not in todo]
+    _drop_instructions(state, worker)
     back = _take_back(state, worker)
-    again = state.remake(_drop_values(worker))
+    again = state.lineage.remake(_drop_values(worker))
     if guilty is not None:
         crashes = guilty.job.crashes
         attempts = crashes[guilty] = crashes.get(guilty, 0) + 1
         if attempts > guilty.job.crash_retries_of(_maker(guilty).task):
-            state.fail_all(guilty, died(guilty, attempts))
+            state.refcounts.fail_all(guilty, died(guilty, attempts))
     for node in (*back, *again):
-        state.requeue(node)
-    state.assign()
+        state.refcounts.requeue(node)
+    assign(state)
+
+
+def _drop_instructions(state: State, worker: WorkerRecord) -> None:
+    """Drop instructions for a worker that is dead."""
+    others = [i for i in state.out if not (isinstance(i, ToWorker) and i.worker is worker)]
+    state.out.clear()
+    state.out.extend(others)
 
 
 def _maker(node: Node) -> Node:
@@ -57,7 +73,7 @@ def _maker(node: Node) -> Node:
     return node
 
 
-def _guilty(worker: Worker, charged: int, pickled: int) -> Node | None:
+def _guilty(worker: WorkerRecord, charged: int, pickled: int) -> Node | None:
     if pickled:
         node = worker.holding.get(pickled)
         return node if node is not None and node.phase == DONE and node.sharing else None
@@ -68,13 +84,13 @@ def _guilty(worker: Worker, charged: int, pickled: int) -> Node | None:
     return None
 
 
-def _take_back(state: State, worker: Worker) -> list[Node]:
+def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
     """Undo what was sent to a worker or queued for it, last first."""
     back = []
     for flight in reversed(worker.flights):
         for node in reversed(flight.nodes):
             if node.phase == SENT and node.home is worker:
-                state.unsend(node, worker)
+                state.refcounts.unsend(node, worker)
                 back.append(node)
     worker.flights.clear()
     waiting = list(worker.fetching)
@@ -84,11 +100,11 @@ def _take_back(state: State, worker: Worker) -> list[Node]:
         lane.following.clear()
         lane.arrived.clear()
     for node in waiting:
-        state.unqueue(node)
+        state.queues.unqueue(node)
     return back + waiting
 
 
-def _drop_values(worker: Worker) -> list[Node]:
+def _drop_values(worker: WorkerRecord) -> list[Node]:
     """Strike a worker as a holder; returns the nodes whose values are nowhere now."""
     missing = []
     for node in worker.holding.values():

@@ -7,6 +7,12 @@ from collections.abc import Set
 from typing import Any
 
 from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.processes.decisions.instructions import (
+    Free,
+    Instruction,
+    Lost,
+    ReportFailure,
+)
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
@@ -16,33 +22,33 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     WAITING,
     Job,
     Node,
-    Worker,
+    WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.queues import Queues
 
 
-class Books(Queues):
+class RefCounts:
     """What follows for others when a task is done, goes back, fails, or is given up.
 
     Attributes
     ----------
     unsafe
         Values that somebody outside holds, and that are in a worker only; by age.
-    unshared
-        Those of them that may not have been asked for; entries may be out of date.
     ended
-        Jobs that are over: it has to be looked whether anything can need them.
+        Jobs that are over and may be forgotten, unless something can need them.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    __slots__ = ("_out", "_queues", "ended", "unsafe")
+
+    def __init__(self, out: deque[Instruction], queues: Queues) -> None:
+        self._out = out
+        self._queues = queues
         self.unsafe: dict[Node, None] = {}
-        self.unshared: deque[Node] = deque()
         self.ended: list[Job] = []
 
     # -- tasks that ran, or did not ---------------------------------------------------------
 
-    def leave(self, node: Node, worker: Worker) -> None:
+    def leave(self, node: Node, worker: WorkerRecord) -> None:
         """Count a task as not on its way any more."""
         self.not_active(node.job, worker)
         for user in node.users:
@@ -50,7 +56,7 @@ class Books(Queues):
             if not user.flying:
                 user.site = None
 
-    def not_active(self, job: Job, worker: Worker) -> None:
+    def not_active(self, job: Job, worker: WorkerRecord) -> None:
         """Count one task less that a job has at a worker."""
         count = job.active[worker] - 1
         if count:
@@ -60,7 +66,7 @@ class Books(Queues):
         if job.over and not job.active:
             self.ended.append(job)
 
-    def unsend(self, node: Node, worker: Worker) -> None:
+    def unsend(self, node: Node, worker: WorkerRecord) -> None:
         """Take back a task that did not run; those sent after it come first."""
         self.leave(node, worker)
         node.phase = WAITING
@@ -84,21 +90,23 @@ class Books(Queues):
         if verdict is not None:
             self.fail_all(node, verdict)
         elif not node.open and not node.flying:
-            self.make_ready(node)
+            self._queues.make_ready(node)
 
     # -- tasks that will not run ------------------------------------------------------------
 
     def abandon(self, todo: list[Node], unneeded: Set[Node] = frozenset()) -> None:
-        """Give tasks up that nobody uses, and what only they used: of `unneeded`, or of jobs
-        that are over."""
+        """Give tasks up that nobody uses, and their inputs that only they used.
+
+        Of the inputs, those that are in `unneeded` or of a job that is over.
+        """
         while todo:
             node = todo.pop()
             if node.phase < SENT and not node.left:
                 todo += self.give_up_one(node, unneeded)
 
     def give_up_one(self, node: Node, unneeded: Set[Node] = frozenset()) -> list[Node]:
-        """Run a task no more; returns those inputs that can be given up too."""
-        self.unqueue(node)
+        """Give a task up; return those inputs that can be given up, too."""
+        self._queues.unqueue(node)
         node.phase = GONE
         node.job.later.discard(node)
         unused = []
@@ -107,7 +115,7 @@ class Books(Queues):
             source.left -= 1
             if not source.left:
                 if source.phase >= SENT:
-                    self.unused(source)
+                    self.let_go(source)
                 elif source.job.over or source in unneeded:
                     unused.append(source)
         return unused
@@ -119,17 +127,17 @@ class Books(Queues):
                 source.unsent -= 1
             source.left -= 1
             if not source.left:
-                self.unused(source)
+                self.let_go(source)
 
-    def fail_all(self, node: Node, error: Any, sent_to: Worker | None = None) -> None:
-        """Let a task fail that ran at a worker, or did not run, and what needs it."""
+    def fail_all(self, node: Node, error: Any, sent_to: WorkerRecord | None = None) -> None:
+        """Let a task fail, and all that need it; `sent_to` is the worker where it ran, if any."""
         todo = [node]
         while todo:
             node = todo.pop()
             if sent_to is None:
                 if node.phase >= SENT:  # one that was sent fails by itself
                     continue
-                self.unqueue(node)
+                self._queues.unqueue(node)
             elif node.keep:  # the worker remembers it, for what was sent along
                 node.holder = sent_to
                 sent_to.holding[node.id] = node
@@ -142,17 +150,17 @@ class Books(Queues):
             job.later.discard(node)
             if node in job.delivered:
                 self.not_unsafe(node)
-                self.out.append(("lost", node, error))
+                self._out.append(Lost(node, error))
             else:
-                self.out.append(("fail", job, node, error))
+                self._out.append(ReportFailure(job, node, error))
             todo.extend(node.users)
             if not node.left:
-                self.unused(node)
+                self.let_go(node)
 
     # -- values -----------------------------------------------------------------------------
 
-    def unused(self, node: Node) -> None:
-        """Let go of what nobody will ask for."""
+    def let_go(self, node: Node) -> None:
+        """Let go of a node whose value nobody will ask for."""
         phase = node.phase
         if phase == DONE:
             self.release(node)
@@ -170,11 +178,11 @@ class Books(Queues):
         if value is MISSING:
             return
         job = node.job
-        if job.dependents and not job.nodes:  # it has no recipe any more, and theirs may need it
+        if job.dependents and not job.nodes:  # its lineage is forgotten, and theirs may need it
             job.given.add(node)
             return
         if value.__class__ not in IMMUTABLE:
-            self.out.append(("free", value))
+            self._out.append(Free(value))
         if node not in node.job.given:  # what no task makes may be needed to make others again
             node.value = MISSING
 
@@ -192,11 +200,11 @@ class Books(Queues):
                 if not node.dropped:
                     worker.forget.append(node.id)
             node.copies = None
-        if self.stuck:
-            self.stuck.pop(node, None)
+        if self._queues.stuck:
+            self._queues.stuck.pop(node, None)
 
-    def strike(self, node: Node) -> None:
-        """Take a value out of the books of its worker: a task on its way drops it.
+    def treat_as_dropped(self, node: Node) -> None:
+        """Treat a value as gone from its worker, since a task on its way drops it there.
 
         The worker is told as well, for the case that the task comes back; what it is sent after
         that may bring the value again.
@@ -206,7 +214,7 @@ class Books(Queues):
         self.forget(node)
 
     def not_unsafe(self, node: Node) -> None:
-        """Need no recipe for a value any more: it is here, or nobody holds it, or it failed."""
+        """Need no lineage for a value any more: it is here, or nobody holds it, or it failed."""
         self.unsafe.pop(node, None)
         job = node.job
         if node in job.unsafe:

@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 
 from lazyflow.schedulers.core.graded import Graded
-from lazyflow.schedulers.processes.decisions.lineage import Recipes
 from lazyflow.schedulers.processes.decisions.nodes import (
     BANDWIDTH,
     FETCH,
@@ -24,244 +23,226 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Job,
     Lane,
     Node,
-    Worker,
+    WorkerRecord,
 )
+from lazyflow.schedulers.processes.decisions.queues import Queues, is_at, pop
+from lazyflow.schedulers.processes.decisions.state import State
 
-GROWTH = 4  # times as many tasks of one function in a flight as were measured so far
-_MOST = 1 << 20  # tasks of one function in a flight
 _UNKNOWN = 0.01  # seconds; what a function that was never measured is taken for
 _LATE = 1e9  # seconds; what is left of a flight that takes longer than it should
 _LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
 
 
-class Pace:
-    """What was measured of one function: mean seconds, and how many may fly together."""
-
-    __slots__ = ("allowed", "mean")
-
-    def __init__(self) -> None:
-        self.mean = 0.0
-        self.allowed = 1
-
-    def measured(self, calls: int, seconds: float) -> None:
-        """Take in that so many calls took so long."""
-        mean = seconds / calls
-        if self.allowed == 1:
-            self.mean = mean
-        else:  # recent calls count for more: half of what is known comes from the last answer
-            self.mean = (self.mean + mean) / 2
-        self.allowed = max(self.allowed, min(calls * GROWTH, _MOST))
-
-
-class Choosing(Recipes):
-    """Takes tasks out of the queues.
-
-    Attributes
-    ----------
-    paces
-        By function.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.paces: dict[int, Pace] = {}
-        self._turn = False  # of jobs with priorities, among those whose priority is 0
-
-    def another(self, worker: Worker, lane: Lane, job: Job) -> Node | None:
-        """Take a further task of the same job; None when one of another should be the next."""
-        graded = self.graded[job.background]
-        if graded and self._is_outranked(job, graded):
-            return None
-        following = lane.following
-        if following:
-            node = following[-1]
-            if (
-                node.phase == WAITING and not node.open and node.site is worker
-                and node.job is job
-            ):
-                return following.pop()
-        if following or lane.arrived or lane.queue:
-            found = self._local(worker, lane, job)
-            if found is not None or following or lane.arrived or lane.queue:
-                return found
-        return self.pop(job) if job.ready else None
-
-    def first(self, worker: Worker) -> Node | None:
-        """Take the next task for a worker out of the queues."""
-        for lane, rota, graded in zip(worker.lanes, self.rota, self.graded, strict=True):
-            node = None
-            rank = graded.first_rank() if graded else None
-            if rank is not None and rank < 0:
-                node = self._from_graded(worker, graded)
-            if node is None:
-                node = self._local(worker, lane, None)
-            if node is None and rank == 0:
-                self._turn = not self._turn
-                node = self._from_graded(worker, graded) if self._turn else None
-            if node is None and rota:
-                node = self._from_rota(worker, rota)
-            if node is None and rank is not None:
-                node = self._from_graded(worker, graded)
-            if node is not None:
-                return node
-        if self.queued and not worker.flights and not worker.fetching:
-            return self._steal(worker)
+def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | None:
+    """Take a further task of the same job; None when a task of another job should be the next."""
+    queues = state.queues
+    graded = queues.graded[job.background]
+    if graded and _is_outranked(queues, job, graded):
         return None
+    following = lane.following
+    if following:
+        node = following[-1]
+        if (
+            node.phase == WAITING and not node.open and node.site is worker
+            and node.job is job
+        ):
+            return following.pop()
+    if following or lane.arrived or lane.queue:
+        found = _local(queues, worker, lane, job)
+        if found is not None or following or lane.arrived or lane.queue:
+            return found
+    return pop(job) if job.ready else None
 
-    def _local(self, worker: Worker, lane: Lane, job: Job | None) -> Node | None:
-        """Take the next task of a worker's own; None also when it is not of `job`."""
-        following = lane.following
-        while following:
-            node = following[-1]
-            phase = node.phase
-            if phase == WAITING:
-                is_valid = not node.open and node.site is worker
-            else:
-                is_valid = phase == READY and (node.home is None or node.home is worker)
-            if is_valid and job is not None and node.job is not job:
-                return None
-            following.pop()
-            if is_valid and self.may(worker, node.job):
-                if node.home is not None:  # it is in the queue, too
-                    self.queued -= 1
-                    node.home = None
-                return node
-        if lane.arrived:
-            fetched = self._arrived(worker, lane, job)
-            if fetched is not None or lane.arrived:
-                return fetched
-        return self._queued(worker, lane, job) if lane.queue else None
 
-    def _queued(self, worker: Worker, lane: Lane, job: Job | None) -> Node | None:
-        queue = lane.queue
-        bound = []
-        found = None
-        while queue:
-            node = queue[-1]
-            if node.phase != READY or node.home is not worker:
-                queue.pop()
-                continue
-            if job is not None and node.job is not job:
-                break
-            queue.pop()
-            may = self.may(worker, node.job)
-            if not may and self.is_bound(node):
-                bound.append(node)
-                continue
-            self.queued -= 1
-            node.home = None
-            if may:
-                found = node
-                break
-            self.push(node)
-        queue.extend(reversed(bound))
-        return found
+def first(state: State, worker: WorkerRecord) -> Node | None:
+    """Take the next task for a worker out of the queues."""
+    queues = state.queues
+    for lane, rota, graded in zip(worker.lanes, queues.rota, queues.graded, strict=True):
+        node = None
+        rank = graded.first_rank() if graded else None
+        if rank is not None and rank < 0:
+            node = _from_graded(worker, graded)
+        if node is None:
+            node = _local(queues, worker, lane, None)
+        if node is None and rank == 0:
+            state.is_job_of_priorities_next = not state.is_job_of_priorities_next
+            if state.is_job_of_priorities_next:
+                node = _from_graded(worker, graded)
+        if node is None and rota:
+            node = _from_rota(worker, rota)
+        if node is None and rank is not None:
+            node = _from_graded(worker, graded)
+        if node is not None:
+            return node
+    if queues.queued and not worker.flights and not worker.fetching:
+        return _steal(state, worker)
+    return None
 
-    def _arrived(self, worker: Worker, lane: Lane, job: Job | None) -> Node | None:
-        arrived = lane.arrived
-        while arrived:
-            node = arrived[0]
-            if worker.fetching.get(node) != 0:  # it was taken back meanwhile
-                arrived.popleft()
-                continue
-            if job is not None and node.job is not job:
-                return None
-            arrived.popleft()
-            if node.open or (node.flying and node.site is not worker):  # an input was lost
-                self.unfetch(node)
-            elif not self.may(worker, node.job):
-                self.unfetch(node)
-                self.make_ready(node)
-            else:
-                return node
-        return None
 
-    def _from_rota(self, worker: Worker, rota: deque[Job]) -> Node | None:
-        """Take a task that may run anywhere; the next flight begins with the next job."""
-        for _ in range(len(rota)):
-            job = rota[0]
-            node = None
-            if self.may(worker, job):
-                node = self.pop(job)
-            if job.ready:
-                rota.rotate(-1)
-            else:
-                rota.popleft()
-                job.listed = False
-            if node is not None:
-                return node
-        return None
-
-    def _from_graded(self, worker: Worker, graded: Graded[Job]) -> Node | None:
-        """Take the task with the highest priority that may run anywhere."""
-        while (job := graded.take(partial(self.may, worker))) is not None:
-            node = self.pop(job)
-            if node is not None:
-                return node
-        return None
-
-    def _is_outranked(self, job: Job, graded: Graded[Job]) -> bool:
-        """Tell whether a task of another job is more urgent than the next one of this."""
-        rank = job.ready[0][0] if job.ranked and job.ready else 0
-        first = graded.first_rank()
-        if first is not None and first < rank:
-            return True
-        return rank > 0 and bool(self.rota[job.background])
-
-    @staticmethod
-    def may(worker: Worker, job: Job) -> bool:
-        return worker in job.active or len(job.active) < job.cap
-
-    @staticmethod
-    def may_spread(job: Job) -> bool:
-        """Tell whether one more worker may take tasks of a job."""
-        return len(job.active) < job.cap
-
-    def _steal(self, thief: Worker) -> Node | None:
-        """Take the oldest task of a busy worker's queue, when moving its inputs is worth it."""
-        for at in (0, 1):
-            for victim in sorted(self.workers, key=lambda w: -len(w.lanes[at].queue)):
-                if victim is not thief and (victim.flights or victim.fetching or victim.recalling):
-                    node = self._steal_from(victim, victim.lanes[at], thief)
-                    if node is not None:
-                        return node
-        return None
-
-    def _steal_from(self, victim: Worker, lane: Lane, thief: Worker) -> Node | None:
-        queue = lane.queue
-        while queue and (queue[0].phase != READY or queue[0].home is not victim):
-            queue.popleft()
-        if not queue:
-            return None
-        wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
-        wait += self._mean(queue[0]) * len(queue)
-        for at, node in enumerate(islice(queue, _LOOKED_AT)):
-            if node.phase != READY or node.home is not victim or not self.may(thief, node.job):
-                continue
-            if self.is_bound(node):
-                continue
-            size = sum(s.size for s in node.distinct if not self.is_at(s, thief))
-            if wait > FETCH + size / BANDWIDTH:
-                del queue[at]
-                self.queued -= 1
-                node.home = None
-                return node
-        return None
-
-    def is_bound(self, node: Node) -> bool:
-        """Tell whether a task can run at one worker only, for an input that can't leave it."""
-        return bool(self.stuck) and not self.stuck.keys().isdisjoint(node.distinct)
-
-    def _mean(self, node: Node) -> float:
-        pace = self.paces.get(node.function)
-        return pace.mean if pace is not None else _UNKNOWN
-
-    def put_back(self, worker: Worker, node: Node) -> None:
-        """Leave a task that was taken out of a queue for the worker's next flight."""
-        lane = worker.lanes[node.job.background]
-        if node.phase == FETCHING:
-            lane.arrived.appendleft(node)
-        elif node.phase == WAITING:
-            lane.following.append(node)
+def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    """Take the next task of a worker's own; None also when it is not of `job`."""
+    following = lane.following
+    while following:
+        node = following[-1]
+        phase = node.phase
+        if phase == WAITING:
+            is_valid = not node.open and node.site is worker
         else:
-            self.make_ready(node)
+            is_valid = phase == READY and (node.home is None or node.home is worker)
+        if is_valid and job is not None and node.job is not job:
+            return None
+        following.pop()
+        if is_valid and may(worker, node.job):
+            if node.home is not None:  # it is in the queue, too
+                queues.queued -= 1
+                node.home = None
+            return node
+    if lane.arrived:
+        fetched = _arrived(queues, worker, lane, job)
+        if fetched is not None or lane.arrived:
+            return fetched
+    return _queued(queues, worker, lane, job) if lane.queue else None
+
+
+def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    queue = lane.queue
+    bound = []
+    found = None
+    while queue:
+        node = queue[-1]
+        if node.phase != READY or node.home is not worker:
+            queue.pop()
+            continue
+        if job is not None and node.job is not job:
+            break
+        queue.pop()
+        is_allowed = may(worker, node.job)
+        if not is_allowed and is_bound(queues, node):
+            bound.append(node)
+            continue
+        queues.queued -= 1
+        node.home = None
+        if is_allowed:
+            found = node
+            break
+        queues.push(node)
+    queue.extend(reversed(bound))
+    return found
+
+
+def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    arrived = lane.arrived
+    while arrived:
+        node = arrived[0]
+        if worker.fetching.get(node) != 0:  # it was taken back meanwhile
+            arrived.popleft()
+            continue
+        if job is not None and node.job is not job:
+            return None
+        arrived.popleft()
+        if node.open or (node.flying and node.site is not worker):  # an input was lost
+            queues.unfetch(node)
+        elif not may(worker, node.job):
+            queues.unfetch(node)
+            queues.make_ready(node)
+        else:
+            return node
+    return None
+
+
+def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
+    """Take a task that may run anywhere; the next flight begins with the next job."""
+    for _ in range(len(rota)):
+        job = rota[0]
+        node = None
+        if may(worker, job):
+            node = pop(job)
+        if job.ready:
+            rota.rotate(-1)
+        else:
+            rota.popleft()
+            job.listed = False
+        if node is not None:
+            return node
+    return None
+
+
+def _from_graded(worker: WorkerRecord, graded: Graded[Job]) -> Node | None:
+    """Take the task with the highest priority that may run anywhere."""
+    while (job := graded.take(partial(may, worker))) is not None:
+        node = pop(job)
+        if node is not None:
+            return node
+    return None
+
+
+def _is_outranked(queues: Queues, job: Job, graded: Graded[Job]) -> bool:
+    """Tell whether a task of another job is more urgent than the next one of this."""
+    rank = job.ready[0][0] if job.ranked and job.ready else 0
+    first = graded.first_rank()
+    if first is not None and first < rank:
+        return True
+    return rank > 0 and bool(queues.rota[job.background])
+
+
+def may(worker: WorkerRecord, job: Job) -> bool:
+    return worker in job.active or len(job.active) < job.cap
+
+
+def may_spread(job: Job) -> bool:
+    """Tell whether one more worker may take tasks of a job."""
+    return len(job.active) < job.cap
+
+
+def _steal(state: State, thief: WorkerRecord) -> Node | None:
+    """Take the oldest task of a busy worker's queue, when moving its inputs is worth it."""
+    for at in (0, 1):
+        for victim in sorted(state.workers, key=lambda w: -len(w.lanes[at].queue)):
+            if victim is not thief and (victim.flights or victim.fetching or victim.recalling):
+                node = _steal_from(state, victim, victim.lanes[at], thief)
+                if node is not None:
+                    return node
+    return None
+
+
+def _steal_from(state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRecord) -> Node | None:
+    queues, queue = state.queues, lane.queue
+    while queue and (queue[0].phase != READY or queue[0].home is not victim):
+        queue.popleft()
+    if not queue:
+        return None
+    wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
+    wait += _mean(state, queue[0]) * len(queue)
+    for at, node in enumerate(islice(queue, _LOOKED_AT)):
+        if node.phase != READY or node.home is not victim or not may(thief, node.job):
+            continue
+        if is_bound(queues, node):
+            continue
+        size = sum(s.size for s in node.distinct if not is_at(s, thief))
+        if wait > FETCH + size / BANDWIDTH:
+            del queue[at]
+            queues.queued -= 1
+            node.home = None
+            return node
+    return None
+
+
+def is_bound(queues: Queues, node: Node) -> bool:
+    """Tell whether a task can run at one worker only, for an input that can't leave it."""
+    return bool(queues.stuck) and not queues.stuck.keys().isdisjoint(node.distinct)
+
+
+def _mean(state: State, node: Node) -> float:
+    pace = state.paces.get(node.function)
+    return pace.mean if pace is not None else _UNKNOWN
+
+
+def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
+    """Leave a task that was taken out of a queue for the worker's next flight."""
+    lane = worker.lanes[node.job.background]
+    if node.phase == FETCHING:
+        lane.arrived.appendleft(node)
+    elif node.phase == WAITING:
+        lane.following.append(node)
+    else:
+        queues.make_ready(node)

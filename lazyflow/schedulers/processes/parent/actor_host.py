@@ -18,6 +18,7 @@ from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors.calls import Call, Spec
 from lazyflow.schedulers.actors.items import Item, Words, shut_down
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.processes.decisions import values
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.actor_member import ActorMember
@@ -228,10 +229,10 @@ class ActorHost:
                 node = self.node_of(item.call)
             node.size = value.size
         if node is not None:
-            driver.state.provide(node, value)
+            values.provide(driver.state, node, value)
         if not is_encoded:
             if node is not None:
-                driver.state.unpin(node)
+                values.unpin(driver.state, node)
             return value
         return Remote(driver, node, item.task, None)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
 from lazyflow.graph.task import place_text
-from lazyflow.schedulers.processes.decisions.nodes import Worker
+from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
 from lazyflow.schedulers.processes.parent.worker_handle import Member
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ActorMember(Member):
     """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
 
-    def __init__(self, host: ActorHost, worker: Worker, settings: dict[str, Any]) -> None:
+    def __init__(self, host: ActorHost, worker: WorkerRecord, settings: dict[str, Any]) -> None:
         super().__init__(worker, settings | {"actor": True}, config.default_workers())
         self.host = host
         self.has_answered = True  # so that its end does not count as one of a pool that can't start

@@ -23,16 +23,29 @@ from lazyflow.graph.task import task_name
 from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.processes.decisions import jobs, values, workers
+from lazyflow.schedulers.processes.decisions.instructions import (
+    Arrived,
+    Deliver,
+    Forget,
+    Free,
+    Lost,
+    Pack,
+    Recall,
+    ReportFailure,
+    Send,
+    Share,
+    Start,
+)
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     MISSING,
     SENT,
     WAITING,
-    Flight,
     Job,
     Literal,
     Node,
-    Worker,
+    WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.parent import packing
@@ -280,8 +293,8 @@ class Driver:
                 due = self._look_for_late(now)
                 soonest = due if soonest is None else min(soonest, due or soonest)
         elif self.crew.members and not self.closing:
-            if self.state.unsafe:
-                self.state.make_safe()
+            if self.state.refcounts.unsafe:
+                values.make_safe(self.state)
                 self.perform()
             if not self._trimmed:
                 due = self._busy_since + IDLE
@@ -302,7 +315,7 @@ class Driver:
                 continue  # there is nothing that others could have
             due = self.crew.members[worker].since + max(OVERDUE, 2 * flight.cost)
             if due <= now:
-                self.state.overdue(worker, flight.number)
+                workers.overdue(self.state, worker, flight.number)
                 self.perform()
             else:
                 soonest = due if soonest is None else min(soonest, due)
@@ -340,7 +353,7 @@ class Driver:
             run.inside.add(member.inside)
         link.settle()
         self.functions.retain(run.functions.values())
-        self.state.add_job(job, link.broken)
+        jobs.add_job(self.state, job, link.broken)
         for i, value in link.given.items():
             run.arrived(i, value)
         for future, node in link.pending:
@@ -371,7 +384,7 @@ class Driver:
             self.post("_fail_node", node, error)
 
     def _fail_node(self, node: Node, error: BaseException) -> None:
-        self.state.fail(node, error)
+        values.fail(self.state, node, error)
 
     def delivered(self, run: RemoteRun, i: int, value: Any) -> None:
         """Take what a run made in the place of a task that returned a lazy value."""
@@ -385,7 +398,7 @@ class Driver:
             return
         if type(value) is Remote:
             self.memory.add(value.value)
-            self.state.provide(node, value.value)
+            values.provide(self.state, node, value.value)
         else:
             self._give(node, value)
 
@@ -393,12 +406,12 @@ class Driver:
         """Provide a node with a value of this process; tasks that need it wait until it is
         pickled."""
         if node.phase != WAITING or is_short(value):
-            self.state.provide(node, value)
+            values.provide(self.state, node, value)
         elif not node.users or is_quick((value,), self.memory.least):
-            self.state.provide(node, Literal(value))
+            values.provide(self.state, node, Literal(value))
         else:
             node.value, node.packed = Literal(value), ()
-            self._do_pack(node)
+            self._do_pack(Pack(node))
 
     def refused(self, run: RemoteRun, i: int, error: BaseException) -> None:
         """Take the failure of what a task returned."""
@@ -409,13 +422,13 @@ class Driver:
     def refused_elsewhere(self, node: Node, error: BaseException) -> None:
         """Take the failure of a run of its own that a node needed."""
         if node in node.job.later:
-            self.state.fail(node, error)
+            values.fail(self.state, node, error)
 
     def end(self, run: RemoteRun) -> None:
         """Take a run out that is over."""
         if run.is_known:  # else it was cancelled before it was taken in
             job = run.job
-            self.state.end_job(job)
+            jobs.end_job(self.state, job)
             run.nodes = []
             run.inside.clear()
             if job.run is run:  # for tasks that have to run again; not the plan and what it holds
@@ -426,14 +439,14 @@ class Driver:
         job = getattr(run, "job", None)
         for worker in tuple(self.state.workers):
             if _has_sent(worker, job):
-                self.state.recall(worker)
+                workers.recall(self.state, worker)
                 member = self.crew.members[worker]
                 node = member.running()
                 if node is not None and node.job is job:
                     self.crew.request(member, "give_up", node.id)
                 self.watch.after(ABANDONED, partial(self._end_busy, worker, job))
 
-    def _end_busy(self, worker: Worker, job: Any) -> None:
+    def _end_busy(self, worker: WorkerRecord, job: Any) -> None:
         member = self.crew.members.get(worker)
         if member is None or self.ending:  # when tasks get longer
             return
@@ -461,7 +474,7 @@ class Driver:
         slow_path.cull(run, replace_threads=True)
         if not run.over and run.nodes and run.unneeded:
             nodes = [run.nodes[i] for i in run.unneeded]
-            self.state.give_up(n for n in nodes if n.job is run.job)
+            jobs.give_up(self.state, [n for n in nodes if n.job is run.job])
             run.wanted -= run.unneeded
             self._finish_if_made(run.job)
 
@@ -471,7 +484,7 @@ class Driver:
 
     def _fetch(self, node: Node, fetch: Any) -> None:
         self._fetches.setdefault(node, []).append(fetch)
-        self.state.want(node)
+        values.want(self.state, node)
 
     def _put(self, value: Encoded) -> None:
         self.memory.take_own(value)
@@ -485,7 +498,7 @@ class Driver:
     def _let_go(self, node: Node | None, value: Any, number: int) -> None:
         self._held.pop(number, None)
         if node is not None:
-            self.state.unpin(node)
+            values.unpin(self.state, node)
         self.memory.remove(value)
 
     # -- instructions -----------------------------------------------------------------------
@@ -493,16 +506,14 @@ class Driver:
     def perform(self) -> None:
         """Do what the state has decided."""
         out = self.state.out
-        at = 0
-        while at < len(out):
-            what, *details = out[at]
-            at += 1
-            getattr(self, "_do_" + what)(*details)
-        out.clear()
+        while out:
+            instruction = out.popleft()
+            _HANDLERS[instruction.__class__](self, instruction)
         while self._unpacked:
             packing.begin(self, self._unpacked.popitem()[1])
 
-    def _do_pack(self, node: Node) -> None:
+    def _do_pack(self, do: Pack) -> None:
+        node = do.node
         self._unpacked.setdefault(node.job, []).append(node)
 
     def packed(
@@ -517,42 +528,54 @@ class Driver:
         if node.phase != WAITING or node.packed != () or node.value is not literal:
             self.memory.remove(found)
         elif error is not None:
-            self.state.fail(node, error)
+            values.fail(self.state, node, error)
         elif is_value:
             literal.encoded = found
-            self.state.provide(node, literal)
+            values.provide(self.state, node, literal)
         else:
-            self.state.packed(node, found)
+            values.packed(self.state, node, found)
         self.perform()
 
-    def _do_send(self, worker: Worker, flight: Flight) -> None:
+    def _do_send(self, do: Send) -> None:
+        worker, flight = do.worker, do.flight
         member = self.crew.members[worker]
         self.sender.send(member, flight)
         self.crew.watch_writes(member)
 
-    def _do_share(self, worker: Worker, node: Node) -> None:
+    def _do_share(self, do: Share) -> None:
+        worker, node = do.worker, do.node
         member = self.crew.members[worker]
         member.asked[node.id] = node
         self.crew.request(member, "share", node.id)
 
-    def _do_recall(self, worker: Worker) -> None:
+    def _do_recall(self, do: Recall) -> None:
+        worker = do.worker
         numbers = [flight.number for flight in reversed(worker.flights)]
         self.crew.request(self.crew.members[worker], "recall", numbers)
 
-    def _do_free(self, value: Any) -> None:
+    def _do_free(self, do: Free) -> None:
+        value = do.value
         self.memory.remove(value)
 
-    def _do_start(self, count: int) -> None:
+    def _do_start(self, do: Start) -> None:
+        count = do.count
         for _ in range(count):
             if not self.crew.start():
                 return
 
     def give_up(self, error: BaseException) -> None:
-        """End all runs: no worker can be had."""
-        self._cancel_all(error)
-        self._run_inbox()
+        """End all runs: no worker can be had.
 
-    def _do_cleared(self, job: Job) -> None:
+        What was posted waits: this may be part of an instruction, and the runs that begin now
+        would ask for workers again.
+        """
+        self._cancel_all(error)
+        for active in self.state.jobs:
+            for job in tuple(active):
+                self.end(job.run)
+
+    def _do_forget(self, do: Forget) -> None:
+        job = do.job
         run, job.run = job.run, None
         if run is not None:
             self.memory.drop_constants(run)
@@ -563,29 +586,32 @@ class Driver:
             for member in self.crew.members.values() if gone else ():
                 member.forget_functions(gone)
 
-    def _do_fulfil(self, job: Job, node: Node, value: Any) -> None:
+    def _do_deliver(self, do: Deliver) -> None:
+        job, node, value = do.job, do.node, do.value
         run = job.run
         if job.over or run is None:  # it ended meanwhile, and nobody will have the value
-            self.state.unpin(node)
+            values.unpin(self.state, node)
             return
         if type(value) is Literal:
             value = value.value
-            self.state.unpin(node)
+            values.unpin(self.state, node)
         elif type(value) is Encoded and run.futures is None:
             self.memory.add(value)
             value = Remote(self, None, node.task, value)
         elif run.futures is not None and (type(value) is Encoded or value is MISSING):
             value = Remote(self, node, node.task, None)
         else:
-            self.state.unpin(node)
+            values.unpin(self.state, node)
         run.arrived(node.i, value)
         self._finish_if_made(job)
 
-    def _do_here(self, node: Node, value: Any) -> None:
+    def _do_arrived(self, do: Arrived) -> None:
+        node, value = do.node, do.value
         for fetch in self._fetches.pop(node, ()):
             fetch.done(value)
 
-    def _do_lost(self, node: Node, error: BaseException) -> None:
+    def _do_lost(self, do: Lost) -> None:
+        node, error = do.node, do.error
         for fetch in self._fetches.pop(node, ()):
             fetch.done(None, error)
 
@@ -594,7 +620,8 @@ class Driver:
             job.run.finish()
             self.end(job.run)
 
-    def _do_fail(self, job: Job, node: Node, error: BaseException) -> None:
+    def _do_report_failure(self, do: ReportFailure) -> None:
+        job, node, error = do.job, do.node, do.error
         run = job.run
         if job.over or run is None or run.over:
             return
@@ -606,7 +633,7 @@ class Driver:
             self.end(run)
             return
         if node.pinned:
-            self.state.unpin(node)
+            values.unpin(self.state, node)
         run.arrived(node.i, None)
         self._finish_if_made(job)
 
@@ -637,8 +664,8 @@ class Driver:
                 self.crew.end(member)
 
     def _cancel_all(self, error: BaseException) -> None:
-        for jobs in self.state.jobs:
-            for job in tuple(jobs):
+        for active in self.state.jobs:
+            for job in tuple(active):
                 if job.run is not None and not job.run.over:
                     job.run.cancel(error)
         for host in tuple(self.actors):
@@ -646,8 +673,8 @@ class Driver:
 
     def _save_held(self, deadline: float) -> None:
         """Copy values out that somebody holds and only a worker has."""
-        while self.state.unsafe and self.crew.members and monotonic() < deadline:
-            self.state.make_safe(len(self.state.unsafe))
+        while self.state.refcounts.unsafe and self.crew.members and monotonic() < deadline:
+            values.make_safe(self.state, len(self.state.refcounts.unsafe))
             self.perform()
             self.watch.sleep(deadline, self._has_work)
             self._run_inbox()
@@ -690,6 +717,21 @@ class Driver:
                 steps.callback(run.cancel, self._why)
 
 
+_HANDLERS: dict[type, Callable[[Driver, Any], None]] = {
+    Start: Driver._do_start,
+    Send: Driver._do_send,
+    Share: Driver._do_share,
+    Recall: Driver._do_recall,
+    Free: Driver._do_free,
+    Forget: Driver._do_forget,
+    Deliver: Driver._do_deliver,
+    Arrived: Driver._do_arrived,
+    Lost: Driver._do_lost,
+    ReportFailure: Driver._do_report_failure,
+    Pack: Driver._do_pack,
+}
+
+
 def _lost(bug: BaseException) -> SchedulerLost:
     lost = SchedulerLost(
         "the thread that drives the worker processes has ended by an error of the system's or of "
@@ -708,6 +750,6 @@ def _lost(bug: BaseException) -> SchedulerLost:
     return lost
 
 
-def _has_sent(worker: Worker, job: Any) -> bool:
+def _has_sent(worker: WorkerRecord, job: Any) -> bool:
     """Tell whether a worker has tasks of a job that it did not answer."""
     return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)

@@ -15,8 +15,8 @@ from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers.core.errors.failures import told
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
-from lazyflow.schedulers.processes.decisions import recovery
-from lazyflow.schedulers.processes.decisions.nodes import Node, Worker
+from lazyflow.schedulers.processes.decisions import recovery, workers
+from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.decisions.segments import Segment
 from lazyflow.schedulers.processes.notices import handle
 from lazyflow.schedulers.processes.parent.memory import STEP
@@ -41,7 +41,7 @@ class Crew:
         self._watch = driver.watch
         self._state = driver.state
         self._serials = count(1)
-        self.members: dict[Worker, Member] = {}
+        self.members: dict[WorkerRecord, Member] = {}
         self.deaths = 0
         self._vain = 0  # workers in a row that ended by themselves before any had answered
 
@@ -54,22 +54,22 @@ class Crew:
         try:
             member = Member(worker, self.settings(worker), self._state.size)
         except OSError as error:
-            self._state.starting_failed(len(self.members))
+            workers.starting_failed(self._state, len(self.members))
             if not self.members:
                 self._driver.give_up(no_process("no worker process", error))
             return False
-        self._state.add_worker(worker)
+        workers.add_worker(self._state, worker)
         self.adopt(member)
         for run in self.runs():
             run.inside.add(member.inside)
-        self._state.worker_up(worker)
+        workers.worker_up(self._state, worker)
         return True
 
-    def new_worker(self) -> Worker:
+    def new_worker(self) -> WorkerRecord:
         """Return empty books."""
-        return Worker(next(self._serials))
+        return WorkerRecord(next(self._serials))
 
-    def settings(self, worker: Worker) -> dict[str, Any]:
+    def settings(self, worker: WorkerRecord) -> dict[str, Any]:
         """Return what a worker has to know when it starts."""
         driver = self._driver
         return {

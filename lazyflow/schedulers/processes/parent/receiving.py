@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.processes.decisions import answers, values
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Node
 from lazyflow.schedulers.processes.parent.remote import Again, Rest, hear_result
 from lazyflow.schedulers.processes.parent.worker_handle import Member
@@ -51,8 +52,9 @@ class Receiver:
         errors: dict[int, BaseException] = {}
         broken = [self._failure(member, entry, errors) for entry in failed]
         later = [nodes.pop(i) for i in deferred]
-        self._state.answered(
-            member.worker, number, done, [b for b in broken if b is not None], times, later
+        answers.answered(
+            self._state, member.worker, number, done, [b for b in broken if b is not None],
+            times, later,
         )
 
     def _entry(self, entry: Any) -> tuple[Any, int, bool, bool]:
@@ -88,7 +90,7 @@ class Receiver:
     def _became_lazy(self, member: Member, number: int, node: Node, value: Encoded) -> None:
         """Have what a task returned computed in its place."""
         run = node.job.run
-        self._state.postponed(member.worker, number, node)
+        answers.postponed(self._state, member.worker, number, node)
         if node.phase != WAITING or run is None or (run.over and not node.job.over):
             self._memory.remove(value)  # not needed any more, or made again when the job is over
             return
@@ -97,7 +99,7 @@ class Receiver:
         try:
             lazy = decode(value, self._driver.view)
         except BaseException as error:  # SystemExit too: it would end this thread
-            self._state.fail(node, dressed(error, node.task, None))
+            values.fail(self._state, node, dressed(error, node.task, None))
             return
         finally:
             self._memory.remove(value)
@@ -125,14 +127,14 @@ class Receiver:
             return
         if node is not None and len(answer) == 1:
             error = member.error_of(node, answer[0], None)
-            self._state.unshareable(member.worker, node, error)
+            values.unshareable(self._state, node, error)
             return
         value = Encoded(*answer)
         self._memory.add(value)
         if node is None:  # asked for twice
             self._memory.remove(value)
         else:
-            self._state.shared(member.worker, node, value)
+            values.shared(self._state, node, value)
 
     def _state_of(self, member: Member, _: list[int], released: Any, stats: Any) -> None:
         member.stats = stats
@@ -145,4 +147,4 @@ class Receiver:
             if ids is None:
                 ids = [node.id for node in reversed(sent.get(number, ()))]
             back.append((number, [member.nodes.pop(i) for i in ids]))
-        self._state.recalled(member.worker, back)
+        answers.recalled(self._state, member.worker, back)

@@ -8,7 +8,7 @@ from typing import Any
 from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers.core.errors.failures import dressed, told
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
-from lazyflow.schedulers.processes.decisions.nodes import Node, Worker
+from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.parent.launch import Process
 from lazyflow.schedulers.processes.parent.output import Lines
 from lazyflow.schedulers.processes.parent.remote import ProcessInside, RemoteRun
@@ -32,7 +32,7 @@ class Member:
         It was killed by us: no task is to blame.
     """
 
-    def __init__(self, worker: Worker, settings: dict[str, Any], workers: int) -> None:
+    def __init__(self, worker: WorkerRecord, settings: dict[str, Any], workers: int) -> None:
         self.worker = worker
         self.process = Process(settings, workers)
         self.answers = Incoming(self.process.flights)
