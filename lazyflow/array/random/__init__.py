@@ -11,15 +11,22 @@ Each call of a method draws other numbers than the calls before it. The function
 are methods of one generator with a fresh seed, or of `seed`.
 """
 
-# Modules, from the bottom up: streams (boxes and their generators), generator (calls and checks),
-# distributions, sampling.
+# Modules, from the bottom up: streams (boxes and their generators), generator (calls and checks);
+# each a part of one class: continuous, positive and discrete distributions, sampling.
 
-from typing import Any, Self
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.random.sampling import Sampling
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from lazyflow.array.random.generator import ChunksLike, Size
 
 __all__ = ["Generator", "RandomState", "default_rng", "seed"]
 
@@ -29,36 +36,92 @@ class Generator(Sampling):
 
     Methods are those of ``np.random.Generator``, with the same parameters but ``out=``, and
     ``chunks=`` as of `normalize_chunks`. Seeds give other values than NumPy's do.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.random.default_rng(1).poisson(4, size=10_000)
+    >>> x.mean().compute().round()
+    np.float64(4.0)
     """
 
     def spawn(self, n_children: int) -> list[Self]:
-        """Return generators of their own, which draw other numbers than this one."""
+        """Return generators that draw other numbers than this one and each other.
+
+        Parameters
+        ----------
+        n_children
+            How many.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> a, b = la.random.default_rng(0).spawn(2)
+        >>> bool((a.random(100) == b.random(100)).any())
+        False
+        """
         return [type(self)(seed) for seed in self._seed.spawn(n_children)]
 
 
 class RandomState(Generator):
-    """`Generator` with the names that ``np.random.RandomState`` has; values are not NumPy's."""
+    """`Generator` with the names that ``np.random.RandomState`` has; values are not NumPy's.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.random.RandomState(1).rand(3).shape
+    (3,)
+    """
 
     def __init__(self, seed: Any = None, calls: int = 0) -> None:
         super().__init__(_sequence(seed), calls)
 
     def randint(
-        self, low: Any, high: Any = None, size: Any = None, dtype: Any = int, *,
-        chunks: Any = "auto",
+        self, low: ArrayLike, high: ArrayLike | None = None, size: Size = None,
+        dtype: DTypeLike = int, *, chunks: ChunksLike = "auto",
     ) -> Array:
-        """Return integers from `low` (0, if only one is given) up to, without, `high`."""
+        """Return whole numbers from `low` (0, if only one is given) up to, without, `high`.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.RandomState(0).randint(3, size=1000)
+        >>> la.unique(x).compute()
+        array([0, 1, 2])
+        """
         return self.integers(low, high, size, dtype, chunks=chunks)
 
-    def random_sample(self, size: Any = None, *, chunks: Any = "auto") -> Array:
-        """Return floats from 0 up to, without, 1."""
+    def random_sample(self, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return floats drawn evenly from 0 up to, without, 1.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.random.RandomState(0).random_sample((2, 3)).shape
+        (2, 3)
+        """
         return self.random(size, chunks=chunks)
 
-    def rand(self, *shape: int, chunks: Any = "auto") -> Array:
-        """Return floats from 0 up to, without, 1."""
+    def rand(self, *shape: int, chunks: ChunksLike = "auto") -> Array:
+        """Return floats drawn evenly from 0 up to, without, 1; the lengths are parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.random.RandomState(0).rand(2, 3).shape
+        (2, 3)
+        """
         return self.random(shape, chunks=chunks)
 
-    def randn(self, *shape: int, chunks: Any = "auto") -> Array:
-        """Return draws of the standard normal distribution."""
+    def randn(self, *shape: int, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of the standard normal distribution; the lengths are parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.random.RandomState(0).randn(2, 3).shape
+        (2, 3)
+        """
         return self.standard_normal(shape, chunks=chunks)
 
 
@@ -68,8 +131,15 @@ def default_rng(seed: Any = None) -> Generator:
     Parameters
     ----------
     seed
-        An integer or several, a ``np.random.SeedSequence``, None for a seed of its own each time.
-        Of one of NumPy's generators a seed is drawn; a `Generator` is returned as it is.
+        An integer or several, or a ``np.random.SeedSequence``; None: another seed at each call.
+        From one of NumPy's generators a seed is drawn; a `Generator` is returned as it is.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> rng = la.random.default_rng(1)
+    >>> rng.normal(size=(4, 3), chunks=2)
+    lazyflow.Array<normal, shape=(4, 3), dtype=float64, chunksize=(2, 2)>
     """
     return seed if isinstance(seed, Generator) else Generator(_sequence(seed))
 
@@ -89,7 +159,22 @@ _default = RandomState()
 
 
 def seed(seed: Any = None) -> None:
-    """Give the generator of this module's functions a seed."""
+    """Give the generator of this module's functions a seed.
+
+    Parameters
+    ----------
+    seed
+        As of `default_rng`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.random.seed(1)
+    >>> x = la.random.random(100)
+    >>> la.random.seed(1)
+    >>> bool((x == la.random.random(100)).all())
+    True
+    """
     global _default
     _default = RandomState(seed)
 

@@ -1,8 +1,9 @@
-"""`Generator`: NumPy's generator of random numbers, for chunked arrays."""
+"""How random arrays are drawn: seeds, calls, and checked parameters."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import prod
 from threading import Lock
@@ -16,11 +17,17 @@ from lazyflow.array.core import Array
 from lazyflow.array.nodes.sources import Made
 from lazyflow.array.random.streams import Draw, Stream, Values
 
+#: The shape of an array, or its length; None: the shape of the parameters.
+Size = int | Sequence[int] | None
+
+#: Chunks as `normalize_chunks` takes them.
+ChunksLike = int | str | Sequence[Any] | Mapping[int, Any] | None
+
 _PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
 
 
 class Streams:
-    """What generators have in common: a seed, a number for each call, and how arrays are drawn."""
+    """A seed, a number for each call, and arrays that are drawn of them."""
 
     def __init__(self, seed: np.random.SeedSequence, calls: int = 0) -> None:
         self._seed = seed
@@ -42,7 +49,7 @@ class Streams:
         return Stream(self._key, call)
 
     def _draw(
-        self, name: str, params: tuple[Any, ...], size: Any, chunks: Any, /, **options: Any
+        self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike, /, **options: Any
     ) -> Array:
         """Return an array of a distribution whose parameters are numbers or arrays in memory."""
         given = tuple([_parameter(p, name) for p in params])
@@ -53,7 +60,7 @@ class Streams:
 
     def _made(
         self, method: str, params: tuple[Any, ...], shape: tuple[int, ...], dtype: Any,
-        chunks: Any, whole: int = 0, options: Any = (),
+        chunks: ChunksLike, whole: int = 0, options: Any = (),
     ) -> Array:
         sizes = normalize_chunks(chunks, shape, None, dtype)
         pairs = tuple(sorted(dict(options).items()))
@@ -61,7 +68,7 @@ class Streams:
         return Array(Made(draw, draw.dtype, sizes))
 
 
-def size_of(size: Any, least: tuple[int, ...] = ()) -> tuple[int, ...]:
+def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Return the shape that `size` asks for; None: that of the parameters."""
     if size is None:
         return least
@@ -81,7 +88,7 @@ def size_of(size: Any, least: tuple[int, ...] = ()) -> tuple[int, ...]:
 
 
 def in_memory(value: Any, method: str) -> Any:
-    """Return a parameter that is not lazy, or say what to do with one that is."""
+    """Return a parameter; raise TypeError for a lazy one, with the way to go on."""
     if isinstance(value, Collection) or hasattr(value, "_lazyflow_kind"):
         raise TypeError(
             f"{method}() takes numbers and NumPy arrays as parameters; got a lazy "
@@ -100,14 +107,14 @@ def _parameter(value: Any, method: str) -> Any:
 
 @cache
 def probe() -> np.random.Generator:
-    """Return NumPy's generator, which checks parameters and tells dtypes."""
+    """Return the generator of NumPy that checks parameters and gives dtypes."""
     return np.random.default_rng(0)
 
 
 def _checked(
     method: str, params: tuple[Any, ...], options: dict[str, Any]
 ) -> np.dtype[Any]:
-    """Return the dtype of a distribution; NumPy raises what it raises for such parameters."""
+    """Return the dtype of a distribution; NumPy refuses wrong parameters with its own errors."""
     arrays = [p.array for p in params if isinstance(p, Values)]
     values = [p.array if isinstance(p, Values) else p for p in params]
     size: Any = 1  # nothing is checked for 0

@@ -1,10 +1,11 @@
-"""Choices, permutations and draws that fill a row of an array."""
+"""Choices, permutations, and draws of vectors, each of which fills a row of an array."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,40 +14,69 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
-from lazyflow.array.random.distributions import Distributions
-from lazyflow.array.random.generator import in_memory, probe, size_of
-from lazyflow.array.random.streams import Correlated, Stream, Table, Values
+from lazyflow.array.random.discrete import Discrete
+from lazyflow.array.random.generator import ChunksLike, Size, in_memory, probe, size_of
+from lazyflow.array.random.streams import ChoiceTable, Correlated, Stream, Values
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Floats = Sequence[float] | np.ndarray[Any, Any]
+Validity = Literal["warn", "raise", "ignore"]
+Factoring = Literal["svd", "eigh", "cholesky"]
 
 
-class Sampling(Distributions):
-    """Methods as those of ``np.random.Generator``."""
+class Sampling(Discrete):
+    """Choices, permutations and vectors, as of ``np.random.Generator``."""
 
     def choice(
-        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,
-        shuffle: bool = True, *, chunks: Any = "auto",
+        self, a: ArrayLike, size: Size = None, replace: bool = True, p: Floats | None = None,
+        axis: int = 0, shuffle: bool = True, *, chunks: ChunksLike = "auto",
     ) -> Array:
-        """Return a sample of 0 ... a - 1 or of the elements of `a`, which is in memory.
+        """Return a sample of 0 ... a - 1 or of the elements of `a`.
 
-        Without replacement it is drawn by one task, because each element depends on all others.
+        Parameters
+        ----------
+        a
+            How many elements there are to choose from, or the elements, in memory.
+        size, chunks
+            Shape and chunks of the array; without a size it has no axes.
+        replace
+            An element may be chosen again. Otherwise one task draws the sample, because each
+            element depends on all others.
+        p
+            The probability of each element; without it, all are alike.
+        axis
+            0: the elements lie along one axis.
+        shuffle
+            A sample without replacement is in random order.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).choice(["a", "b"], size=1000, p=[0.9, 0.1], chunks=100)
+        >>> bool((x == "a").sum() > 800)
+        True
         """
         values: Any = None
+        number: Any = a
         if not isinstance(a, int | np.integer):
             values = np.asarray(in_memory(a, "choice"))
         if values is not None and values.ndim == 0:
-            values, a = None, operator.index(values[()])
+            values, number = None, operator.index(values[()])
         if values is not None and (values.ndim != 1 or axis not in (0, -1)):
             raise ValueError(
                 f"choice() takes a number or elements along one axis; got an array of shape "
                 f"{values.shape} and axis={axis}. Choose rows by x[rng.choice(len(x), n)]."
             )
-        count = operator.index(a) if values is None else len(values)
+        count = operator.index(number) if values is None else len(values)
         shape = size_of(size)
-        # NumPy says what is wrong with these
+        # NumPy checks these
         probe().choice(count, size=0 if replace and 0 in shape else 1, p=p)
         dtype = np.dtype(np.int64) if values is None else values.dtype
         if replace:
             weights = None if p is None else Values(_cumulated(p))
-            table = Table(count, None if values is None else Values(values), weights)
+            table = ChoiceTable(count, None if values is None else Values(values), weights)
             return self._made("choice", (table,), shape, dtype, chunks)
         if prod(shape) > count:
             raise ValueError("Cannot take a larger sample than population when replace is False")
@@ -55,10 +85,27 @@ class Sampling(Distributions):
         })
         return _one_task(sample, shape, dtype, chunks)
 
-    def permutation(self, x: Any, axis: int = 0, *, chunks: Any = "auto") -> Array:
-        """Return 0 ... x - 1, or what is along an axis of an array, in random order.
+    def permutation(
+        self, x: int | ArrayLike, axis: int = 0, *, chunks: ChunksLike = "auto"
+    ) -> Array:
+        """Return 0 ... x - 1, or an array along an axis, in random order.
 
         The order of an array is drawn at once, when this is called.
+
+        Parameters
+        ----------
+        x
+            A length, or an array.
+        axis
+            The axis of the array along which it is put in random order.
+        chunks
+            Chunks of the result when `x` is a length.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.sort(la.random.default_rng(0).permutation(4)).compute()
+        array([0, 1, 2, 3])
         """
         if isinstance(x, int | np.integer):
             sample = Sample("permutation", self._next(), int(x), None, {})
@@ -67,11 +114,26 @@ class Sampling(Distributions):
         (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, found.ndim)
         count = found.with_known_sizes().shape[axis]
         order = Sample("permutation", self._next(), count, None, {})()
-        taken: Array = take(found, order, axis=axis)
-        return taken
+        return take(found, order, axis=axis)
 
     def shuffle(self, x: Array, axis: int = 0) -> None:
-        """Make an array be its permutation along an axis."""
+        """Put a chunked array in random order along an axis, in place.
+
+        Parameters
+        ----------
+        x
+            The array, which gets another expression.
+        axis
+            The axis.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.arange(4, chunks=2)
+        >>> la.random.default_rng(0).shuffle(x)
+        >>> la.sort(x).compute()
+        array([0, 1, 2, 3])
+        """
         if not isinstance(x, Array):
             raise TypeError(
                 f"shuffle() changes a chunked array in place; got a {type(x).__name__}. Use "
@@ -79,8 +141,22 @@ class Sampling(Distributions):
             )
         x._expr = self.permutation(x, axis).expr
 
-    def permuted(self, x: Any, *, axis: int | None = None) -> Array:
-        """Return all elements of an array in random order: of one with one axis, or axis=None."""
+    def permuted(self, x: ArrayLike, *, axis: int | None = None) -> Array:
+        """Return all elements of an array in random order.
+
+        Parameters
+        ----------
+        x
+            The array.
+        axis
+            None, unless the array has one axis.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.random.default_rng(0).permuted(la.ones((2, 3), chunks=2)).shape
+        (2, 3)
+        """
         found = x if isinstance(x, Array) else Array(as_node(x))
         if axis is not None and found.ndim > 1:
             raise TypeError(
@@ -90,58 +166,136 @@ class Sampling(Distributions):
         return self.permutation(found.ravel()).reshape(found.shape)
 
     def multinomial(
-        self, n: Any, pvals: Any, size: Any = None, *, chunks: Any = "auto"
+        self, n: int, pvals: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto"
     ) -> Array:
-        """Return how often each of several outcomes comes in `n` trials, on a new last axis."""
-        n, pvals = operator.index(in_memory(n, "multinomial")), _vector(pvals, "multinomial")
-        probe().multinomial(n, pvals.array, size=1)
-        return self._rows("multinomial", (n, pvals), size, len(pvals.array), np.int64, chunks)
+        """Return how often each of several outcomes comes in `n` trials, on a new last axis.
+
+        Parameters
+        ----------
+        n
+            How many trials there are.
+        pvals
+            The probability of each outcome.
+        size, chunks
+            Shape without the last axis, and chunks.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).multinomial(20, [0.2, 0.5, 0.3], size=2)
+        >>> x.shape, x.sum(axis=1).compute()
+        ((2, 3), array([20, 20]))
+        """
+        count, each = operator.index(in_memory(n, "multinomial")), _vector(pvals, "multinomial")
+        probe().multinomial(count, each.array, size=1)
+        return self._rows("multinomial", (count, each), size, len(each.array), np.int64, chunks)
 
     def multivariate_hypergeometric(
-        self, colors: Any, nsample: int, size: Any = None, method: Any = "marginals", *,
-        chunks: Any = "auto",
+        self, colors: ArrayLike, nsample: int, size: Size = None,
+        method: Literal["marginals", "count"] = "marginals", *, chunks: ChunksLike = "auto",
     ) -> Array:
-        """Return how many of each color a sample has, on a new last axis."""
-        colors = _vector(colors, "multivariate_hypergeometric")
-        probe().multivariate_hypergeometric(colors.array, nsample, size=1, method=method)
+        """Return how many things of each color a sample has, on a new last axis.
+
+        Parameters
+        ----------
+        colors
+            How many things of each color there are.
+        nsample
+            How many are drawn, without replacement.
+        size, chunks
+            Shape without the last axis, and chunks.
+        method
+            "marginals" or "count", which is faster for few things.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).multivariate_hypergeometric([5, 10, 15], 8, size=2)
+        >>> x.shape, x.sum(axis=1).compute()
+        ((2, 3), array([8, 8]))
+        """
+        each = _vector(colors, "multivariate_hypergeometric")
+        probe().multivariate_hypergeometric(each.array, nsample, size=1, method=method)
         return self._rows(
-            "multivariate_hypergeometric", (colors, nsample), size, len(colors.array), np.int64,
+            "multivariate_hypergeometric", (each, nsample), size, len(each.array), np.int64,
             chunks, method=method,
         )
 
-    def dirichlet(self, alpha: Any, size: Any = None, *, chunks: Any = "auto") -> Array:
-        """Return draws of a Dirichlet distribution, on a new last axis."""
-        alpha = _vector(alpha, "dirichlet")
-        probe().dirichlet(alpha.array, size=1)
-        return self._rows("dirichlet", (alpha,), size, len(alpha.array), np.float64, chunks)
+    def dirichlet(
+        self, alpha: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto"
+    ) -> Array:
+        """Return draws of a Dirichlet distribution, on a new last axis: shares of a whole.
+
+        Parameters
+        ----------
+        alpha
+            The concentration of each share.
+        size, chunks
+            Shape without the last axis, and chunks.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).dirichlet([1, 2, 3], size=2)
+        >>> x.shape, x.sum(axis=1).compute().round(6)
+        ((2, 3), array([1., 1.]))
+        """
+        each = _vector(alpha, "dirichlet")
+        probe().dirichlet(each.array, size=1)
+        return self._rows("dirichlet", (each,), size, len(each.array), np.float64, chunks)
 
     def multivariate_normal(
-        self, mean: Any, cov: Any, size: Any = None, check_valid: Any = "warn",
-        tol: float = 1e-8, *, method: Any = "svd", chunks: Any = "auto",
+        self, mean: ArrayLike, cov: ArrayLike, size: Size = None, check_valid: Validity = "warn",
+        tol: float = 1e-8, *, method: Factoring = "svd", chunks: ChunksLike = "auto",
     ) -> Array:
-        """Return draws of a normal distribution of vectors, on a new last axis."""
-        mean, cov = [np.asarray(in_memory(x, "multivariate_normal"), float) for x in (mean, cov)]
-        probe().multivariate_normal(mean, cov, 1, check_valid, tol, method=method)
-        of = Correlated(Values(mean), Values(_factor(cov, method)))
-        return self._rows("multivariate_normal", (of,), size, len(mean), np.float64, chunks)
+        """Return draws of a normal distribution of vectors, on a new last axis.
+
+        Parameters
+        ----------
+        mean
+            The mean of each element of a vector.
+        cov
+            The covariance matrix.
+        size, chunks
+            Shape without the last axis, and chunks.
+        check_valid
+            "warn", "raise" or "ignore" a matrix that no covariance can be.
+        tol
+            How far from symmetric and positive a matrix may be.
+        method
+            How the matrix is factored: "svd", "eigh" or "cholesky".
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).multivariate_normal([1, 5], [[2, 0], [0, 1]], size=9999)
+        >>> x.mean(axis=0).compute().round()
+        array([1., 5.])
+        """
+        center, matrix = [
+            np.asarray(in_memory(x, "multivariate_normal"), float) for x in (mean, cov)
+        ]
+        probe().multivariate_normal(center, matrix, 1, check_valid, tol, method=method)
+        of = Correlated(Values(center), Values(_factor(matrix, method)))
+        return self._rows("multivariate_normal", (of,), size, len(center), np.float64, chunks)
 
     def _rows(
-        self, name: str, params: tuple[Any, ...], size: Any, width: int, dtype: Any,
-        chunks: Any, /, **options: Any,
+        self, name: str, params: tuple[Any, ...], size: Size, width: int, dtype: Any,
+        chunks: ChunksLike, /, **options: Any,
     ) -> Array:
-        whole = tuple([Whole(p.array) if isinstance(p, Values) else p for p in params])
+        whole = tuple([WholeValues(p.array) if isinstance(p, Values) else p for p in params])
         return self._made(
             name, whole, (*size_of(size), width), dtype, chunks, 1, options
         )
 
 
-class Whole(Values):
-    """A parameter that every draw needs whole."""
+class WholeValues(Values):
+    """An array as a parameter of which every draw needs all elements."""
 
     __slots__ = ()
 
     def __reduce__(self) -> Any:
-        return Whole, (self.array,)
+        return WholeValues, (self.array,)
 
     def part(self, box: Any) -> np.ndarray[Any, Any]:
         return self.array
@@ -162,7 +316,7 @@ def _cumulated(p: Any) -> np.ndarray[Any, Any]:
 
 
 def _factor(cov: np.ndarray[Any, Any], method: str) -> np.ndarray[Any, Any]:
-    """Return a matrix that makes vectors of this covariance of independent ones, as NumPy's."""
+    """Return the matrix that gives independent vectors this covariance, as NumPy computes it."""
     if method == "cholesky":
         return np.linalg.cholesky(cov)
     if method == "eigh":

@@ -1,9 +1,9 @@
 """Random numbers as a formula: any region of an array, and always the same values there.
 
 An array is laid out in boxes of about 8 K elements that depend on its shape alone. Each box has
-a place of its own in the sequence of one Philox generator, so that values depend on no chunks and
-on no scheduler. Distributions take different numbers of draws for an element: what is wanted of
-a box is drawn from the beginning of the box.
+a part of its own in the sequence of one Philox generator, so that values depend on no chunks and
+on no scheduler. Distributions take different numbers of draws for an element, so every part of a
+box is drawn from the beginning of the box.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from lazyflow.array.nodes.sources import Region
 
-#: Elements of a box, about. To set the state costs 2 µs, to draw 8 K normals about 110; chunks
-#: that end inside boxes draw some elements that they don't need, more of them in larger boxes.
+#: Elements of a box, about. Setting the state was measured to take 2 µs, drawing 8 K normals about
+#: 110; chunks that end inside boxes draw elements that they don't need, more in larger boxes.
 _BOX = 1 << 13
 
 
@@ -48,7 +48,7 @@ class Values:
         return Values, (self.array,)
 
     def part(self, box: Region) -> np.ndarray[Any, Any]:
-        """Return what belongs to a box of the array to which this one broadcasts."""
+        """Return the part for a box of the array to which this one broadcasts."""
         spans = box[len(box) - self.array.ndim:]
         return self.array[tuple([
             slice(None) if n == 1 else span
@@ -58,13 +58,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Stream:
-    """A place in the sequence of Philox: a generator's key, and which of its calls this is."""
+    """A part of the sequence of Philox: a generator's key, and the number of a call of it."""
 
     key: tuple[int, int]
     call: int
 
     def generators(self) -> Callable[[int], np.random.Generator]:
-        """Return what gives a generator for the box of a number, valid until the next call."""
+        """Return a function of a box's number that gives its generator, until the next call."""
         bits = np.random.Philox(key=np.array(self.key, np.uint64))
         found = np.random.Generator(bits)
         state: Any = bits.state
@@ -83,7 +83,7 @@ class Draw:
     """An array of a distribution.
 
     method
-        Of NumPy's generator, or the name of one in `OWN`.
+        The name of a method of NumPy's generator, or of a function in `OWN`.
     params
         Numbers, and `Values` that broadcast to the shape without the axes of a draw.
     options
@@ -132,7 +132,7 @@ class Draw:
         return out
 
     def _drawn(self, at: tuple[int, ...], sides: tuple[int, ...], region: Region) -> Region:
-        """Return a box, without the rows after the last one that is wanted.
+        """Return a box, without the rows after the last one that the region needs.
 
         Draws that fill several elements may depend on how many there are: BLAS, einsum.
         """
@@ -184,15 +184,15 @@ def boxes(shape: tuple[int, ...], whole: int = 0) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Table:
-    """What a choice is made of: how many, the values if they aren't 0, 1, ..., and weights."""
+class ChoiceTable:
+    """The population of a choice: its size, the values if they aren't 0, 1, ..., and weights."""
 
     count: int
     values: Values | None
     cumulated: Values | None
 
 
-def _choice(generator: Any, table: Table, size: tuple[int, ...]) -> Any:
+def _choice(generator: Any, table: ChoiceTable, size: tuple[int, ...]) -> Any:
     if table.cumulated is None:
         found = generator.integers(table.count, size=size)
     else:

@@ -1,0 +1,199 @@
+"""Distributions of whole numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lazyflow.array.core import Array
+from lazyflow.array.random.positive import Positive
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from lazyflow.array.random.generator import ChunksLike, Size
+
+
+class Discrete(Positive):
+    """Distributions of whole numbers, as of ``np.random.Generator``."""
+
+    def integers(
+        self, low: ArrayLike, high: ArrayLike | None = None, size: Size = None,
+        dtype: DTypeLike = np.int64, endpoint: bool = False, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return whole numbers from `low` up to `high`, all as frequent.
+
+        Parameters
+        ----------
+        low, high
+            The bounds; if only one is given, it is the upper one, and the lower one is 0.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+        dtype
+            The type of the elements.
+        endpoint
+            `high` is drawn too.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).integers(1, 6, endpoint=True, size=10_000)
+        >>> x.min().compute(), x.max().compute()
+        (np.int64(1), np.int64(6))
+        """
+        if high is None:
+            low, high = 0, low
+        return self._draw(
+            "integers", (low, high), size, chunks, dtype=np.dtype(dtype), endpoint=bool(endpoint)
+        )
+
+    def binomial(
+        self, n: ArrayLike, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return how many of `n` trials succeed.
+
+        Parameters
+        ----------
+        n
+            How many trials there are.
+        p
+            The probability that a trial succeeds.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).binomial(10, 0.5, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(5.0)
+        """
+        return self._draw("binomial", (n, p), size, chunks)
+
+    def negative_binomial(
+        self, n: ArrayLike, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return how many trials fail before `n` of them succeed.
+
+        Parameters
+        ----------
+        n
+            How many trials are to succeed.
+        p
+            The probability that a trial succeeds.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).negative_binomial(6, 0.5, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(6.0)
+        """
+        return self._draw("negative_binomial", (n, p), size, chunks)
+
+    def geometric(self, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return how many trials it takes until one succeeds.
+
+        Parameters
+        ----------
+        p
+            The probability that a trial succeeds.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).geometric(0.25, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(4.0)
+        """
+        return self._draw("geometric", (p,), size, chunks)
+
+    def hypergeometric(
+        self, ngood: ArrayLike, nbad: ArrayLike, nsample: ArrayLike, size: Size = None,
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return how many of a sample without replacement are good.
+
+        Parameters
+        ----------
+        ngood
+            How many good things there are.
+        nbad
+            How many bad ones there are.
+        nsample
+            How many of all are drawn.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).hypergeometric(30, 20, 10, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(6.0)
+        """
+        return self._draw("hypergeometric", (ngood, nbad, nsample), size, chunks)
+
+    def poisson(
+        self, lam: ArrayLike = 1.0, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of Poisson distributions: of counts of rare events.
+
+        Parameters
+        ----------
+        lam
+            The mean.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).poisson(7, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(7.0)
+        """
+        return self._draw("poisson", (lam,), size, chunks)
+
+    def logseries(self, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of logarithmic series distributions.
+
+        Parameters
+        ----------
+        p
+            The parameter, from 0 up to, without, 1.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).logseries(0.6, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(1.7)
+        """
+        return self._draw("logseries", (p,), size, chunks)
+
+    def zipf(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of Zipf distributions: ``k`` is as frequent as ``k**-a``.
+
+        Parameters
+        ----------
+        a
+            The exponent, above 1.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).zipf(4, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(1.1)
+        """
+        return self._draw("zipf", (a,), size, chunks)

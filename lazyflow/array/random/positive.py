@@ -1,0 +1,353 @@
+"""Distributions of positive floats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lazyflow.array.core import Array
+from lazyflow.array.random.continuous import Continuous
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from lazyflow.array.random.generator import ChunksLike, Size
+
+
+class Positive(Continuous):
+    """Distributions of positive floats, as of ``np.random.Generator``."""
+
+    def standard_exponential(
+        self, size: Size = None, dtype: DTypeLike = np.float64, method: str = "zig",
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of the exponential distribution with mean 1.
+
+        Parameters
+        ----------
+        size, chunks
+            Shape and chunks of the array; without a size it has no axes.
+        dtype
+            The type of the elements: float64 or float32.
+        method
+            "zig" for the ziggurat algorithm, which is faster, or "inv" for inverted numbers.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).standard_exponential(size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(1.0)
+        """
+        return self._draw(
+            "standard_exponential", (), size, chunks, dtype=np.dtype(dtype), method=method
+        )
+
+    def exponential(
+        self, scale: ArrayLike = 1.0, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of exponential distributions: of waiting times.
+
+        Parameters
+        ----------
+        scale
+            The mean.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).exponential(2, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(2.0)
+        """
+        return self._draw("exponential", (scale,), size, chunks)
+
+    def standard_gamma(
+        self, shape: ArrayLike, size: Size = None, dtype: DTypeLike = np.float64,
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of gamma distributions with scale 1.
+
+        Parameters
+        ----------
+        shape
+            The shape of the distribution, and its mean.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+        dtype
+            The type of the elements: float64 or float32.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).standard_gamma(3, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(3.0)
+        """
+        return self._draw("standard_gamma", (shape,), size, chunks, dtype=np.dtype(dtype))
+
+    def gamma(
+        self, shape: ArrayLike, scale: ArrayLike = 1.0, size: Size = None,
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of gamma distributions.
+
+        Parameters
+        ----------
+        shape
+            The shape of the distribution.
+        scale
+            The mean divided by the shape.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).gamma(3, 2, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(6.0)
+        """
+        return self._draw("gamma", (shape, scale), size, chunks)
+
+    def beta(
+        self, a: ArrayLike, b: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws from 0 to 1 with a density of ``x**(a - 1) * (1 - x)**(b - 1)``.
+
+        Parameters
+        ----------
+        a
+            The first exponent, plus 1.
+        b
+            The second exponent, plus 1.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).beta(2, 2, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(0.5)
+        """
+        return self._draw("beta", (a, b), size, chunks)
+
+    def chisquare(self, df: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of chi-square distributions.
+
+        Parameters
+        ----------
+        df
+            Degrees of freedom, and the mean.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).chisquare(3, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(3.0)
+        """
+        return self._draw("chisquare", (df,), size, chunks)
+
+    def noncentral_chisquare(
+        self, df: ArrayLike, nonc: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of noncentral chi-square distributions.
+
+        Parameters
+        ----------
+        df
+            Degrees of freedom.
+        nonc
+            The distance of the mean from `df`.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).noncentral_chisquare(3, 2, size=10_000)
+        >>> x.mean().compute().round()
+        np.float64(5.0)
+        """
+        return self._draw("noncentral_chisquare", (df, nonc), size, chunks)
+
+    def f(
+        self, dfnum: ArrayLike, dfden: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of F distributions.
+
+        Parameters
+        ----------
+        dfnum
+            Degrees of freedom of the numerator.
+        dfden
+            Degrees of freedom of the denominator.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).f(5, 20, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(1.1)
+        """
+        return self._draw("f", (dfnum, dfden), size, chunks)
+
+    def noncentral_f(
+        self, dfnum: ArrayLike, dfden: ArrayLike, nonc: ArrayLike, size: Size = None,
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of noncentral F distributions.
+
+        Parameters
+        ----------
+        dfnum
+            Degrees of freedom of the numerator.
+        dfden
+            Degrees of freedom of the denominator.
+        nonc
+            The noncentrality of the numerator.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).noncentral_f(5, 20, 1, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(1.3)
+        """
+        return self._draw("noncentral_f", (dfnum, dfden, nonc), size, chunks)
+
+    def lognormal(
+        self, mean: ArrayLike = 0.0, sigma: ArrayLike = 1.0, size: Size = None,
+        *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws whose logarithms are normally distributed.
+
+        Parameters
+        ----------
+        mean
+            The mean of the logarithms.
+        sigma
+            The standard deviation of the logarithms.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).lognormal(1, 0.5, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(3.1)
+        """
+        return self._draw("lognormal", (mean, sigma), size, chunks)
+
+    def rayleigh(
+        self, scale: ArrayLike = 1.0, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of Rayleigh distributions.
+
+        Parameters
+        ----------
+        scale
+            The most frequent value.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).rayleigh(2, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(2.5)
+        """
+        return self._draw("rayleigh", (scale,), size, chunks)
+
+    def weibull(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of Weibull distributions with scale 1.
+
+        Parameters
+        ----------
+        a
+            The shape of the distribution.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).weibull(1.5, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(0.9)
+        """
+        return self._draw("weibull", (a,), size, chunks)
+
+    def pareto(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws of Pareto II (Lomax) distributions.
+
+        Parameters
+        ----------
+        a
+            The shape of the distribution: larger ones have fewer large draws.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).pareto(3, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(0.5)
+        """
+        return self._draw("pareto", (a,), size, chunks)
+
+    def power(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return draws from 0 to 1 with a density of ``a * x**(a - 1)``.
+
+        Parameters
+        ----------
+        a
+            The exponent, plus 1.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).power(3, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(0.8)
+        """
+        return self._draw("power", (a,), size, chunks)
+
+    def wald(
+        self, mean: ArrayLike, scale: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return draws of Wald (inverse Gaussian) distributions.
+
+        Parameters
+        ----------
+        mean
+            The mean.
+        scale
+            The shape of the distribution: larger ones are narrower.
+        size, chunks
+            Shape and chunks of the array; without a size, the shape of the parameters.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.default_rng(0).wald(2, 3, size=10_000)
+        >>> x.mean().compute().round(1)
+        np.float64(2.0)
+        """
+        return self._draw("wald", (mean, scale), size, chunks)
