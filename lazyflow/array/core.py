@@ -20,11 +20,11 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.evaluation.light import is_light
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, give_line, same_line
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.sources import Const, Memory, Tasks
-from lazyflow.array.nodes.user_lines import mark
+from lazyflow.array.nodes.sources import Const, InMemory, Tasks
+from lazyflow.array.nodes.user_lines import users_line
 from lazyflow.array.nodes.views import transposed
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.kinds import FOREIGN, kinds
@@ -51,7 +51,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     __array_priority__ = 11
 
     def __init__(self, expr: Expr) -> None:
-        mark(expr)
+        give_line(expr, users_line)
         self._expr = expr
 
     # -- what it is -------------------------------------------------------------------------
@@ -262,9 +262,8 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         found = []
         light = is_light(nodes)
         for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
-            made = Tasks(tasks, node.dtype_or_lazy, node.chunks)
-            made.light = light
-            made.place = x._expr.place
+            made = Tasks(tasks, node.dtype_or_lazy, node.chunks, light)
+            same_line(made, x._expr)
             found.append(cls(made))
         return found
 
@@ -361,7 +360,7 @@ def as_node(x: Any) -> Expr:
     array = plain(np.asanyarray(x))
     if array.ndim == 0:
         return Const(array)
-    return Memory(array, tuple([(n,) for n in array.shape]))
+    return InMemory(array, tuple([(n,) for n in array.shape]))
 
 
 def _of_dask(x: Any, task: Task) -> Expr:

@@ -149,7 +149,7 @@ def _long_ends(sizes: tuple[int, ...], before: int, after: int) -> tuple[int, ..
 def _extended(node: Expr, depths: Depth, boundaries: dict[int, Any]) -> Expr:
     if not any(map(any, depths.values())):
         return node
-    return Extended(node, tuple([
+    return Extended((node,), tuple([
         Margin(*depths[axis], boundaries[axis], sizes) for axis, sizes in enumerate(node.chunks)
     ]))
 
@@ -183,7 +183,7 @@ def trim_internal(x: Array, axes: Any, boundary: Any = None) -> Array:
             own[0] = (0, own[0][1])
             own[-1] = (own[-1][0], 0)
         cuts.append(tuple(own))
-    return Array(Trimmed(x.expr, tuple(cuts)))
+    return Array(Trimmed((x.expr,), tuple(cuts)))
 
 
 trim_overlap = trim_internal
@@ -267,7 +267,7 @@ def map_overlap(
         for axis, n in enumerate(known_shape(node))
     }
     moved = _moved(ends, found.ndim, kwargs.get("drop_axis"), kwargs.get("new_axis"))
-    return Array(Trimmed(found.expr, tuple([
+    return Array(Trimmed((found.expr,), tuple([
         moved.get(axis, ((0, 0),) * count) for axis, count in enumerate(found.numblocks)
     ])))
 

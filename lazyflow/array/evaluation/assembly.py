@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
@@ -142,5 +142,5 @@ def placed(node: Expr) -> Expr:
         for task, place in zip(node.tasks, _places(node.chunks), strict=True)
     ]
     made = Placed(tasks, dtype, node.chunks, whole)
-    made.place = node.place
+    same_line(made, node)
     return made

@@ -7,19 +7,18 @@ blocks are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, below, rebuilt, same
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, below, rebuilt, same, same_line
 from lazyflow.array.nodes.indexing.masks import Masked
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class Sized(Expr):
@@ -27,16 +26,10 @@ class Sized(Expr):
 
     __slots__ = ()
 
-    def __init__(self, node: Expr, chunks: Chunks) -> None:
-        super().__init__(node.dtype_or_lazy, chunks, (node,))
+    def __init__(self, inputs: tuple[Expr, ...], chunks: Chunks) -> None:
+        super().__init__(inputs, inputs[0].dtype_or_lazy, chunks)
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.chunks,)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Sized(inputs[0], self.chunks)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.block(self.inputs[0], index)
 
 
@@ -88,9 +81,6 @@ def _by_blocks(nodes: list[Expr]) -> list[Expr]:
 
 def _computed(nodes: list[Expr], function: Any) -> list[Any]:
     """Return what a function gives for each block of some nodes."""
-    from lazyflow.array.nodes.lowering import Lowering
-    from lazyflow.array.passes.pipeline import optimize
-
     if not nodes:
         return []
     low = Lowering()
@@ -119,6 +109,6 @@ def _sized(node: Expr, shapes: list[tuple[int, ...]]) -> Expr:
     for axis, count in enumerate(node.numblocks):
         step //= count
         chunks.append(tuple([shapes[i * step][axis] for i in range(count)]))
-    made = Sized(node, tuple(chunks))
-    made.place = node.place
+    made = Sized((node,), tuple(chunks))
+    same_line(made, node)
     return made

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from math import prod
 
 from lazyflow.array.nodes.expr import Expr, below
+from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Partials, Reduced
-from lazyflow.array.nodes.sources import Const, Made, Memory, Tasks
+from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
 from lazyflow.array.nodes.views import View
-from lazyflow.array.passes.fuse import QUICK, Fused
+from lazyflow.array.passes.fuse import QUICK
 from lazyflow.graph.task import HELD
 
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
@@ -29,7 +30,7 @@ def is_light(nodes: Iterable[Expr]) -> bool:
 
 def _seconds(node: Expr) -> float:
     """Return what a task of a node takes, guessed; infinity: it may be anything."""
-    if isinstance(node, Const | Memory | Partials | View):
+    if isinstance(node, Const | InMemory | Partials | View):
         return 0.0
     if isinstance(node, Made):
         return 0.0 if node.name in _CHEAP else float("inf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,13 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.returned import SingleResult
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
-
 
 _TOGETHER = 16  # partial results that are merged by one task
 
@@ -32,30 +29,21 @@ _TOGETHER = 16  # partial results that are merged by one task
 class Distinct(Expr):
     """A table of the different elements, where each is first, and how often it is there.
 
-    Its one block is a tuple of these columns, seen by `Column` only.
+    Its one block is a tuple of these columns, seen by `SingleResult` only.
 
     alone
         Only the elements are wanted: NumPy finds them in another way, and others of equal ones.
     """
 
     __slots__ = ("alone", "equal_nan")
+    called = "unique"
 
-    def __init__(self, node: Expr, equal_nan: bool, alone: bool) -> None:
-        super().__init__(node.dtype, ((None,),), (node,))
+    def __init__(self, inputs: tuple[Expr, ...], equal_nan: bool, alone: bool) -> None:
+        super().__init__(inputs, inputs[0].dtype, ((None,),))
         self.equal_nan = equal_nan
         self.alone = alone
 
-    @property
-    def name(self) -> str:
-        return "unique"
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.equal_nan, self.alone)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Distinct(inputs[0], self.equal_nan, self.alone)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         (node,) = self.inputs
         bounds = low.bounds(node)
         find, merge = Find(self.equal_nan, self.alone), MergeTables(self.equal_nan)
@@ -70,37 +58,6 @@ class Distinct(Expr):
                 for i in range(0, len(parts), _TOGETHER)
             ]
         return parts[0]
-
-
-class Column(Expr):
-    """One of the arrays of a tuple that another node's only block is."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, table: Expr, number: int, dtype: np.dtype[Any], chunks: Chunks) -> None:
-        super().__init__(dtype, chunks, (table,))
-        self.number = number
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.number, self.dtype, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Column(inputs[0], self.number, self.dtype, self.chunks)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
-        (table,) = self.inputs
-        return low.task(Item(self.number), (low.block(table, (0,) * table.ndim),), self)
-
-
-@dataclass(frozen=True)
-class Item:
-    """Takes an item of a tuple."""
-
-    number: int
-    __name__ = "unique"
-
-    def __call__(self, table: Any) -> Any:
-        return table[self.number]
 
 
 class Start:
@@ -204,10 +161,10 @@ def unique(
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
         found = _of_whole(node, axis, bool(equal_nan), alone)
     else:
-        table = Distinct(node, bool(equal_nan), alone)
-        values = Column(table, 0, node.dtype, ((None,),))
-        places = [Column(table, k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
-        inverse = PerBlock(_inverse, (values, node), np.dtype(np.intp), node.chunks)
+        table = Distinct((node,), bool(equal_nan), alone)
+        values = SingleResult((table,), 0, node.dtype, ((None,),))
+        places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
+        inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
         found = [values, places[0], inverse, places[1]]
     wanted = (True, return_index, return_inverse, return_counts)
     made = tuple([Array(each) for each, on in zip(found, wanted, strict=True) if on])
@@ -222,13 +179,13 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]
         chunks = (*inner[:axis], (None,), *inner[axis + 1:])
         inner = inner[axis:axis + 1]
     whole = rechunk(node, tuple([(n,) for n in node.shape]))
-    table = PerBlock(Whole(axis, equal_nan, alone), (whole,), node.dtype, whole.chunks)
+    table = PerBlock((whole,), Whole(axis, equal_nan, alone), node.dtype, whole.chunks)
     place = np.dtype(np.intp)
     return [
-        Column(table, 0, node.dtype, chunks),
-        Column(table, 1, place, ((None,),)),
-        Column(table, 2, place, inner),
-        Column(table, 3, place, ((None,),)),
+        SingleResult((table,), 0, node.dtype, chunks),
+        SingleResult((table,), 1, place, ((None,),)),
+        SingleResult((table,), 2, place, inner),
+        SingleResult((table,), 3, place, ((None,),)),
     ]
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.bound_call import Call, ones
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.bound_call import BoundCall, ones
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
-from lazyflow.array.nodes.lowering import Where
-from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.returned import Outcome
+from lazyflow.array.nodes.reading import BlockPosition
+from lazyflow.array.nodes.returned import ReturnCheck
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
 
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
-
-class Along(NamedTuple):
+class AxisBlocks(NamedTuple):
     """Which blocks of an axis a function gets for a block of the result.
 
     axis
@@ -55,17 +51,17 @@ class Along(NamedTuple):
         return range(at * self.together, min((at + 1) * self.together, self.total))
 
 
-class Share(NamedTuple):
+class InputBlocks(NamedTuple):
     """What of one input a function gets: blocks by axes, in nested lists or put together."""
 
-    axes: tuple[Along, ...]
+    axes: tuple[AxisBlocks, ...]
     concatenate: bool
 
-    def of(self, low: Lowering, node: Expr, index: Index) -> Any:
+    def of(self, low: MakesTasks, node: Expr, index: Index) -> Any:
         """Return the task of a block, or nested lists of such tasks."""
         return self._nested(low, node, index, ())
 
-    def _nested(self, low: Lowering, node: Expr, index: Index, before: Index) -> Any:
+    def _nested(self, low: MakesTasks, node: Expr, index: Index, before: Index) -> Any:
         if len(before) == len(self.axes):
             return low.block(node, before)
         along = self.axes[len(before)]
@@ -113,49 +109,38 @@ class BlockCalls(Expr):
         For each input what of it the function gets.
     checked
         What it returns has to be as the array says; else it may be anything.
-    taken
-        The chunks of the inputs, whose blocks it gets.
     """
 
-    __slots__ = ("call", "checked", "shares", "taken")
+    __slots__ = ("call", "checked", "shares")
 
     def __init__(
         self,
-        call: Call,
         inputs: tuple[Expr, ...],
-        shares: tuple[Share, ...],
+        call: BoundCall,
+        shares: tuple[InputBlocks, ...],
         dtype: np.dtype[Any] | LazyDtype,
         chunks: Chunks,
         checked: bool = True,
-        taken: tuple[Chunks, ...] | None = None,
     ) -> None:
-        super().__init__(dtype, chunks, inputs)
+        super().__init__(inputs, dtype, chunks)
         self.call = call
         self.shares = shares
         self.checked = checked
-        self.taken = taken or tuple([x.chunks for x in inputs])
 
     @property
     def name(self) -> str:
         return self.call.name
 
-    def params(self) -> tuple[Any, ...]:
-        return (id(self.call),)
+    def key(self) -> Any:
+        return id(self.call)
 
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        inputs = tuple([in_chunks(x, sizes) for x, sizes in zip(inputs, self.taken, strict=True)])
-        return BlockCalls(
-            self.call, inputs, self.shares, self.dtype_or_lazy, self.chunks, self.checked,
-            self.taken,
-        )
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         func = low.shared(self, "call", BlockCall, self)
         shares = [
             share.of(low, node, index)
             for share, node in zip(self.shares, self.inputs, strict=True)
         ]
-        return low.task(func, (Where(index, ()), *self.call.inputs, *shares), self)
+        return low.task(func, (BlockPosition(index, ()), *self.call.inputs, *shares), self)
 
 
 class BlockCall:
@@ -167,12 +152,13 @@ class BlockCall:
         self.shares = node.shares
         self.outcome = None
         if node.checked:
-            self.outcome = Outcome(node.name, node.call.asked_by, node.chunks, node.known_dtype)
+            self.outcome = ReturnCheck(node.name, node.call.asked_by, node.chunks, node.known_dtype)
         self.infos = None
         if node.call.takes_info:
-            self.infos = Infos(node.call, node.shares, node.taken, node.chunks, node.known_dtype)
+            taken = tuple([x.chunks for x in node.inputs])
+            self.infos = Infos(node.call, node.shares, taken, node.chunks, node.known_dtype)
 
-    def __call__(self, where: Where, *given: Any) -> Any:
+    def __call__(self, where: BlockPosition, *given: Any) -> Any:
         count = len(self.call.inputs)
         blocks = [
             share.given(each) for share, each in zip(self.shares, given[count:], strict=True)
@@ -196,8 +182,8 @@ class Infos:
     """What a function that has a parameter block_info is told of the blocks that it gets."""
 
     def __init__(
-        self, call: Call, shares: tuple[Share, ...], taken: tuple[Chunks, ...], chunks: Chunks,
-        dtype: np.dtype[Any] | None,
+        self, call: BoundCall, shares: tuple[InputBlocks, ...], taken: tuple[Chunks, ...],
+        chunks: Chunks, dtype: np.dtype[Any] | None,
     ) -> None:
         self.places = call.places
         self.shares = shares
@@ -250,3 +236,6 @@ def _bounds(chunks: Chunks) -> list[list[int | None]]:
         [None] * (len(sizes) + 1) if None in sizes else [0, *accumulate(sizes)]
         for sizes in chunks
     ]
+
+Along = AxisBlocks
+Share = InputBlocks

@@ -26,7 +26,7 @@ BLOCK: Any = type("Block", (), {"__repr__": lambda self: "<block>"})()
 REMEDIES = {"apply_gufunc": "output_dtypes", "vectorize": "otypes"}
 
 
-class Call:
+class BoundCall:
     """A function to be called for each block.
 
     Parameters
@@ -115,7 +115,7 @@ def declared(dtype: Any, meta: Any) -> np.dtype[Any] | None:
 
 
 def dtype_of(
-    call: Call, dtype: Any, meta: Any, inputs: Sequence[Expr],
+    call: BoundCall, dtype: Any, meta: Any, inputs: Sequence[Expr],
     fakes: Sequence[Callable[[np.dtype[Any]], Any]],
     extra: Callable[[], dict[str, Any]] = dict,
 ) -> np.dtype[Any] | LazyDtype:
@@ -141,7 +141,7 @@ def dtype_of(
     return LazyDtype(find, [t for t in types if isinstance(t, LazyDtype)])
 
 
-def inferred(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dtype[Any]:
+def inferred(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dtype[Any]:
     """Return the dtype of what a function returns for made-up blocks.
 
     Raises
@@ -152,7 +152,7 @@ def inferred(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dty
     return np.asarray(tried(call, blocks, extra)).dtype
 
 
-def tried(call: Call, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
+def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
     """Return what a function returns for made-up blocks; raises as `inferred`."""
     remedy = REMEDIES.get(call.asked_by, "dtype") + "="
     if any(task._func is not VALUE for task in call.inputs):
@@ -197,3 +197,5 @@ def ones(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         found = np.zeros(shape, dtype)
     found.setflags(write=False)
     return found
+
+Call = BoundCall

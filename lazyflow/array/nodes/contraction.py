@@ -9,24 +9,23 @@ measured to be as fast as a limit of one thread for each task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import cast
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, same_line
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
 
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
-
-_TOGETHER = 16  # pairs of blocks that one task multiplies at most, and sums that one task adds
 _TASKS = 32  # tasks there should be where there is so much to multiply
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
@@ -45,30 +44,23 @@ class Contraction(Expr):
     __slots__ = ("labels",)
 
     def __init__(
-        self, inputs: tuple[Expr, Expr], labels: tuple[Labels, Labels, Labels],
+        self, inputs: tuple[Expr, ...], labels: tuple[Labels, Labels, Labels],
         dtype: np.dtype[Any],
     ) -> None:
         sizes: dict[int, Any] = {}
         for node, each in zip(inputs, labels[:2], strict=True):
             sizes.update(zip(each, node.chunks, strict=True))
-        super().__init__(dtype, tuple([sizes[label] for label in labels[2]]), inputs)
+        super().__init__(inputs, dtype, tuple([sizes[label] for label in labels[2]]))
         self.labels = labels
 
     @property
     def name(self) -> str:
         return "matmul" if len(self.labels[0]) == len(self.labels[1]) == 2 else "tensordot"
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.labels, self.dtype)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        one, other = inputs
-        return Contraction((one, other), self.labels, self.dtype)
-
-    def through(self, spec: Spec) -> Any:
-        picks = dict(zip(self.labels[2], spec.slices().picks, strict=True))
+    def through(self, selection: Selection) -> Any:
+        picks = dict(zip(self.labels[2], selection.slices().picks, strict=True))
         inner = [
-            Spec(tuple([picks.get(label) for label in each]), tuple(range(len(each))))
+            Selection(tuple([picks.get(label) for label in each]), tuple(range(len(each))))
             for each in self.labels[:2]
         ]
         pairs = list(zip(self.inputs, inner, strict=True))
@@ -77,11 +69,11 @@ class Contraction(Expr):
 
         def make(found: list[Expr]) -> Expr:
             one, other = found
-            return view(contraction(one, other, self.labels, self.dtype), spec.rest())
+            return view(contraction(one, other, self.labels, self.dtype), selection.rest())
 
         return pairs, make
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         one, other = self.inputs
         sums, count = low.shared(self, "summed", self._summed)
         at = dict(zip(self.labels[2], index, strict=True))
@@ -97,13 +89,7 @@ class Contraction(Expr):
             low.task(multiply, [x for pair in pairs[i:i + count] for x in pair], self)
             for i in range(0, len(pairs), count)
         ]
-        add = low.shared(self, "add", Add, self.name)
-        while len(parts) > 1:
-            parts = [
-                low.task(add, parts[i:i + _TOGETHER], self)
-                for i in range(0, len(parts), _TOGETHER)
-            ]
-        return parts[0]
+        return parts[0] if len(parts) == 1 else merged(low, self, parts, Add(self.name))
 
     def _summed(self) -> tuple[list[tuple[int, int]], int]:
         """Return labels that are summed and their numbers of blocks; how many pairs a task does."""
@@ -111,7 +97,7 @@ class Contraction(Expr):
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         pairs = prod([n for _, n in sums])
         count = -(-pairs * prod(self.numblocks) // _TASKS)
-        return sums, min(max(count, 1), _TOGETHER)
+        return sums, min(max(count, 1), TOGETHER)
 
 
 def in_wide_blocks(node: Expr) -> Expr:
@@ -140,11 +126,11 @@ def in_wide_blocks(node: Expr) -> Expr:
         chunks = tuple([wide if k in at else sizes for k, sizes in enumerate(x.chunks)])
         inputs.append(rechunk(x, chunks))
     made = node.with_inputs(tuple(inputs))
-    made.place = node.place
+    same_line(made, node)
     return made
 
 
-class Plan(NamedTuple):
+class MatrixLayout(NamedTuple):
     """How blocks become stacks of matrices, and the product of these a block.
 
     orders
@@ -160,11 +146,11 @@ class Plan(NamedTuple):
     back: tuple[int, ...]
 
 
-def planned(labels: tuple[Labels, Labels, Labels]) -> Plan:
+def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
     """Return how to multiply blocks with these labels.
 
     >>> planned(((0, 1), (1, 2), (0, 2)))
-    Plan(orders=((0, 1), (0, 1)), counts=(0, 1, 1), back=(0, 1))
+    MatrixLayout(orders=((0, 1), (0, 1)), counts=(0, 1, 1), back=(0, 1))
     """
     one, other, out = labels
     batch = [label for label in out if label in one and label in other]
@@ -177,7 +163,7 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> Plan:
     )
     made = (*batch, *rows, *columns)
     back = tuple([made.index(label) for label in out])
-    return Plan(orders, (len(batch), len(rows), len(columns)), back)
+    return MatrixLayout(orders, (len(batch), len(rows), len(columns)), back)
 
 
 class Multiply:
@@ -217,15 +203,13 @@ class Multiply:
         )
 
 
-class Add:
+class Add(TreeReduction):
     """Adds partial sums, in their order."""
 
     def __init__(self, name: str) -> None:
-        self.__name__ = f"{name}-add"
+        self.__name__ = self.merge_name = f"{name}-add"
 
-    def __call__(self, *parts: Any) -> Any:
-        if len(parts) == 1:
-            return parts[0]
+    def merge(self, parts: Sequence[Any]) -> Any:
         total = parts[0] + parts[1]
         for part in parts[2:]:
             total += part

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.kernels.program import CAST, WHERE, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
-from lazyflow.array.nodes.views import Spec
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 Loop = tuple[np.dtype[Any], ...]
 
@@ -31,9 +28,9 @@ class Elementwise(Expr):
     __slots__ = ("loop", "op", "result")
 
     def __init__(
-        self, op: Any, inputs: tuple[Expr, ...], loop: Loop, result: int = 0, fit: bool = False
+        self, inputs: tuple[Expr, ...], op: Any, loop: Loop, result: int = 0, *, fit: bool = False
     ) -> None:
-        super().__init__(loop[len(inputs) + result], common_chunks(inputs, fit), inputs)
+        super().__init__(inputs, loop[len(inputs) + result], common_chunks(inputs, fit))
         self.op = op
         self.loop = loop
         self.result = result
@@ -42,33 +39,30 @@ class Elementwise(Expr):
     def name(self) -> str:
         return str(self.op.name if isinstance(self.op, TileFunction) else self.op.__name__)
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.op, self.loop, self.result)
-
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Elementwise(self.op, inputs, self.loop, self.result, True)
+        return Elementwise(inputs, self.op, self.loop, self.result, fit=True)
 
-    def through(self, spec: Spec) -> Any:
-        if any(axis < 0 and ~axis != 1 for axis in spec.axes):  # what is repeated is computed once
-            return None
-        made = [(x, _share(x, self, spec)) for x in self.inputs]
+    def through(self, selection: Selection) -> Any:
+        if any(axis < 0 and ~axis != 1 for axis in selection.axes):
+            return None  # what is repeated is computed once
+        made = [(x, _share(x, self, selection)) for x in self.inputs]
         return made, lambda found: self.with_inputs(tuple(found))
 
     def step(self, operands: tuple[int, ...]) -> Step:
         """Return the operation on numbered values."""
         return Step(self.op, operands, self.loop, self.result)
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.fused_block(self, index)
 
 
-def _share(node: Expr, whole: Expr, spec: Spec) -> Spec:
+def _share(node: Expr, whole: Expr, selection: Selection) -> Selection:
     """Return what a view of a whole takes of an input that broadcasts to it."""
     skipped = whole.ndim - node.ndim
     picks: list[Any] = []
     stretched = set()
     for axis, n in enumerate(node.shape):
-        pick = spec.picks[axis + skipped]
+        pick = selection.picks[axis + skipped]
         if n == 1 and whole.shape[axis + skipped] != 1 and pick is not None:
             picks.append(0)
             stretched.add(axis)
@@ -76,11 +70,11 @@ def _share(node: Expr, whole: Expr, spec: Spec) -> Spec:
             picks.append(pick)
     axes = [
         ~1 if axis < skipped or axis - skipped in stretched else axis - skipped
-        for axis in spec.axes
+        for axis in selection.axes
     ]
     while skipped and axes and axes[0] == ~1:  # broadcasting puts it there
         del axes[0]
-    return Spec(tuple(picks), tuple(axes))
+    return Selection(tuple(picks), tuple(axes))
 
 
 #: Ufuncs of which a 0-d constant is as good as a Python number.
@@ -120,7 +114,7 @@ def ufunc(
             raise
         exact = [x if isinstance(x, Expr) else constant(x) for x in operands]
         return ufunc(func, exact, dtype, casting)
-    return tuple([Elementwise(func, inputs, loop, i) for i in range(func.nout)])
+    return tuple([Elementwise(inputs, func, loop, i) for i in range(func.nout)])
 
 
 def constant(value: Any, dtype: Any = None) -> Const:
@@ -142,7 +136,7 @@ def cast(node: Expr, dtype: Any) -> Expr:
         return node
     if isinstance(node, Const):
         return constant(node.value.astype(dtype))
-    return Elementwise(CAST, (node,), (node.dtype, dtype))
+    return Elementwise((node,), CAST, (node.dtype, dtype))
 
 
 def not_zero(node: Expr) -> Expr:
@@ -163,7 +157,7 @@ def where(condition: Expr, a: Any, b: Any) -> Expr:
     dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in (a, b)])
     native = dtype if dtype.kind == "V" else dtype.newbyteorder("=")
     a, b = [x if isinstance(x, Expr) else wrapped(x, native) for x in (a, b)]
-    made = Elementwise(WHERE, (condition, a, b), (condition.dtype, native, native, native))
+    made = Elementwise((condition, a, b), WHERE, (condition.dtype, native, native, native))
     # beside a Python number NumPy keeps the order of bytes of spans of time
     return cast(made, dtype) if dtype.kind == "m" else made
 
@@ -173,4 +167,4 @@ def function(
 ) -> Expr:
     """Return what a function gives that works element by element on whole tiles."""
     op = TileFunction(func, tuple(sorted(keywords.items())))
-    return Elementwise(op, operands, (*[x.dtype for x in operands], np.dtype(dtype)))
+    return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))

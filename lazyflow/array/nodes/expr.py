@@ -1,35 +1,34 @@
 """What an array is before it runs: an expression of shape, dtype, chunks, operation and inputs.
 
-Nodes never change once they are made. Building one costs a step for each axis and none for its
-chunks' number: chunks exist as tuples of lengths, blocks only in the plan (lowering.py). Passes
-(pipeline.py, fuse.py) turn nodes into cheaper equals; every walk is a loop, so that a chain of a
-hundred thousand operations works.
+Nodes never change once they are made. Building one costs a step for each axis and none for the
+number of its chunks: chunks exist as tuples of lengths, and blocks only in the plan (lowering.py).
+Passes (passes/) turn nodes into cheaper equals. Every walk is a loop, so that a chain of a hundred
+thousand operations works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.selection import Index, Selection
+from lazyflow.graph.task import Task
 
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
-    from lazyflow.array.nodes.views import Spec
-    from lazyflow.graph.task import Task
-
-Index = tuple[int, ...]
+#: A line of a user's code: a code object, and an offset in its instructions.
+Line = tuple[Any, int]
 
 
 class Unknown(tuple[Any, ...]):
-    """Lengths of an axis' chunks, of which some are not known.
+    """The lengths of the chunks of an axis, of which some are not known.
 
-    Two of them are equal if they come of one origin: then blocks of one number are of one length,
-    whatever that is. Operations pass them on, and so axes of one origin are known to fit.
+    Two of them are equal only if they are of one origin: then blocks of one number are of one
+    length, whatever that is. Operations pass them on, so that axes of one origin are known to fit.
 
     >>> one, other = Unknown((None, None)), Unknown((None, None))
     >>> one == one, one == other, one == (None, None)
@@ -47,52 +46,99 @@ class Unknown(tuple[Any, ...]):
     __hash__ = tuple.__hash__
 
 
-class Expr:
-    """One operation. Subclasses say what makes them differ (`params`) and how a block is made.
+class MakesTasks(Protocol):
+    """What nodes make their tasks with: `Lowering`, one for each compute."""
 
-    dtype, chunks, shape
-        Of the result; a shape is None where a length of the axis is. A dtype may be given as a
-        `LazyDtype`: it is found out when somebody asks.
+    taken: dict[int, int]
+
+    def block(self, node: Expr, index: Index) -> Task:
+        """Return the task of one block of a node."""
+
+    def bounds(self, node: Expr) -> list[list[int]]:
+        """Return where the chunks of each axis begin; nothing of axes of unknown lengths."""
+
+    def shared(self, node: Expr, key: Any, make: Any, *details: Any) -> Any:
+        """Return what all blocks of a node have in common, made once by ``make(*details)``."""
+
+    def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
+        """Return a task that says the line of a node."""
+
+    def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
+        """Return the tasks of the items of a tuple that a function returns."""
+
+    def value(self, value: Any) -> Task:
+        """Return a task that is a value."""
+
+    def fused_block(self, node: Expr, index: Index) -> Task:
+        """Return the task of a block of a program's result, or of what is read by slices."""
+
+
+class Expr:
+    """One operation on arrays.
+
+    A subclass says by its constructor what it is made of: its inputs, if it has any, and fields
+    that are attributes of the same names. From these follow `params` and `with_inputs`.
+
+    Attributes
+    ----------
     inputs
         Nodes.
-    place
-        The line that made it, as code object and offset; set by the array that shows it.
-
-    Notes
-    -----
-    ``free``: blocks of any other chunks could be made as cheaply, because what is below is in
-    memory or made from nothing; then there is ``with_chunks``.
+    dtype, chunks, shape
+        Of the result. A shape is None where the length of the axis is not known. A dtype may be
+        given as a `LazyDtype`, which is found out when it is first asked for.
+    line
+        The line of a user that made it, or None: given by `give_line`, once.
+    free
+        Whether blocks of any other chunks could be made as cheaply, by `with_chunks`, because what
+        is below is in memory or made from nothing.
+    called
+        What messages call it, if not by the name of its class.
     """
 
-    __slots__ = ("__weakref__", "chunks", "dtype_or_lazy", "inputs", "place", "shape")
+    __slots__ = ("__weakref__", "_line", "chunks", "dtype_or_lazy", "inputs", "shape")
 
     free = False
+    called: str = ""
+    _values: ClassVar[Callable[[Expr], tuple[Any, ...]]]
+
+    def __init_subclass__(cls) -> None:
+        code = cls.__init__.__code__
+        names = code.co_varnames[1:code.co_argcount]
+        kept = {"dtype": "dtype_or_lazy"}
+        fields = [kept.get(name, name) for name in names if name != "inputs"]
+        get: Any = attrgetter(*fields) if fields else _nothing
+        cls._values = staticmethod(get if len(fields) != 1 else lambda node: (get(node),))
 
     def __init__(
-        self, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks, inputs: tuple[Expr, ...] = ()
+        self, inputs: tuple[Expr, ...], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
     ) -> None:
         self.dtype_or_lazy = dtype
         self.inputs = inputs
         self.shape: tuple[int | None, ...] = tuple(map(length, chunks))
         self.chunks = tuple(map(_of_one_origin, chunks)) if None in self.shape else chunks
-        self.place: tuple[Any, int] | None = None
+        self._line: Line | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements; may have to be found out, by calling a user's function."""
+        """Type of the elements; may have to be found out by a call of a user's function."""
         found = self.dtype_or_lazy
         return found.get() if type(found) is LazyDtype else found  # type: ignore[return-value]
 
     @property
     def known_dtype(self) -> np.dtype[Any] | None:
-        """Type of the elements; None where that would have to be found out."""
+        """Type of the elements; None where it would have to be found out."""
         found = self.dtype_or_lazy
         return found.known if type(found) is LazyDtype else found  # type: ignore[return-value]
 
     @property
+    def line(self) -> Line | None:
+        """The line of a user that made it, if that is known."""
+        return self._line
+
+    @property
     def name(self) -> str:
         """What messages call it."""
-        return type(self).__name__.lower()
+        return self.called or type(self).__name__.lower()
 
     @property
     def ndim(self) -> int:
@@ -110,31 +156,49 @@ class Expr:
         return prod(self.shape)  # type: ignore[arg-type]
 
     def params(self) -> tuple[Any, ...]:
+        """Return the values of its fields, in the order of the constructor."""
+        return type(self)._values(self)
+
+    def key(self) -> Any:
         """Return what makes it differ from another of its class with equal inputs: hashable."""
-        raise TypeError(f"{type(self).__name__} does not say what makes it differ: params()")
+        return type(self)._values(self)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        """Return the same operation of equal inputs."""
-        raise TypeError(f"{type(self).__name__} can't be had of other inputs: with_inputs()")
+        """Return the same operation on equal inputs, which are in the chunks of its own."""
+        return type(self)(inputs, *self.params()) if self.inputs else self
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        """Return the same in other chunks; only where it is ``free``."""
+        """Return the same array in other chunks; only where it is ``free``."""
         raise TypeError(f"{type(self).__name__} can't be had in other chunks: it is not free")
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         """Return a task whose result is a block."""
         raise TypeError(f"{type(self).__name__} has no blocks of its own: it is fused first")
 
-    def through(self, spec: Spec) -> tuple[list[tuple[Expr, Any]], Any] | None:
-        """Tell how a view of this node is made of views of its inputs; None: it is not.
+    def through(self, selection: Selection) -> tuple[list[tuple[Expr, Any]], Any] | None:
+        """Say how a view of this node is made of views of its inputs; None: it is not.
 
-        Returns pairs of an input and a view of it, and what makes the node of what these are.
+        Returns pairs of an input and a selection of it, and a function that makes the node of the
+        list of what these are.
         """
         return None
 
     def __repr__(self) -> str:
         shown = " x ".join("?" if n is None else str(n) for n in self.shape)
         return f"<{self.name} {self.known_dtype or '?'} {shown}>"
+
+
+class Source(Expr):
+    """A node without inputs."""
+
+    __slots__ = ()
+
+    def __init__(self, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks) -> None:
+        super().__init__((), dtype, chunks)
+
+
+def _nothing(node: Expr) -> tuple[Any, ...]:
+    return ()
 
 
 def length(chunks: tuple[Any, ...]) -> int | None:
@@ -150,16 +214,41 @@ def _of_one_origin(chunks: tuple[Any, ...]) -> tuple[Any, ...]:
     return Unknown(chunks) if None in chunks and type(chunks) is not Unknown else chunks
 
 
+# -- lines of users' code -----------------------------------------------------------------------
+
+
+def give_line(node: Expr, find: Callable[[], Line]) -> None:
+    """Give a node that has none, and all such nodes below it, the line that `find` returns."""
+    if node._line is not None:
+        return
+    line = find()
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        if one._line is None:
+            one._line = line
+            stack.extend(one.inputs)
+
+
+def same_line(made: Expr, node: Expr) -> None:
+    """Give what was made in the place of a node the line of that node."""
+    if made._line is None:
+        made._line = node._line
+
+
+# -- walks --------------------------------------------------------------------------------------
+
+
 def in_order(roots: Iterable[Expr], inputs_of: Callable[[Expr], Sequence[Expr]]) -> list[Expr]:
     """Return all nodes below some, each after its inputs, without recursion."""
     done: dict[Expr, None] = {}
     stack = [(root, False) for root in roots]
     stack.reverse()
     while stack:
-        node, ready = stack.pop()
+        node, is_ready = stack.pop()
         if node in done:
             continue
-        if ready:
+        if is_ready:
             done[node] = None
             continue
         stack.append((node, True))
@@ -179,8 +268,7 @@ def rebuilt(
     new: dict[Expr, Expr] = {}
     for node in below(roots):
         made = change(node, tuple([new[x] for x in node.inputs]))
-        if made.place is None:
-            made.place = node.place
+        same_line(made, node)
         new[node] = made
     return [new[root] for root in roots]
 

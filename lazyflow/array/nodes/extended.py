@@ -5,20 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.views import Pick, cut
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.selection import Pick, cut
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 #: What stands beyond the edge, by name; anything else is a value that does.
 BOUNDARIES = ("none", "periodic", "reflect", "nearest")
@@ -124,11 +119,11 @@ def _pieces(edges: list[int], pick: Pick) -> list[Piece]:
 class Extended(Expr):
     """Blocks of another node, extended. Each is made by one task of the blocks around."""
 
-    __slots__ = ("margins", "taken")
+    __slots__ = ("margins",)
+    called = "overlap"
 
-    def __init__(
-        self, node: Expr, margins: tuple[Margin, ...], taken: Chunks | None = None
-    ) -> None:
+    def __init__(self, inputs: tuple[Expr, ...], margins: tuple[Margin, ...]) -> None:
+        (node,) = inputs
         chunks = tuple([
             tuple([
                 before + size + after
@@ -136,21 +131,13 @@ class Extended(Expr):
             ])
             for margin, n in zip(margins, known_shape(node), strict=True)
         ])
-        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        super().__init__(inputs, node.dtype_or_lazy, chunks)
         self.margins = margins
-        self.taken = taken or node.chunks
 
-    @property
-    def name(self) -> str:
-        return "overlap"
+    def key(self) -> Any:
+        return repr(self.margins)  # a value may be NaN, which equals nothing
 
-    def params(self) -> tuple[Any, ...]:
-        return (repr(self.margins),)  # a value may be NaN, which equals nothing
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Extended(in_chunks(inputs[0], self.taken), self.margins, self.taken)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         (node,) = self.inputs
         grids = low.shared(self, "grid", _grid, self.margins)
         axes = [
@@ -257,12 +244,13 @@ class Trimmed(Expr):
         For each axis and block how many are taken off before and after.
     """
 
-    __slots__ = ("cuts", "taken")
+    __slots__ = ("cuts",)
+    called = "trim"
 
     def __init__(
-        self, node: Expr, cuts: tuple[tuple[tuple[int, int], ...], ...],
-        taken: Chunks | None = None,
+        self, inputs: tuple[Expr, ...], cuts: tuple[tuple[tuple[int, int], ...], ...]
     ) -> None:
+        (node,) = inputs
         chunks = tuple([
             tuple([
                 None if size is None else max(size - before - after, 0)
@@ -270,21 +258,10 @@ class Trimmed(Expr):
             ])
             for sizes, own in zip(node.chunks, cuts, strict=True)
         ])
-        super().__init__(node.dtype_or_lazy, chunks, (node,))
+        super().__init__(inputs, node.dtype_or_lazy, chunks)
         self.cuts = cuts
-        self.taken = taken or node.chunks
 
-    @property
-    def name(self) -> str:
-        return "trim"
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.cuts,)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Trimmed(in_chunks(inputs[0], self.taken), self.cuts, self.taken)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         block = low.block(self.inputs[0], index)
         ends = tuple([own[i] for own, i in zip(self.cuts, index, strict=True)])
         if not any(map(any, ends)):

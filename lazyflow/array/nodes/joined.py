@@ -5,17 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.views import Pick, Spec
+from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class Concatenate(Expr):
@@ -26,25 +23,22 @@ class Concatenate(Expr):
     def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
         chunks = list(inputs[0].chunks)
         chunks[axis] = sum([x.chunks[axis] for x in inputs], ())
-        super().__init__(inputs[0].dtype, tuple(chunks), inputs)
+        super().__init__(inputs, inputs[0].dtype, tuple(chunks))
         self.axis = axis
         self._firsts = [0, *accumulate(len(x.chunks[axis]) for x in inputs)]
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.axis,)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return concatenated(inputs, self.axis, True)
 
-    def through(self, spec: Spec) -> Any:
-        pick = spec.picks[self.axis]
+    def through(self, selection: Selection) -> Any:
+        pick = selection.picks[self.axis]
         if pick is None:
-            parts = [(x, spec) for x in self.inputs]
+            parts = [(x, selection) for x in self.inputs]
         else:
-            parts = [(x, _replaced(spec, self.axis, own)) for x, own in self._cut(pick)]
+            parts = [(x, _replaced(selection, self.axis, own)) for x, own in self._cut(pick)]
         if isinstance(pick, int):
             return parts, lambda found: found[0]
-        axis = spec.axes.index(self.axis)
+        axis = selection.axes.index(self.axis)
         return parts, lambda found: concatenated(found, axis, True)
 
     def _cut(self, pick: Pick | int) -> list[tuple[Expr, Pick | int]]:
@@ -64,7 +58,7 @@ class Concatenate(Expr):
             found.reverse()
         return found or [(self.inputs[0], Pick(0, 1, 0))]
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         number = bisect_right(self._firsts, index[self.axis]) - 1
         own = list(index)
         own[self.axis] -= self._firsts[number]
@@ -88,8 +82,8 @@ def _overlap(pick: Pick, first: int, n: int) -> Pick | None:
     return Pick(start + i * step - first, step, length) if length > 0 else None
 
 
-def _replaced(spec: Spec, axis: int, pick: Any) -> Spec:
-    return Spec((*spec.picks[:axis], pick, *spec.picks[axis + 1:]), spec.axes)
+def _replaced(selection: Selection, axis: int, pick: Any) -> Selection:
+    return Selection((*selection.picks[:axis], pick, *selection.picks[axis + 1:]), selection.axes)
 
 
 def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:

@@ -16,7 +16,8 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reduce import Reduce
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 # -- what makes results of merged partial results -----------------------------------------------
 
@@ -145,7 +146,7 @@ def reduced(
         return made
     kept = tuple([k for k in range(node.ndim) if k not in axes])
     picks = tuple([0 if k in axes else None for k in range(node.ndim)])
-    return view(made, Spec(picks, kept))
+    return view(made, Selection(picks, kept))
 
 
 def keeps(keepdims: Any) -> bool:

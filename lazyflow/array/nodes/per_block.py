@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class PerBlock(Expr):
@@ -28,22 +25,16 @@ class PerBlock(Expr):
     __slots__ = ("func",)
 
     def __init__(
-        self, func: Any, inputs: tuple[Expr, ...], dtype: np.dtype[Any], chunks: Chunks
+        self, inputs: tuple[Expr, ...], func: Any, dtype: np.dtype[Any], chunks: Chunks
     ) -> None:
-        super().__init__(dtype, chunks, inputs)
+        super().__init__(inputs, dtype, chunks)
         self.func = func
 
     @property
     def name(self) -> str:
         return str(self.func.__name__)
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.func, self.dtype, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return PerBlock(self.func, inputs, self.dtype, self.chunks)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         blocks = []
         for x in self.inputs:
             own = index[len(index) - x.ndim:] if x.ndim <= len(index) else (0,) * x.ndim

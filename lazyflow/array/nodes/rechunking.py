@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import common_dtype
-from lazyflow.array.nodes.views import Pick, Spec, View, cut
+from lazyflow.array.nodes.selection import Pick, Selection, cut
+from lazyflow.array.nodes.views import View
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
 #: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
@@ -35,27 +33,24 @@ class Rechunk(Expr):
 
     __slots__ = ()
 
-    def __init__(self, node: Expr, chunks: Chunks) -> None:
-        super().__init__(node.dtype_or_lazy, chunks, (node,))
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.chunks,)
+    def __init__(self, inputs: tuple[Expr, ...], chunks: Chunks) -> None:
+        super().__init__(inputs, inputs[0].dtype_or_lazy, chunks)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return in_chunks(inputs[0], self.chunks)
 
-    def through(self, spec: Spec) -> Any:
-        chunks = View(self, spec).chunks
-        return [(self.inputs[0], spec)], lambda found: in_chunks(found[0], chunks)
+    def through(self, selection: Selection) -> Any:
+        chunks = View((self,), selection).chunks
+        return [(self.inputs[0], selection)], lambda found: in_chunks(found[0], chunks)
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
         if 0 in shape and None not in shape:
             return low.value(np.empty(shape, self.dtype))
         source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
-            nothing = Cut([tuple([found for (_, found, _), *_ in cuts])])
+            nothing = CopyPieces([tuple([found for (_, found, _), *_ in cuts])])
             block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
             return low.parts(nothing, (block,), self, 1)[0]
         pieces = [
@@ -67,13 +62,13 @@ class Rechunk(Expr):
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
         return low.task(Assemble(lengths, self.known_dtype), pieces, self)
 
-    def _piece(self, low: Lowering, source: Expr, number: Index, index: Index) -> Task:
+    def _piece(self, low: MakesTasks, source: Expr, number: Index, index: Index) -> Task:
         """Return the part of a block of the source that is in a block of this."""
         parts = low.shared(self, number, self._cut, low, source, number)
         found: Task = parts[index]
         return found
 
-    def _cut(self, low: Lowering, source: Expr, number: Index) -> dict[Index, Task]:
+    def _cut(self, low: MakesTasks, source: Expr, number: Index) -> dict[Index, Task]:
         """Have a block of the source cut; return its parts by the block of this they are in."""
         block = low.block(source, number)
         cuts = _cuts(low, source, number, self.chunks)
@@ -82,11 +77,11 @@ class Rechunk(Expr):
         if len(places) == 1:
             return {indices[0]: block}
         slices = [_spans([n for _, _, n in pieces]) for pieces in cuts]  # of the source's block
-        func = Cut([tuple(piece) for piece in product(*slices)])
+        func = CopyPieces([tuple(piece) for piece in product(*slices)])
         return dict(zip(indices, low.parts(func, (block,), self, len(places)), strict=True))
 
 
-def _cuts(low: Lowering, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
+def _cuts(low: MakesTasks, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
     """Return what a block of a node covers of other chunks of the same, along each axis.
 
     Blocks of unknown lengths are those of the other.
@@ -133,7 +128,7 @@ def rechunk(node: Expr, chunks: Chunks) -> Expr:
         return node.with_chunks(chunks)
     if isinstance(node, Rechunk):
         return in_chunks(node.inputs[0], chunks)
-    return Rechunk(node, chunks)
+    return Rechunk((node,), chunks)
 
 
 def staged(node: Expr, chunks: Chunks) -> Expr:
@@ -160,10 +155,10 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
     middle = tuple(between)
     if middle in (node.chunks, chunks):
         return node
-    return Rechunk(staged(node, middle), middle)
+    return Rechunk((staged(node, middle),), middle)
 
 
-class Cut:
+class CopyPieces:
     """Gives copies of parts of a block."""
 
     __name__ = "rechunk-cut"

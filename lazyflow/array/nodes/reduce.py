@@ -6,21 +6,19 @@ sixteens, first blocks, then what they gave.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import Reduction
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.tree import TreeReduction, merged
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
-
-_TOGETHER = 16  # partial results that are merged by one task
 
 
 class Reduce(Expr):
@@ -41,7 +39,7 @@ class Reduce(Expr):
         chunks = tuple([
             (1,) if axis in axes else sizes for axis, sizes in enumerate(inputs[0].chunks)
         ])
-        super().__init__(dtype, chunks, inputs)
+        super().__init__(inputs, dtype, chunks)
         self.reduction = reduction
         self.finish = finish
 
@@ -49,15 +47,9 @@ class Reduce(Expr):
     def name(self) -> str:
         return str(getattr(self.finish, "__name__", self.reduction.kind))
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.reduction, self.finish, self.dtype)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Reduce(inputs, self.reduction, self.finish, self.dtype)
-
-    def through(self, spec: Spec) -> Any:
-        slices = spec.slices()
-        inner = Spec(
+    def through(self, selection: Selection) -> Any:
+        slices = selection.slices()
+        inner = Selection(
             tuple([
                 None if axis in self.reduction.axes else pick
                 for axis, pick in enumerate(slices.picks)
@@ -67,14 +59,14 @@ class Reduce(Expr):
         if inner.is_identity(self.inputs[0].shape):
             return None
 
-        rest = spec.rest()
+        rest = selection.rest()
         picks = [  # what is taken of a reduced axis of length 1 may be nothing
-            spec.picks[axis] if axis in self.reduction.axes else pick
+            selection.picks[axis] if axis in self.reduction.axes else pick
             for axis, pick in enumerate(rest.picks)
         ]
 
         def make(found: list[Expr]) -> Expr:
-            return view(self.with_inputs(tuple(found)), Spec(tuple(picks), rest.axes))
+            return view(self.with_inputs(tuple(found)), Selection(tuple(picks), rest.axes))
 
         return [(x, inner) for x in self.inputs], make
 
@@ -84,38 +76,41 @@ class Partials(Expr):
 
     __slots__ = ("axes",)
 
-    def __init__(self, fused: Expr, axes: tuple[int, ...]) -> None:
-        super().__init__(fused.dtype, fused.chunks, (fused,))
+    def __init__(self, inputs: tuple[Expr, ...], axes: tuple[int, ...]) -> None:
+        (fused,) = inputs
+        super().__init__(inputs, fused.dtype, fused.chunks)
         self.axes = axes
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.axes,)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Partials(inputs[0], self.axes)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.block(self.inputs[0], index)
 
 
 class Reduced(Expr):
-    """The merged result of one of the reductions that a fused node did on each block."""
+    """The merged result of one of the reductions that a fused node did on each block.
+
+    inputs
+        Partials.
+    which
+        The number of the reduction, where the node did several on each block.
+    """
 
     __slots__ = ("finish", "reduction", "which")
 
     def __init__(
         self,
-        partials: Partials,
+        inputs: tuple[Expr, ...],
         reduction: Reduction,
         which: int | None,
         finish: Any,
         dtype: np.dtype[Any],
     ) -> None:
+        (partials,) = inputs
+        assert isinstance(partials, Partials)
         chunks: Chunks = tuple([
             (1,) if axis in partials.axes else sizes
             for axis, sizes in enumerate(partials.chunks)
         ])
-        super().__init__(dtype, chunks, (partials,))
+        super().__init__(inputs, dtype, chunks)
         self.reduction = reduction._replace(mask=None)
         self.which = which
         self.finish = finish
@@ -124,15 +119,7 @@ class Reduced(Expr):
     def name(self) -> str:
         return str(getattr(self.finish, "__name__", self.reduction.kind))
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.reduction, self.which, self.finish)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        (partials,) = inputs
-        assert isinstance(partials, Partials)
-        return Reduced(partials, self.reduction, self.which, self.finish, self.dtype)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
         assert isinstance(partials, Partials)
         ranges = [
@@ -140,34 +127,26 @@ class Reduced(Expr):
             for axis, sizes in enumerate(partials.chunks)
         ]
         parts = [low.block(partials, i) for i in product(*ranges)]
-        which = self.which
-        while len(parts) > _TOGETHER:
-            step = low.shared(self, ("merge", which), Merge, self.reduction, which, None)
-            parts = [
-                low.task(step, parts[i:i + _TOGETHER], self)
-                for i in range(0, len(parts), _TOGETHER)
-            ]
-            which = None
-        if len(parts) == 1 and which is None and self.finish is None:
+        if len(parts) == 1 and self.which is None and self.finish is None:
             return parts[0]
-        last = low.shared(self, ("finish", which), Merge, self.reduction, which, self.finish)
-        return low.task(last, parts, self)
+        op = low.shared(self, "op", MergePartials, self.reduction, self.finish)
+        return merged(low, self, parts, op, self.which)
 
 
-class Merge:
+class MergePartials(TreeReduction):
     """Merges partial results, and makes the result of them at the end."""
 
-    def __init__(self, reduction: Reduction, which: int | None, finish: Any) -> None:
+    def __init__(self, reduction: Reduction, finish: Any) -> None:
         self.reduction = reduction
-        self.which = which
         self.finish = finish
+        self.merge_name = f"{reduction.kind}-merge"
         name = getattr(finish, "__name__", reduction.kind)
-        self.__name__ = name if finish is not None else f"{reduction.kind}-merge"
+        self.__name__ = self.merge_name if finish is None else name
 
-    def __call__(self, *parts: Any) -> Any:
+    def merge(self, parts: Sequence[Any]) -> Any:
         from lazyflow.array.kernels.run import merge  # 25 ms: with the first kernel
 
-        if self.which is not None:
-            parts = tuple([part[self.which] for part in parts])
-        found = merge(self.reduction, parts) if len(parts) > 1 else parts[0]
-        return found if self.finish is None else self.finish(found)
+        return merge(self.reduction, parts)
+
+    def last(self, part: Any) -> Any:
+        return part if self.finish is None else self.finish(part)

@@ -9,25 +9,21 @@ making larger ones than the input has (dask#8110).
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.rechunking import in_chunks, rechunk
-from lazyflow.array.nodes.sources import Memory
-from lazyflow.array.nodes.views import Pick, Spec, view
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.selection import Pick, Selection
+from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 Shape = tuple[int, ...]
 Sizes = tuple[int, ...]
 
 
-class Group(NamedTuple):
+class AxisGroup(NamedTuple):
     """Axes of a shape, from the first to before the last, that become axes of another one."""
 
     first: int
@@ -42,31 +38,22 @@ class Group(NamedTuple):
 
 
 class Reshape(Expr):
-    """Blocks in another shape; the n-th block of a group of axes is the n-th of the other's.
+    """Blocks in another shape; the n-th block of a group of axes is the n-th of the other's."""
 
-    before
-        The chunks in which the input has to be.
-    """
+    __slots__ = ("groups",)
 
-    __slots__ = ("before", "groups")
-
-    def __init__(self, node: Expr, chunks: Chunks, groups: tuple[Group, ...]) -> None:
-        super().__init__(node.dtype, chunks, (node,))
-        self.before = node.chunks
+    def __init__(
+        self, inputs: tuple[Expr, ...], chunks: Chunks, groups: tuple[AxisGroup, ...]
+    ) -> None:
+        super().__init__(inputs, inputs[0].dtype, chunks)
         self.groups = groups
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.before, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Reshape(in_chunks(inputs[0], self.before), self.chunks, self.groups)
-
-    def through(self, spec: Spec) -> Any:
+    def through(self, selection: Selection) -> Any:
         """Slices of axes that stay, and of the first of those that one axis becomes, go down."""
         (node,) = self.inputs
         inner: list[Any] = [None] * node.ndim
         shape: list[Any] = list(self.shape)
-        outer = list(spec.picks)
+        outer = list(selection.picks)
         for group in self.groups:
             at = group.to_first
             if group.last - group.first != 1 or group.to_last == at or outer[at] is None:
@@ -83,13 +70,13 @@ class Reshape(Expr):
             unit = prod(shape[at + 1:group.to_last])
             inner[group.first] = Pick(pick.start * unit, pick.step, pick.length * unit)
             shape[at] = pick.length
-        down = Spec(tuple(inner), tuple(range(node.ndim)))
+        down = Selection(tuple(inner), tuple(range(node.ndim)))
         if down.is_identity(node.shape):
             return None
-        rest = Spec(tuple(outer), spec.axes)
+        rest = Selection(tuple(outer), selection.axes)
         return [(node, down)], lambda found: view(reshaped(found[0], tuple(shape)), rest)
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         (node,) = self.inputs
         own: list[int] = []
         for first, last, to_first, to_last in self.groups:
@@ -149,24 +136,24 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
         flat.append(parts[1])
         runs.append(parts[2])
         after.extend(parts[3])
-    if isinstance(node, Memory) and node.array.flags.c_contiguous:
-        return Memory(node.array.reshape(shape), tuple(after))
+    if isinstance(node, InMemory) and node.array.flags.c_contiguous:
+        return InMemory(node.array.reshape(shape), tuple(after))
     node = rechunk(node, tuple(before))
     if flat == runs:
         return _made(node, tuple(after), groups)
-    ones = tuple([Group(g.first, g.last, k, k + 1) for k, g in enumerate(groups)])
+    ones = tuple([AxisGroup(g.first, g.last, k, k + 1) for k, g in enumerate(groups)])
     node = rechunk(_made(node, tuple(flat), ones), tuple(runs))
-    ones = tuple([Group(k, k + 1, g.to_first, g.to_last) for k, g in enumerate(groups)])
+    ones = tuple([AxisGroup(k, k + 1, g.to_first, g.to_last) for k, g in enumerate(groups)])
     return _made(node, tuple(after), ones)
 
 
-def _made(node: Expr, chunks: Chunks, groups: tuple[Group, ...]) -> Expr:
+def _made(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:
     if node.chunks == chunks and all(group.is_one for group in groups):
         return node
-    return Reshape(node, chunks, groups)
+    return Reshape((node,), chunks, groups)
 
 
-def grouped(old: Shape, new: Shape) -> tuple[Group, ...]:
+def grouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
     """Return the smallest groups of neighbouring axes that have the same size in two shapes.
 
     >>> [tuple(group) for group in grouped((4, 6, 5), (24, 1, 5))]
@@ -192,7 +179,7 @@ def grouped(old: Shape, new: Shape) -> tuple[Group, ...]:
                 else:
                     other *= new[j]
                     j += 1
-        found.append(Group(first, i, to_first, j))
+        found.append(AxisGroup(first, i, to_first, j))
     return tuple(found)
 
 
@@ -278,32 +265,3 @@ def _fitting(flat: Sizes, shape: Shape) -> Chunks | None:
         ones = tuple([(1,) * m for m in shape[:k]])
         return (*ones, tuple([run // unit for run in period]), *[(m,) for m in shape[k + 1:]])
     return () if flat == (1,) else None
-
-
-class PerBlock(Expr):
-    """A function of each block by itself, that may change lengths.
-
-    func
-        Hashable.
-    """
-
-    __slots__ = ("before", "func")
-
-    def __init__(self, node: Expr, func: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
-        super().__init__(dtype, chunks, (node,))
-        self.func = func
-        self.before = node.chunks
-
-    @property
-    def name(self) -> str:
-        return str(self.func.__name__)
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.func, self.dtype, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        node = in_chunks(inputs[0], self.before)
-        return PerBlock(node, self.func, self.dtype, self.chunks)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
-        return low.task(self.func, (low.block(self.inputs[0], index),), self)

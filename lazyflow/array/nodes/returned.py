@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.bound_call import REMEDIES
-from lazyflow.array.nodes.expr import Index
+from lazyflow.array.nodes.bound_call import REMEDIES, BoundCall
+from lazyflow.array.nodes.expr import Expr, MakesTasks
+from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.selection import Index
+from lazyflow.graph.task import Task
 
 #: What to type, by the function of lazyflow that was called.
 _SHAPES = {
@@ -21,7 +24,7 @@ _SHAPES = {
 }
 
 
-class Outcome:
+class ReturnCheck:
     """Checks what a function returned for a block.
 
     name, asked_by
@@ -91,3 +94,65 @@ class Outcome:
 def _shown(shape: tuple[int | None, ...]) -> str:
     text = ", ".join("any" if n is None else str(n) for n in shape)
     return f"({text},)" if len(shape) == 1 else f"({text})"
+
+
+class SingleResult(Expr):
+    """One of several results of a function.
+
+    inputs
+        A node whose blocks are tuples; further axes of it, or of the result, are one chunk.
+    which
+        The number of the result.
+    call, count
+        The user's function, whose results are checked, and how many there are; None: what lazyflow
+        made needs no check.
+    """
+
+    __slots__ = ("call", "count", "which")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], which: int, dtype: np.dtype[Any] | LazyDtype,
+        chunks: Chunks, call: BoundCall | None = None, count: int = 0,
+    ) -> None:
+        super().__init__(inputs, dtype, chunks)
+        self.which = which
+        self.call = call
+        self.count = count
+
+    @property
+    def name(self) -> str:
+        return self.inputs[0].name
+
+    def key(self) -> Any:
+        return self.which
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        (several,) = self.inputs
+        func = low.shared(self, "which", Which, self)
+        at = (*index, *[0] * several.ndim)[: several.ndim]
+        return low.task(func, (index, low.block(several, at)), self)
+
+
+class Which:
+    """Takes one of several results of a block."""
+
+    def __init__(self, node: SingleResult) -> None:
+        self.__name__ = node.name
+        self.check = None
+        if node.call is not None:
+            self.check = ReturnCheck(node.name, node.call.asked_by, node.chunks, node.known_dtype)
+        self.which = node.which
+        self.count = node.count
+
+    def __call__(self, index: Index, found: Any) -> Any:
+        if self.check is None:
+            return found[self.which]
+        if not isinstance(found, tuple | list) or len(found) != self.count:
+            what = f"{len(found)} results" if isinstance(found, tuple | list) else (
+                f"a {type(found).__name__}"
+            )
+            raise ValueError(
+                f"{self.check.name} returned {what} for block {index}, but the signature says a "
+                f"tuple of {self.count}"
+            )
+        return self.check.of(found[self.which], index)

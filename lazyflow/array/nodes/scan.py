@@ -6,17 +6,15 @@ of the blocks before it, so that only these small pieces wait for each other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class Scan(Expr):
@@ -29,9 +27,10 @@ class Scan(Expr):
     __slots__ = ("axis", "parallel", "ufunc")
 
     def __init__(
-        self, node: Expr, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], parallel: bool
+        self, inputs: tuple[Expr, ...], ufunc: np.ufunc, axis: int, dtype: np.dtype[Any],
+        parallel: bool,
     ) -> None:
-        super().__init__(dtype, node.chunks, (node,))
+        super().__init__(inputs, dtype, inputs[0].chunks)
         self.ufunc = ufunc
         self.axis = axis
         self.parallel = parallel
@@ -42,31 +41,25 @@ class Scan(Expr):
             return "cumsum" if self.ufunc is np.add else "cumprod"
         return f"{self.ufunc.__name__}.accumulate"
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.ufunc, self.axis, self.dtype, self.parallel)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Scan(inputs[0], self.ufunc, self.axis, self.dtype, self.parallel)
-
-    def through(self, spec: Spec) -> Any:
-        slices = spec.slices()
+    def through(self, selection: Selection) -> Any:
+        slices = selection.slices()
         axis = self.axis
-        inner = Spec((*slices.picks[:axis], None, *slices.picks[axis + 1:]), slices.axes)
+        inner = Selection((*slices.picks[:axis], None, *slices.picks[axis + 1:]), slices.axes)
         (node,) = self.inputs
         if inner.is_identity(node.shape):
             return None
-        left = [0 if isinstance(pick, int) else None for pick in spec.picks]
-        rest: Any = (*left[:axis], spec.picks[axis], *left[axis + 1:])
+        left = [0 if isinstance(pick, int) else None for pick in selection.picks]
+        rest: Any = (*left[:axis], selection.picks[axis], *left[axis + 1:])
         return [(node, inner)], lambda found: view(
-            self.with_inputs(tuple(found)), Spec(rest, spec.axes)
+            self.with_inputs(tuple(found)), Selection(rest, selection.axes)
         )
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         alone = self._alone(low, index)
         at = index[self.axis]
         if at == 0:
             return alone
-        carries = low.shared(self, ("carries", self._line(index)), list)
+        carries = low.shared(self, ("carries", self._other_axes(index)), list)
         if self.parallel:
             if not carries:
                 carries.extend(self._prefixes(low, index))
@@ -76,13 +69,13 @@ class Scan(Expr):
                 carries.append(self._joined(low, carries[-1], ends) if carries else ends)
         return self._joined(low, carries[at - 1], alone)
 
-    def _line(self, index: Index) -> Index:
+    def _other_axes(self, index: Index) -> Index:
         return (*index[: self.axis], *index[self.axis + 1:])
 
     def _in_line(self, index: Index, at: int) -> Index:
         return (*index[: self.axis], at, *index[self.axis + 1:])
 
-    def _alone(self, low: Lowering, index: Index) -> Task:
+    def _alone(self, low: MakesTasks, index: Index) -> Task:
         """Return the task that scans a block by itself."""
 
         def make() -> Task:
@@ -92,15 +85,15 @@ class Scan(Expr):
         found: Task = low.shared(self, ("alone", index), make)
         return found
 
-    def _end(self, low: Lowering, index: Index) -> Task:
+    def _end(self, low: MakesTasks, index: Index) -> Task:
         func = low.shared(self, "end", End, self.axis)
         return low.task(func, (self._alone(low, index),), self)
 
-    def _joined(self, low: Lowering, before: Task, after: Task) -> Task:
+    def _joined(self, low: MakesTasks, before: Task, after: Task) -> Task:
         func = low.shared(self, "join", Join, self.ufunc, self.dtype, self.name)
         return low.task(func, (before, after), self)
 
-    def _prefixes(self, low: Lowering, index: Index) -> list[Task]:
+    def _prefixes(self, low: MakesTasks, index: Index) -> list[Task]:
         """Return all carries: sums of pairs first, then what lies between them."""
         ends = [
             self._end(low, self._in_line(index, i)) for i in range(self.numblocks[self.axis] - 1)
@@ -168,9 +161,6 @@ def scan(
     sizes = node.chunks[axis]
     if 0 in sizes:
         whole = tuple([n for n in sizes if n != 0]) or (0,)
-        made = Scan(
-            rechunk(node, (*node.chunks[:axis], whole, *node.chunks[axis + 1:])),
-            ufunc, axis, dtype, parallel,
-        )
-        return rechunk(made, node.chunks)
-    return Scan(node, ufunc, axis, dtype, parallel)
+        full = rechunk(node, (*node.chunks[:axis], whole, *node.chunks[axis + 1:]))
+        return rechunk(Scan((full,), ufunc, axis, dtype, parallel), node.chunks)
+    return Scan((node,), ufunc, axis, dtype, parallel)

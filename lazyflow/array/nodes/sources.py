@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, MakesTasks, Source
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 Region = tuple[slice, ...]
 
 
-class Const(Expr):
+class Const(Source):
     """A 0-d array that is known now."""
 
     __slots__ = ("value",)
@@ -28,41 +26,36 @@ class Const(Expr):
         super().__init__(value.dtype, ())
         self.value = value
 
-    def params(self) -> tuple[Any, ...]:
+    def key(self) -> Any:
         if self.dtype.hasobject:
-            return (id(self.value),)
-        return (self.dtype, self.value.tobytes())
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return self
+            return id(self.value)
+        return self.dtype, self.value.tobytes()
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return self
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.value(self.value)
 
 
-class Memory(Expr):
-    """An ndarray: its blocks are views of it."""
+class InMemory(Source):
+    """An array of NumPy's: its blocks are views of it."""
 
     __slots__ = ("array",)
     free = True
+    called = "memory"
 
     def __init__(self, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
         super().__init__(array.dtype, chunks)
         self.array = array
 
-    def params(self) -> tuple[Any, ...]:
-        return (id(self.array), self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return self
+    def key(self) -> Any:
+        return id(self.array), self.chunks
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        return Memory(self.array, chunks)
+        return InMemory(self.array, chunks)
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.fused_block(self, index)
 
 
@@ -74,10 +67,10 @@ class Formula(Protocol):
         """What messages call it."""
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        """Return the values of a region: slices with start and stop, steps 1."""
+        """Return the values of a region: slices with start and stop, of step 1."""
 
 
-class Made(Expr):
+class Made(Source):
     """An array whose regions are made by a formula: zeros, ranges, random numbers."""
 
     __slots__ = ("formula",)
@@ -91,48 +84,38 @@ class Made(Expr):
     def name(self) -> str:
         return self.formula.__name__
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.formula, self.dtype, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return self
-
     def with_chunks(self, chunks: Chunks) -> Expr:
         return Made(self.formula, self.dtype, chunks)
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.fused_block(self, index)
 
 
-class Stored(Expr):
+class Stored(Source):
     """Something that is read by slices: a zarr array, an HDF5 dataset, a memmap, a user's class.
 
+    store
+        An argument of the tasks.
     reader
-        Called with the store and a region in a task; the store is an argument of the task.
+        Called in a task with the store and a region.
     """
 
     __slots__ = ("reader", "store")
+    called = "from_array"
 
     def __init__(self, store: Any, reader: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
         super().__init__(dtype, chunks)
         self.store = store
         self.reader = reader
 
-    @property
-    def name(self) -> str:
-        return "from_array"
+    def key(self) -> Any:
+        return id(self.store), self.reader, self.chunks
 
-    def params(self) -> tuple[Any, ...]:
-        return (id(self.store), self.reader, self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return self
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.fused_block(self, index)
 
 
-class Tasks(Expr):
+class Tasks(Source):
     """Blocks that are tasks already: persisted ones, and those of delayed functions.
 
     tasks
@@ -144,20 +127,20 @@ class Tasks(Expr):
     __slots__ = ("light", "tasks")
 
     def __init__(
-        self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
+        self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks,
+        light: bool = False,
     ) -> None:
         super().__init__(dtype, chunks)
         self.tasks = tuple(tasks)
-        self.light = False
+        self.light = light
 
-    def params(self) -> tuple[Any, ...]:
-        return (*map(id, self.tasks), self.chunks)
+    def key(self) -> Any:
+        return *map(id, self.tasks), self.chunks
 
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return self
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         at = 0
         for i, count in zip(index, self.numblocks, strict=True):
             at = at * count + i
         return self.tasks[at]
+
+Memory = InMemory

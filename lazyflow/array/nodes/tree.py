@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow import config
 from lazyflow.array.chunks import Chunks, normalize_chunks
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.lowering import Where
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.reading import BlockPosition
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 #: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
 Layout = tuple[int | tuple[int | None], ...]
 
 
-class Op:
+TOGETHER = 16  # parts that one task merges
+
+
+class TreeReduction:
     """What a tree does. Subclasses are hashable, and equal when they do the same.
 
     Attributes
@@ -37,11 +38,14 @@ class Op:
         `first` is also told where the block begins.
     together
         How many neighbours are merged at a time.
+    merge_name
+        What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
     """
 
     __name__ = "tree"
     placed = False
-    together = 16
+    together = TOGETHER
+    merge_name = ""
 
     def first(self, *blocks: Any) -> Any:
         """Return what a block gives; blocks of all inputs, before them perhaps where."""
@@ -57,7 +61,7 @@ class Op:
 
 
 class Tree(Expr):
-    """What an `Op` makes of the blocks along some axes.
+    """What an `TreeReduction` makes of the blocks along some axes.
 
     inputs
         First `count` nodes of equal chunks, then nodes of one block that every task gets.
@@ -68,12 +72,13 @@ class Tree(Expr):
     __slots__ = ("count", "layout", "op")
 
     def __init__(
-        self, inputs: tuple[Expr, ...], count: int, op: Op, layout: Layout, dtype: np.dtype[Any]
+        self, inputs: tuple[Expr, ...], count: int, op: TreeReduction, layout: Layout,
+        dtype: np.dtype[Any],
     ) -> None:
         chunks: Chunks = tuple([
             inputs[0].chunks[each] if isinstance(each, int) else each for each in layout
         ])
-        super().__init__(dtype, chunks, inputs)
+        super().__init__(inputs, dtype, chunks)
         self.count = count
         self.op = op
         self.layout = layout
@@ -82,26 +87,21 @@ class Tree(Expr):
     def name(self) -> str:
         return self.op.__name__
 
-    def params(self) -> tuple[Any, ...]:
-        return (self.op, self.count, self.layout, self.dtype)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Tree(inputs, self.count, self.op, self.layout, self.dtype)
-
-    def through(self, spec: Spec) -> Any:
+    def through(self, selection: Selection) -> Any:
         taken: dict[int, Any] = {}
         left: list[Any] = []
-        for each, pick, whole in zip(self.layout, spec.picks, spec.slices().picks, strict=True):
+        slices = selection.slices().picks
+        for each, pick, whole in zip(self.layout, selection.picks, slices, strict=True):
             if isinstance(each, int):
                 taken[each] = whole
                 left.append(0 if isinstance(pick, int) else None)
             else:
                 left.append(pick)
         node = self.inputs[0]
-        inner = Spec(tuple([taken.get(k) for k in range(node.ndim)]), tuple(range(node.ndim)))
+        inner = Selection(tuple([taken.get(k) for k in range(node.ndim)]), tuple(range(node.ndim)))
         if inner.is_identity(node.shape):
             return None
-        rest = Spec(tuple(left), spec.axes)
+        rest = Selection(tuple(left), selection.axes)
 
         def make(found: list[Expr]) -> Expr:
             inputs = (*_alike(found), *self.inputs[self.count:])
@@ -109,7 +109,7 @@ class Tree(Expr):
 
         return [(x, inner) for x in self.inputs[: self.count]], make
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         op = self.op
         at = {each: i for each, i in zip(self.layout, index, strict=True) if isinstance(each, int)}
         ranges = [
@@ -125,23 +125,18 @@ class Tree(Expr):
             parts.append(low.task(first, (*place, *blocks, *everywhere), self))
         if alone:
             return parts[0]
-        while len(parts) > op.together:
-            merge = low.shared(self, "merge", Merge, op, False)
-            parts = [
-                low.task(merge, parts[i:i + op.together], self)
-                for i in range(0, len(parts), op.together)
-            ]
-        return low.task(low.shared(self, "last", Merge, op, True), parts, self)
+        return merged(low, self, parts, op)
 
-    def _place(self, low: Lowering, number: Index) -> Where:
+    def _place(self, low: MakesTasks, number: Index) -> BlockPosition:
         bounds = low.bounds(self.inputs[0])
-        return Where(number, tuple([edge[i] for edge, i in zip(bounds, number, strict=True)]))
+        starts = tuple([edge[i] for edge, i in zip(bounds, number, strict=True)])
+        return BlockPosition(number, starts)
 
 
 class First:
     """The function of the tasks that see blocks."""
 
-    def __init__(self, op: Op, alone: bool) -> None:
+    def __init__(self, op: TreeReduction, alone: bool) -> None:
         self.op = op
         self.alone = alone
         self.__name__ = op.__name__
@@ -151,21 +146,44 @@ class First:
         return self.op.last(found) if self.alone else found
 
 
-class Merge:
-    """The function of the tasks that merge what blocks gave."""
+class MergeStep:
+    """The function of the tasks that merge what blocks gave, neighbours together.
 
-    def __init__(self, op: Op, last: bool) -> None:
+    which
+        The number of what is merged, where blocks gave tuples; None: they did not.
+    """
+
+    def __init__(self, op: TreeReduction, is_last: bool, which: int | None) -> None:
         self.op = op
-        self.is_last = last
-        self.__name__ = op.__name__ if last else f"{op.__name__}-merge"
+        self.is_last = is_last
+        self.which = which
+        self.__name__ = op.__name__ if is_last else op.merge_name or f"{op.__name__}-merge"
 
     def __call__(self, *parts: Any) -> Any:
+        if self.which is not None:
+            parts = tuple([part[self.which] for part in parts])
         found = self.op.merge(parts) if len(parts) > 1 else parts[0]
         return self.op.last(found) if self.is_last else found
 
 
+def merged(
+    low: MakesTasks, node: Expr, parts: Sequence[Task], op: TreeReduction,
+    which: int | None = None,
+) -> Task:
+    """Return the task of some parts merged, neighbours first: a tree whose order is fixed."""
+    while len(parts) > op.together:
+        step = low.shared(node, ("merge", which), MergeStep, op, False, which)
+        parts = [
+            low.task(step, parts[i:i + op.together], node)
+            for i in range(0, len(parts), op.together)
+        ]
+        which = None
+    return low.task(low.shared(node, ("last", which), MergeStep, op, True, which), parts, node)
+
+
 def tree(
-    op: Op, inputs: Sequence[Expr], layout: Layout, dtype: Any, everywhere: Sequence[Expr] = ()
+    op: TreeReduction, inputs: Sequence[Expr], layout: Layout, dtype: Any,
+    everywhere: Sequence[Expr] = (),
 ) -> Expr:
     """Return what an operation makes of nodes of one shape; `everywhere`: what all tasks get."""
     others = [rechunk(x, tuple([(n,) for n in x.shape])) for x in everywhere]
@@ -208,3 +226,5 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
         wanted = {k: -1 if k in axes else "auto" for k in range(node.ndim)}
         chunks = list(normalize_chunks(wanted, shape, limit, node.dtype))
     return rechunk(node, tuple(chunks))
+
+Op = TreeReduction

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, Line, same_line
 
 _PASSED_ON = ("lazyflow.", "numpy.", "numba.")  # what calls us for the user
 
 
-def mark(expr: Expr) -> None:
-    """Give a node, and all below that have none, the line that is not ours and asked for it."""
-    if expr.place is not None:
-        return
-    place = _users_place()
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if node.place is None:
-            node.place = place
-            stack.extend(node.inputs)
-
-
-def _users_place() -> tuple[Any, int]:
-    frame = sys._getframe(3)  # above mark and Array.__init__
+def users_line() -> Line:
+    """Return the line outside of lazyflow that asked for an array, as `give_line` wants it."""
+    frame = sys._getframe(3)  # above this, `give_line` and `Array.__init__`
     while frame.f_back is not None:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith(_PASSED_ON) or name.startswith("lazyflow.testing"):
@@ -36,7 +23,5 @@ def _users_place() -> tuple[Any, int]:
 def hand_down(nodes: list[Expr]) -> None:
     """Give nodes that passes made the line of what they are for; each comes after its inputs."""
     for node in reversed(nodes):
-        if node.place is not None:
-            for x in node.inputs:
-                if x.place is None:
-                    x.place = node.place
+        for x in node.inputs:
+            same_line(x, node)

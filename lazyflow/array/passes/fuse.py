@@ -16,12 +16,11 @@ from lazyflow.array.chunks import Chunks, coalesced
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import share
 from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, Index, below, same
-from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.expr import Expr, below, same, same_line
+from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
 from lazyflow.array.nodes.sources import Const
-from lazyflow.graph.task import Task
 
 _CHEAP = 4  # steps that are rather done again than kept
 
@@ -33,51 +32,6 @@ QUICK = frozenset({
     "bitwise_xor", "invert", "isnan", "isfinite", "isinf", "positive", "where", "astype", "sqrt",
     "reciprocal", "floor", "ceil", "rint", "trunc", "sign", "conjugate",
 })
-
-
-class Fused(Expr):
-    """A program over nodes whose chunks fit.
-
-    program
-        Its inputs are the constants, then the nodes.
-    consts
-        0-d arrays.
-    why
-        Why the group ends here, in words.
-    """
-
-    __slots__ = ("consts", "label", "program", "why")
-
-    def __init__(
-        self,
-        program: Program,
-        consts: tuple[np.ndarray[Any, Any], ...],
-        inputs: tuple[Expr, ...],
-        dtype: np.dtype[Any],
-        chunks: Chunks,
-        label: str,
-        why: str,
-    ) -> None:
-        super().__init__(dtype, chunks, inputs)
-        self.why = why
-        self.program = program
-        self.consts = consts
-        self.label = label
-
-    @property
-    def name(self) -> str:
-        return self.label
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.program, *map(id, self.consts), self.chunks)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Fused(
-            self.program, self.consts, inputs, self.dtype, self.chunks, self.label, self.why
-        )
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
-        return low.fused_block(self, index)
 
 
 def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> list[Expr]:
@@ -138,15 +92,13 @@ class _Fusion:
         return found
 
     def _add(self, node: Expr, made: Expr) -> None:
-        if made.place is None:
-            made.place = node.place
+        same_line(made, node)
         self.new[node] = made
 
     def _as_it_was(self, node: Expr) -> Expr:
         """Return the new form of a node in the chunks that it had."""
         made = in_chunks(self.new.get(node, node), node.chunks)
-        if made.place is None:
-            made.place = node.place
+        same_line(made, node)
         return made
 
     # -- who belongs together -----------------------------------------------------------------
@@ -245,11 +197,11 @@ class _Fusion:
         fused = steps.made(
             tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block"
         )
-        fused.place = bundle[0].place
-        partials = Partials(fused, bundle[0].reduction.axes)
+        same_line(fused, bundle[0])
+        partials = Partials((fused,), bundle[0].reduction.axes)
         for at, node in enumerate(bundle):
             which = at if len(bundle) > 1 else None
-            self._add(node, Reduced(partials, node.reduction, which, node.finish, node.dtype))
+            self._add(node, Reduced((partials,), node.reduction, which, node.finish, node.dtype))
 
 
 class _Steps:
@@ -325,4 +277,4 @@ class _Steps:
         ])
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
         program = Program(types, steps, wanted)
-        return Fused(program, tuple(self.consts), inputs, dtype, chunks, label, why)
+        return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why)

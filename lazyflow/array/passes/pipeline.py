@@ -18,9 +18,11 @@ from typing import Any
 from lazyflow.array.nodes.align import share
 from lazyflow.array.nodes.contraction import in_wide_blocks
 from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, below, rebuilt, same
+from lazyflow.array.nodes.expr import Expr, below, rebuilt, same, same_line
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
-from lazyflow.array.nodes.views import Spec, View, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.user_lines import hand_down
+from lazyflow.array.nodes.views import View, view
 from lazyflow.array.passes.fuse import QUICK, fuse
 
 Pass = Callable[[Sequence[Expr]], list[Expr]]
@@ -38,7 +40,7 @@ def merge_equal(wanted: Sequence[Expr]) -> list[Expr]:
     known: dict[Any, Expr] = {}
 
     def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
-        key = (type(node), node.params(), *map(id, inputs))
+        key = (type(node), node.key(), *map(id, inputs))
         found = known.get(key)
         if found is None:
             found = known[key] = same(node, inputs)
@@ -69,10 +71,10 @@ class _ViewsDown:
                 self.users[x] = self.users.get(x, 0) + 1
         for node in wanted:
             self.users[node] = self.users.get(node, 0) + 1
-        self.found: dict[tuple[Expr, Spec | None], Expr] = {}
+        self.found: dict[tuple[Expr, Selection | None], Expr] = {}
 
     def result(self) -> list[Expr]:
-        stack: list[tuple[Expr, Spec | None]] = [(node, None) for node in self.wanted]
+        stack: list[tuple[Expr, Selection | None]] = [(node, None) for node in self.wanted]
         while stack:
             request = stack[-1]
             if request in self.found:
@@ -85,29 +87,28 @@ class _ViewsDown:
                 continue
             stack.pop()
             made = make([self.found[each] for each in needed])
-            node, spec = request
-            sliced = spec is not None and isinstance(made, View)
+            node, selection = request
+            sliced = selection is not None and isinstance(made, View)
             for x in made.inputs if sliced else (made,):  # the slice has a line of its own
-                if x.place is None:
-                    x.place = node.place
+                same_line(x, node)
             self.found[request] = made
         return [self.found[node, None] for node in self.wanted]
 
-    def _step(self, node: Expr, spec: Spec | None) -> tuple[list[Any], Any]:
+    def _step(self, node: Expr, selection: Selection | None) -> tuple[list[Any], Any]:
         """Return what has to be found first, and what makes the node of it."""
         if isinstance(node, View):
-            whole = node.spec if spec is None else node.spec.then(spec)
-            chunks = (node if spec is None else View(node, spec)).chunks  # its user relies on them
+            whole = node.selection if selection is None else node.selection.then(selection)
+            chunks = (node if selection is None else View((node,), selection)).chunks
             return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
-        if spec is None:
+        if selection is None:
             return [(x, None) for x in node.inputs], lambda found: same(node, tuple(found))
-        if spec.is_identity(node.shape):
+        if selection.is_identity(node.shape):
             return [(node, None)], lambda found: found[0]
         if self.users.get(node, 0) < 2 or (isinstance(node, Elementwise) and node.name in QUICK):
-            through = node.through(spec)
+            through = node.through(selection)
             if through is not None:
                 return through
-        return [(node, None)], lambda found: view(found[0], spec)
+        return [(node, None)], lambda found: view(found[0], selection)
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
@@ -150,7 +151,7 @@ def _everywhere(node: Expr, chunks: Any, free: dict[Expr, bool]) -> Expr:
             stack.extend((*each, False) for each in wanted)
             continue
         made = one.with_inputs(tuple([done[each] for each in wanted]))
-        made.place = one.place
+        same_line(made, one)
         free[made] = True
         done[one, sizes] = made
     return done[node, chunks]
@@ -171,7 +172,7 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     fusion
         False: every operation becomes tasks of its own.
     """
-    _tell_places(wanted)
+    hand_down(below(wanted))
     nodes = list(wanted)
     for one in PASSES:
         nodes = one(nodes)
@@ -181,15 +182,6 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     if keep:  # a view that moved down may have other chunks than it had on top
         made = [in_chunks(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
     for new, node in zip(made, wanted, strict=True):
-        if new.place is None:
-            new.place = node.place
+        same_line(new, node)
     return made
-
-
-def _tell_places(wanted: Sequence[Expr]) -> None:
-    """Have nodes that are part of what a user's line made say that line."""
-    for node in reversed(below(wanted)):
-        for x in node.inputs:
-            if x.place is None:
-                x.place = node.place
 

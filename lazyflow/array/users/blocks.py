@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class SomeBlocks(Expr):
@@ -26,26 +23,18 @@ class SomeBlocks(Expr):
     """
 
     __slots__ = ("numbers",)
+    called = "blocks"
 
-    def __init__(self, node: Expr, numbers: tuple[Index, ...]) -> None:
+    def __init__(self, inputs: tuple[Expr, ...], numbers: tuple[Index, ...]) -> None:
+        (node,) = inputs
         chunks = tuple([
             tuple([sizes[i] for i in each])
             for sizes, each in zip(node.chunks, numbers, strict=True)
         ])
-        super().__init__(node.dtype, chunks, (node,))
+        super().__init__(inputs, node.dtype, chunks)
         self.numbers = numbers
 
-    @property
-    def name(self) -> str:
-        return "blocks"
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.numbers,)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return SomeBlocks(inputs[0], self.numbers)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         at = tuple([each[i] for each, i in zip(self.numbers, index, strict=True)])
         return low.block(self.inputs[0], at)
 
@@ -103,8 +92,8 @@ class Blocks:
         if not all(numbers):  # no blocks: no elements
             sizes = [slice(None) if each else slice(0, 0) for each in numbers]
             full = [each or (0,) for each in numbers]
-            return Array(SomeBlocks(self._x.expr, tuple(full)))[tuple(sizes)]
-        return Array(SomeBlocks(self._x.expr, tuple(numbers)))
+            return Array(SomeBlocks((self._x.expr,), tuple(full)))[tuple(sizes)]
+        return Array(SomeBlocks((self._x.expr,), tuple(numbers)))
 
     def __iter__(self) -> Iterator[Array]:
         return (self[i] for i in range(self.shape[0]))

@@ -17,7 +17,7 @@ from lazyflow.array.nodes.bound_call import BLOCK, Call, declared, dtype_of, one
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.results import Result
+from lazyflow.array.nodes.returned import SingleResult
 from lazyflow.array.nodes.views import Spec, view
 from lazyflow.array.users.block_layout import Labels, Sizes, aligned, share
 from lazyflow.array.users.signatures import Core, Signature, core_axes, parse
@@ -205,12 +205,12 @@ def _results(
         (*loops, *[(lengths[name],) for name in core]) for core in said.outputs
     ]
     if len(said.outputs) == 1:
-        return [Array(BlockCalls(call, tuple(nodes), shares, types[0], whole[0]))]
+        return [Array(BlockCalls(tuple(nodes), call, shares, types[0], whole[0]))]
     several = Array(
-        BlockCalls(call, tuple(nodes), shares, np.dtype(object), loops, checked=False)
+        BlockCalls(tuple(nodes), call, shares, np.dtype(object), loops, checked=False)
     ).expr
     return [
-        Array(Result(several, call, k, len(whole), dtype, chunks))
+        Array(SingleResult((several,), k, dtype, chunks, call, len(whole)))
         for k, (dtype, chunks) in enumerate(zip(types, whole, strict=True))
     ]
 

@@ -155,7 +155,7 @@ def _called(
         call, dtype, meta, nodes, [each.fake for each in shares],
         _Extra(call, shares, tuple([x.chunks for x in nodes]), chunks),
     )
-    return Array(BlockCalls(call, tuple(nodes), shares, found, chunks))
+    return Array(BlockCalls(tuple(nodes), call, shares, found, chunks))
 
 
 class _Extra:

@@ -93,7 +93,7 @@ def reduction(
     size = operator.index(output_size)
     whole: dict[str, Any] = {"axis": axes, "keepdims": True}
     parts = _placed(BlockCalls(
-        Call(chunk, [BLOCK] * len(nodes), whole, "reduction", name), tuple(nodes),
+        tuple(nodes), Call(chunk, [BLOCK] * len(nodes), whole, "reduction", name),
         (_each(nodes[0]),) * len(nodes), found, _cut(nodes[0].chunks, axes, size), checked=False,
     ))
     together = _together(split_every, axes)
@@ -163,7 +163,7 @@ def _step(
             along.append(Along(axis, None, count, count == 1))
             chunks.append(sizes)
     shares = (Share(tuple(along), concatenate),)
-    return BlockCalls(call, (parts,), shares, parts.dtype_or_lazy, tuple(chunks), checked=False)
+    return BlockCalls((parts,), call, shares, parts.dtype_or_lazy, tuple(chunks), checked=False)
 
 
 def _last(
@@ -182,4 +182,4 @@ def _last(
             if keepdims:
                 chunks.append((size,))
     shares = (Share(tuple(along), concatenate),)
-    return BlockCalls(call, (parts,), shares, dtype, tuple(chunks))
+    return BlockCalls((parts,), call, shares, dtype, tuple(chunks))

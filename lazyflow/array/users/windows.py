@@ -54,7 +54,7 @@ def sliding_window_view(
         Margin(0, n - sum(grid), "none", grid)
         for grid, n in zip(grids, x.shape, strict=True)
     ])
-    node = Array(Extended(x.expr, margins)).expr
+    node = Array(Extended((x.expr,), margins)).expr
     call = Call(
         np.lib.stride_tricks.sliding_window_view, [BLOCK],
         {"window_shape": windows, "axis": axes}, "sliding_window_view",
@@ -62,7 +62,7 @@ def sliding_window_view(
     labels = tuple(range(x.ndim))
     own = share(labels, node, labels, dict(enumerate(node.chunks)), False)
     chunks = (*grids, *[(w,) for w in windows])
-    return Array(BlockCalls(call, (node,), (own,), x.expr.dtype_or_lazy, chunks))
+    return Array(BlockCalls((node,), call, (own,), x.expr.dtype_or_lazy, chunks))
 
 
 def _windows(x: Array, window_shape: Any, axis: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
-from lazyflow.array.nodes.reshaped import PerBlock
+from lazyflow.array.nodes.per_block import PerBlock
 
 
 @helper()
@@ -40,7 +40,7 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     if any(n * x.itemsize % dtype.itemsize for n in x.chunks[-1]):
         x = x.rechunk({-1: -1})
     last = tuple([n * x.itemsize // dtype.itemsize for n in x.chunks[-1]])
-    return Array(PerBlock(x.expr, Bits(dtype), dtype, (*x.chunks[:-1], last)))
+    return Array(PerBlock((x.expr,), Bits(dtype), dtype, (*x.chunks[:-1], last)))
 
 
 class Bits:

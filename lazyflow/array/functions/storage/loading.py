@@ -170,7 +170,7 @@ def from_delayed(
     if found is None:
         raise TypeError("from_delayed() must be told the dtype of the value: pass dtype= or meta=")
     call = Call(_same, [task], {}, "from_delayed", name or task_name(task))
-    return Array(BlockCalls(call, (), (), found, tuple([(n,) for n in shape])))
+    return Array(BlockCalls((), call, (), found, tuple([(n,) for n in shape])))
 
 
 def _same(value: Any) -> Any:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Expr, Index
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.views import Pick, cut
+from lazyflow.array.nodes.selection import Pick, cut
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 
 class Targets:
@@ -70,25 +67,16 @@ class Assigned(Expr):
     """
 
     __slots__ = ("picks", "targets")
+    called = "setitem"
 
     def __init__(
-        self, node: Expr, value: Expr, picks: tuple[Pick | None, ...], targets: Targets | None
+        self, inputs: tuple[Expr, ...], picks: tuple[Pick | None, ...], targets: Targets | None
     ) -> None:
-        super().__init__(node.dtype, node.chunks, (node, value))
+        super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
         self.picks = picks
         self.targets = targets
 
-    @property
-    def name(self) -> str:
-        return "setitem"
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.picks, id(self.targets))
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Assigned(inputs[0], inputs[1], self.picks, self.targets)
-
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         node, value = self.inputs
         cuts = low.shared(self, "cuts", _cuts, self)
         at: list[int] = []
@@ -118,7 +106,7 @@ class Assigned(Expr):
             shape = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
             return low.task(fill, (Shape(shape), values), self)
         func = low.shared(self, "write", Write, self.targets.axes if self.targets else ())
-        target = Target(tuple(region), local)
+        target = WrittenPart(tuple(region), local)
         return low.task(func, (target, low.block(node, index), values), self)
 
 
@@ -134,7 +122,7 @@ def assigned(
         if pick is not None:
             pieces = tuple([n for _, _, n in cut(sizes, pick)])
             chunks.append((1,) if next(axes) == 1 else pieces)
-    return Assigned(node, rechunk(value, tuple(chunks)), picks, targets)
+    return Assigned((node, rechunk(value, tuple(chunks))), picks, targets)
 
 
 def by_blocks(value: Expr, ndim: int, targets: Targets, shape: tuple[int, ...]) -> Expr:
@@ -153,7 +141,7 @@ def _cuts(node: Assigned) -> list[dict[int, tuple[int, slice, int]] | None]:
     ]
 
 
-class Target:
+class WrittenPart:
     """What is written of a block: a region, and of the axes of index arrays points."""
 
     __slots__ = ("local", "region")
@@ -164,7 +152,7 @@ class Target:
         self.local = local
 
     def __reduce__(self) -> Any:
-        return Target, (self.region, self.local)
+        return WrittenPart, (self.region, self.local)
 
 
 class Write:
@@ -175,7 +163,7 @@ class Write:
     def __init__(self, axes: Index) -> None:
         self.axes = axes
 
-    def __call__(self, target: Target, block: Any, values: Any) -> Any:
+    def __call__(self, target: WrittenPart, block: Any, values: Any) -> Any:
         out = np.array(block)
         part = out[target.region]
         if target.local is None:

@@ -11,40 +11,57 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise, product
 from math import isqrt, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.chunks import coalesced
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.views import View, of_base
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.selection import base_region
+from lazyflow.array.nodes.views import View
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.indexing.gather import Gather
-    from lazyflow.array.nodes.lowering import Lowering
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
 _FEW = 8  # blocks that a block is made of without an exchange, on average
 
 
-class Direct:
-    """Blocks of points of an ndarray."""
+class IndexArrays(NamedTuple):
+    """Index arrays of one shape.
 
-    def __init__(self, low: Lowering, node: Gather) -> None:
+    axes
+        The axes that they are for, ascending.
+    arrays
+        For each of them an array of places, none of them negative or too large.
+    """
+
+    axes: Index
+    arrays: tuple[np.ndarray[Any, Any], ...]
+
+    @property
+    def points(self) -> slice:
+        """Which axes of the result are those of the index arrays."""
+        first = self.axes[0] if len(self.axes) == 1 else 0
+        return slice(first, first + self.arrays[0].ndim)
+
+
+class Direct:
+    """Blocks of points of an array in memory."""
+
+    def __init__(self, low: MakesTasks, node: Expr, indices: IndexArrays) -> None:
         self.node = node
         self.array = _seen(node.inputs[0])
         self.bounds = low.bounds(node)
-        self.func = TakePoints(node.axes)
+        self.indices = indices
+        self.func = TakePoints(indices.axes)
 
-    def block(self, low: Lowering, index: Index) -> Task:
+    def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
         spans = [slice(edges[i], edges[i + 1]) for edges, i in zip(self.bounds, index, strict=True)]
-        points = self.node.points
-        places = tuple([each[tuple(spans[points])] for each in self.node.places])
+        points = self.indices.points
+        places = tuple([each[tuple(spans[points])] for each in self.indices.arrays])
         rest = (*spans[:points.start], *spans[points.stop:])
-        return low.task(self.func, (Points(places, rest), self.array), self.node)
+        return low.task(self.func, (ArrayPoints(places, rest), self.array), self.node)
 
 
 def _seen(node: Expr) -> np.ndarray[Any, Any]:
@@ -54,16 +71,16 @@ def _seen(node: Expr) -> np.ndarray[Any, Any]:
         return found
     whole = tuple([(n,) for n in node.shape])
     edges: list[list[Any]] = [[0, n] for (n,) in whole]
-    spec = node.spec
-    region = of_base(spec, whole, (0,) * node.ndim, edges)
+    selection = node.selection
+    region = base_region(selection, whole, (0,) * node.ndim, edges)
     found = _seen(node.inputs[0])[(*region, ...)]  # an array also where one object is left
-    kept = [axis for axis, pick in enumerate(spec.picks) if not isinstance(pick, int)]
-    found = found.transpose([kept.index(axis) for axis in spec.axes if axis >= 0])
-    found = found[(*[None if axis < 0 else slice(None) for axis in spec.axes], ...)]
+    kept = [axis for axis, pick in enumerate(selection.picks) if not isinstance(pick, int)]
+    found = found.transpose([kept.index(axis) for axis in selection.axes if axis >= 0])
+    found = found[(*[None if axis < 0 else slice(None) for axis in selection.axes], ...)]
     return np.broadcast_to(found, node.shape)  # type: ignore[arg-type]
 
 
-class Points:
+class ArrayPoints:
     """Which points a task takes, and of which part of the other axes."""
 
     __slots__ = ("places", "rest")
@@ -74,7 +91,7 @@ class Points:
         self.rest = rest
 
     def __reduce__(self) -> Any:
-        return Points, (self.places, self.rest)
+        return ArrayPoints, (self.places, self.rest)
 
 
 class TakePoints:
@@ -85,7 +102,7 @@ class TakePoints:
     def __init__(self, axes: Index) -> None:
         self.axes = axes
 
-    def __call__(self, points: Points, array: Any) -> Any:
+    def __call__(self, points: ArrayPoints, array: Any) -> Any:
         rest = iter(points.rest)
         ndim = len(points.rest) + len(self.axes)
         part = array[tuple([
@@ -111,16 +128,17 @@ class Exchange:
     of the node is one of `grid`, the chunks of the indexed axes, and one of the others.
     """
 
-    def __init__(self, low: Lowering, node: Gather) -> None:
+    def __init__(self, low: MakesTasks, node: Expr, indices: IndexArrays) -> None:
         self.node = node
-        self.axes = node.axes
-        self.first = node.points.start
-        self.base = _larger(node.inputs[0], node.axes)
-        self.grid = tuple([self.base.numblocks[axis] for axis in node.axes])
-        self.counts = tuple([len(sizes) for sizes in node.chunks[node.points]])
-        self.shapes = list(product(*node.chunks[node.points]))
+        self.axes = indices.axes
+        self.points = indices.points
+        chunks = node.chunks[self.points]
+        self.base = _larger(node.inputs[0], self.axes)
+        self.grid = tuple([self.base.numblocks[axis] for axis in self.axes])
+        self.counts = tuple(map(len, chunks))
+        self.shapes = list(product(*chunks))
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
-        self._find(_in_order(node.places, node.chunks[node.points]))
+        self._find(_in_order(indices.arrays, chunks))
         self.collect = Collect(self.axes, node.dtype)
         self.made: dict[Any, Task] = {}
         self._group(low)
@@ -142,7 +160,7 @@ class Exchange:
         kind = np.min_scalar_type(prod(self.grid))  # what is small is sorted by counting
         self.source = number.astype(kind)
 
-    def _group(self, low: Lowering) -> None:
+    def _group(self, low: MakesTasks) -> None:
         """Decide whether to exchange by groups; if so, sort the points by their group."""
         sources, blocks = prod(self.grid), len(self.shapes)
         edges = sum([len(np.unique(self.source[a:b])) for a, b in pairwise(self.ends)])
@@ -158,12 +176,12 @@ class Exchange:
         self.of_group = [each for each in np.split(order, cuts) if len(each)]
         edge = self.ends[:-1:self.next] + self.ends[-1:]
         self.slices = [np.searchsorted(each, edge).tolist() for each in self.of_group]
-        self.spread = Spread(self.first, self.node.dtype)
-        self.cut = Cut(self.first)
+        self.spread = Spread(self.points.start, self.node.dtype)
+        self.cut = TakeSlice(self.points.start)
 
-    def block(self, low: Lowering, index: Index) -> Task:
+    def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
-        points = self.node.points
+        points = self.points
         number = 0
         for i, count in zip(index[points], self.counts, strict=True):
             number = number * count + i
@@ -176,9 +194,9 @@ class Exchange:
             return self._spread_over(low, number, rest, shape)
         start = self.ends[number - number % self.next]
         whole = self._spread_over(low, number // self.next, rest, None)
-        return low.task(self.cut, (Piece(a - start, b - start, shape), whole), self.node)
+        return low.task(self.cut, (SliceOfPoints(a - start, b - start, shape), whole), self.node)
 
-    def _collected(self, low: Lowering, chosen: Any, rest: Index, shape: Any) -> Task:
+    def _collected(self, low: MakesTasks, chosen: Any, rest: Index, shape: Any) -> Task:
         """Return a task that takes chosen points of all blocks that they are in."""
         source = self.source[chosen]
         order = np.argsort(source, kind="stable")
@@ -188,7 +206,7 @@ class Exchange:
             numbers = np.zeros(1, dtype=int)
         blocks = [low.block(self.base, self._index(int(number), rest)) for number in numbers]
         cuts = [*starts.tolist()[1:], len(source)]
-        where = Parts(None if len(blocks) == 1 else order, local, cuts, shape)
+        where = BlockPoints(None if len(blocks) == 1 else order, local, cuts, shape)
         return low.task(self.collect, (where, *blocks), self.node)
 
     def _index(self, number: int, rest: Index) -> Index:
@@ -198,7 +216,7 @@ class Exchange:
             int(next(at)) if axis in self.axes else next(others) for axis in range(self.base.ndim)
         ])
 
-    def _spread_over(self, low: Lowering, number: int, rest: Index, shape: Any) -> Task:
+    def _spread_over(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
         """Return the task that makes neighbouring blocks as one, of a slice of each group."""
         found = self.made.get((number, rest))
         if found is not None:
@@ -213,11 +231,11 @@ class Exchange:
                 spans.append((a, b))
                 to.append(chosen[a:b] - start)
         stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
-        where = Slices(to, spans, stop - start, shape)
+        where = GroupSlices(to, spans, stop - start, shape)
         found = self.made[number, rest] = low.task(self.spread, (where, *groups), self.node)
         return found
 
-    def _sorted(self, low: Lowering, group: int, rest: Index) -> Task:
+    def _sorted(self, low: MakesTasks, group: int, rest: Index) -> Task:
         key = ("sorted", group, rest)
         found = self.made.get(key)
         if found is None:
@@ -257,7 +275,7 @@ def _together(count: int, size: int) -> int:
     return max(min(isqrt(count), _GROUP // max(size, 1)), 1)
 
 
-class Parts:
+class BlockPoints:
     """Which points a task takes of its blocks.
 
     order
@@ -280,7 +298,7 @@ class Parts:
         self.shape = shape
 
     def __reduce__(self) -> Any:
-        return Parts, (self.order, self.local, self.cuts, self.shape)
+        return BlockPoints, (self.order, self.local, self.cuts, self.shape)
 
 
 class Collect:
@@ -293,7 +311,7 @@ class Collect:
         self.dtype = dtype
         self.first = axes[0] if len(axes) == 1 else 0
 
-    def __call__(self, parts: Parts, *blocks: Any) -> Any:
+    def __call__(self, parts: BlockPoints, *blocks: Any) -> Any:
         if parts.order is None:
             return shaped(taken(blocks[0], self.axes, parts.local), self.first, parts.shape)
         rest = [n for axis, n in enumerate(blocks[0].shape) if axis not in self.axes]
@@ -307,7 +325,7 @@ class Collect:
         return shaped(out, self.first, parts.shape)
 
 
-class Slices:
+class GroupSlices:
     """What a task takes of sorted groups: a slice of each, and where its points go."""
 
     __slots__ = ("count", "shape", "spans", "to")
@@ -320,7 +338,7 @@ class Slices:
         self.shape = shape
 
     def __reduce__(self) -> Any:
-        return Slices, (self.to, self.spans, self.count, self.shape)
+        return GroupSlices, (self.to, self.spans, self.count, self.shape)
 
 
 class Spread:
@@ -332,7 +350,7 @@ class Spread:
         self.first = first
         self.dtype = dtype
 
-    def __call__(self, where: Slices, *groups: Any) -> Any:
+    def __call__(self, where: GroupSlices, *groups: Any) -> Any:
         shape = groups[0].shape
         out = np.empty((*shape[:self.first], where.count, *shape[self.first + 1:]), self.dtype)
         lead = (slice(None),) * self.first
@@ -341,7 +359,7 @@ class Spread:
         return shaped(out, self.first, where.shape)
 
 
-class Piece:
+class SliceOfPoints:
     """Which points of neighbouring blocks are those of one."""
 
     __slots__ = ("shape", "start", "stop")
@@ -353,10 +371,10 @@ class Piece:
         self.shape = shape
 
     def __reduce__(self) -> Any:
-        return Piece, (self.start, self.stop, self.shape)
+        return SliceOfPoints, (self.start, self.stop, self.shape)
 
 
-class Cut:
+class TakeSlice:
     """Cuts a block out of neighbours that were made together."""
 
     __name__ = "take-cut"
@@ -364,7 +382,7 @@ class Cut:
     def __init__(self, first: int) -> None:
         self.first = first
 
-    def __call__(self, piece: Piece, whole: Any) -> Any:
+    def __call__(self, piece: SliceOfPoints, whole: Any) -> Any:
         found = whole[(*(slice(None),) * self.first, slice(piece.start, piece.stop))]
         return shaped(found, self.first, piece.shape)
 

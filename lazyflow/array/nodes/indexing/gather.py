@@ -4,112 +4,101 @@ from __future__ import annotations
 
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, in_c_order
-from lazyflow.array.nodes.expr import Expr, Index
-from lazyflow.array.nodes.indexing.exchange import Direct, Exchange
-from lazyflow.array.nodes.sources import Memory
-from lazyflow.array.nodes.views import Spec, View, as_slice, view
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.indexing.exchange import Direct, Exchange, IndexArrays
+from lazyflow.array.nodes.selection import Selection, as_slice
+from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.views import View, view
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 Places = tuple[np.ndarray[Any, Any], ...]
 
 
 class Gather(Expr):
-    """What index arrays of one shape take of some axes, all of the others.
+    """What index arrays take of some axes, and all of the others.
 
-    axes
-        The axes that are indexed, ascending.
-    places
-        For each of them an array of places, none of them negative or too large.
-
-    Notes
-    -----
     The axes of the index arrays stand where the indexed axis stood; in front, if several were.
     """
 
-    __slots__ = ("axes", "places")
+    __slots__ = ("indices",)
+    called = "take"
 
-    def __init__(self, base: Expr, axes: Index, places: Places, chunks: Chunks) -> None:
-        super().__init__(base.dtype, chunks, (base,))
-        self.axes = axes
-        self.places = places
+    def __init__(self, inputs: tuple[Expr, ...], indices: IndexArrays, chunks: Chunks) -> None:
+        super().__init__(inputs, inputs[0].dtype, chunks)
+        self.indices = indices
 
     @property
     def free(self) -> bool:  # type: ignore[override]
-        return _is_memory(self.inputs[0])
+        return _is_in_memory(self.inputs[0])
 
-    @property
-    def name(self) -> str:
-        return "take"
-
-    @property
-    def points(self) -> slice:
-        """Which axes are those of the index arrays."""
-        first = self.axes[0] if len(self.axes) == 1 else 0
-        return slice(first, first + self.places[0].ndim)
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.axes, *map(id, self.places), self.chunks)
+    def key(self) -> Any:
+        return self.indices.axes, *map(id, self.indices.arrays), self.chunks
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         (base,) = inputs
-        if _is_memory(base):
-            return Gather(base, self.axes, self.places, self.chunks)
-        return gather(base, self.axes, self.places, self.chunks[self.points])
+        if _is_in_memory(base):
+            return Gather(inputs, self.indices, self.chunks)
+        return gather(base, *self.indices, self.chunks[self.indices.points])
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        return Gather(self.inputs[0], self.axes, self.places, chunks)
+        return Gather(self.inputs, self.indices, chunks)
 
-    def through(self, spec: Spec) -> Any:
-        slices = spec.slices()
+    def through(self, selection: Selection) -> Any:
+        slices = selection.slices()
         if slices.is_identity(self.shape):
             return None
         base = self.inputs[0]
-        points = self.points
+        axes, arrays = self.indices
+        points = self.indices.points
         inner = iter([*slices.picks[:points.start], *slices.picks[points.stop:]])
-        picks = [None if axis in self.axes else next(inner) for axis in range(base.ndim)]
+        picks = [None if axis in axes else next(inner) for axis in range(base.ndim)]
         taken = tuple([as_slice(pick) for pick in slices.picks[points]])
-        places = tuple([each[taken] for each in self.places])
-        chunks = View(self, slices).chunks
+        indices = IndexArrays(axes, tuple([each[taken] for each in arrays]))
+        chunks = View((self,), slices).chunks
 
         def make(found: list[Expr]) -> Expr:
-            return view(Gather(found[0], self.axes, places, chunks), spec.rest())
+            return view(Gather((found[0],), indices, chunks), selection.rest())
 
-        return [(base, Spec(tuple(picks), tuple(range(base.ndim))))], make
+        return [(base, Selection(tuple(picks), tuple(range(base.ndim))))], make
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         kind = Direct if self.free else Exchange
-        found: Task = low.shared(self, "gather", kind, low, self).block(low, index)
+        found: Task = low.shared(self, "gather", kind, low, self, self.indices).block(low, index)
         return found
 
 
-def _is_memory(node: Expr) -> bool:
-    return isinstance(node.inputs[0] if isinstance(node, View) else node, Memory)
+def _is_in_memory(node: Expr) -> bool:
+    return isinstance(node.inputs[0] if isinstance(node, View) else node, InMemory)
 
 
-def gather(base: Expr, axes: Index, places: Places, points: Chunks | None = None) -> Expr:
-    """Return the points of a node; `points` are the chunks of the axes of the index arrays."""
+def gather(
+    base: Expr, axes: Index, arrays: tuple[np.ndarray[Any, Any], ...], points: Chunks | None = None
+) -> Expr:
+    """Return what index arrays for these axes, ascending, take of a node.
+
+    points
+        The chunks of the axes of the index arrays.
+    """
+    indices = IndexArrays(axes, arrays)
     if points is None:
-        points = _point_chunks(tuple([base.chunks[axis] for axis in axes]), places)
+        points = _point_chunks(tuple([base.chunks[axis] for axis in axes]), arrays)
     rest = [sizes for axis, sizes in enumerate(base.chunks) if axis not in axes]
-    first = axes[0] if len(axes) == 1 else 0
-    return Gather(base, axes, places, (*rest[:first], *points, *rest[first:]))
+    first = indices.points.start
+    return Gather((base,), indices, (*rest[:first], *points, *rest[first:]))
 
 
-def _point_chunks(chunks: Chunks, places: Places) -> Chunks:
+def _point_chunks(chunks: Chunks, arrays: tuple[np.ndarray[Any, Any], ...]) -> Chunks:
     """Return chunks no larger than the source's, which are cut where it is if places ascend."""
-    shape = places[0].shape
+    shape = arrays[0].shape
     most = max(prod([max(sizes) for sizes in chunks]), 1)
-    if len(shape) != 1 or len(places) != 1:
+    if len(shape) != 1 or len(arrays) != 1:
         return in_c_order(shape, most)
-    (sizes,), (at,) = chunks, places
+    (sizes,), (at,) = chunks, arrays
     if len(at) == sum(sizes):
         return (sizes,)
     if not np.all(at[1:] >= at[:-1]):

@@ -11,7 +11,8 @@ import numpy as np
 
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.views import Pick, Spec, view
+from lazyflow.array.nodes.selection import Pick, Selection
+from lazyflow.array.nodes.views import view
 
 
 def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
@@ -98,7 +99,7 @@ def basic(node: Expr, entries: list[Any]) -> Expr:
     return view(node, basic_spec(node.shape, entries))
 
 
-def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Spec:
+def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Selection:
     """Return what slices, integers and new axes take of an array of a shape."""
     picks: list[Pick | int | None] = []
     axes: list[int] = []
@@ -115,7 +116,7 @@ def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Spec:
         else:
             picks.append(_pick(each, n))
             axes.append(axis)
-    return Spec(tuple(picks), tuple(axes))
+    return Selection(tuple(picks), tuple(axes))
 
 
 def _place(at: int, axis: int, n: int | None) -> int:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, in_c_order
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Expr, Index, Unknown
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Unknown
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.sources import Memory
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.views import view
 from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task
-
-if TYPE_CHECKING:
-    from lazyflow.array.nodes.lowering import Lowering
 
 #: How much each block of a mask chooses, once that was found out; until then its origin.
 _counts: WeakTable[Expr, tuple[int, ...]] = WeakTable()
@@ -37,47 +35,39 @@ class Masked(Expr):
     """
 
     __slots__ = ("counts", "first")
+    called = "getitem"
 
-    def __init__(self, node: Expr, mask: Expr, first: int, counts: Any = None) -> None:
+    def __init__(self, inputs: tuple[Expr, ...], first: int, counts: Any = None) -> None:
+        node, mask = inputs
         chosen = counts
         if counts is None:
             chosen = _unknown.setdefault(mask, Unknown((None,) * prod(mask.numblocks)))
         chunks = (*node.chunks[:first], chosen, *node.chunks[first + mask.ndim:])
-        super().__init__(node.dtype, chunks, (node, mask))
+        super().__init__(inputs, node.dtype, chunks)
         self.first = first
         self.counts = counts
 
-    @property
-    def name(self) -> str:
-        return "getitem"
-
-    def params(self) -> tuple[Any, ...]:
-        return (self.first, self.counts)
-
-    def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
-        return Masked(inputs[0], inputs[1], self.first, self.counts)
-
-    def through(self, spec: Spec) -> Any:
-        slices = spec.slices()
+    def through(self, selection: Selection) -> Any:
+        slices = selection.slices()
         node, mask = self.inputs
         first = self.first
         picks = (
             *slices.picks[:first], *[None] * mask.ndim, *slices.picks[first + 1:]
         )
-        inner = Spec(picks, tuple(range(node.ndim)))
+        inner = Selection(picks, tuple(range(node.ndim)))
         if inner.is_identity(node.shape):
             return None
-        rest = spec.rest()
-        chosen = spec.picks[first]
-        outer = Spec((*rest.picks[:first], chosen, *rest.picks[first + 1:]), rest.axes)
+        rest = selection.rest()
+        chosen = selection.picks[first]
+        outer = Selection((*rest.picks[:first], chosen, *rest.picks[first + 1:]), rest.axes)
 
         def make(found: list[Expr]) -> Expr:
             return view(self.with_inputs(tuple(found)), outer)
 
-        whole = Spec((None,) * mask.ndim, tuple(range(mask.ndim)))
+        whole = Selection((None,) * mask.ndim, tuple(range(mask.ndim)))
         return [(node, inner), (mask, whole)], make
 
-    def make_block(self, low: Lowering, index: Index) -> Task:
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
         node, mask = self.inputs
         first = self.first
         at = tuple(map(int, np.unravel_index(index[first], mask.numblocks)))
@@ -92,7 +82,7 @@ class Masked(Expr):
     def with_counts(self, counts: tuple[int, ...]) -> Masked:
         """Return the same, knowing how much each block chooses."""
         _counts[self.inputs[1]] = counts
-        return Masked(self.inputs[0], self.inputs[1], self.first, counts)
+        return Masked(self.inputs, self.first, counts)
 
 
 class Choose:
@@ -138,7 +128,7 @@ def masked(node: Expr, mask: Expr, first: int) -> Expr:
     mask = rechunk(mask, tuple(chunks))
     node = rechunk(node, (*node.chunks[:first], *chunks, *node.chunks[last:]))
     counts = _counts.get(mask) or _counted(mask)
-    return Masked(node, mask, first, counts)
+    return Masked((node, mask), first, counts)
 
 
 def check_lengths(mask: tuple[Any, ...], shape: tuple[Any, ...], first: int) -> None:
@@ -162,7 +152,7 @@ def _are_in_order(chunks: Chunks) -> bool:
 
 def _counted(mask: Expr) -> tuple[int, ...] | None:
     """Count what a mask in memory chooses: it is there."""
-    if not isinstance(mask, Memory):
+    if not isinstance(mask, InMemory):
         return None
     edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in mask.chunks]
     return tuple([

@@ -1,0 +1,260 @@
+"""How the tasks of a node read their inputs: views of blocks, parts of memory or of a store.
+
+A `Read` knows of one input which block, and which region of it, a task needs; a `Load` takes that
+region in the task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.program import Program
+from lazyflow.array.kernels.reports import ArrayWarnings
+from lazyflow.array.nodes.expr import Expr, MakesTasks
+from lazyflow.array.nodes.fused import Fused
+from lazyflow.array.nodes.selection import Index, Selection, as_slice, base_region, cut
+from lazyflow.array.nodes.sources import InMemory, Made, Stored
+from lazyflow.array.nodes.views import View
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ATOM
+
+_SMALL = 4  # an array in memory is at least so many times what is taken of it
+
+
+class BlockPosition:
+    """Which block a task makes, and which regions of its inputs it needs for that.
+
+    An argument that is not searched for lazy values.
+    """
+
+    __slots__ = ("index", "regions")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
+        self.index = index
+        self.regions = regions
+
+    def __reduce__(self) -> Any:
+        return BlockPosition, (self.index, self.regions)
+
+    def _lazyflow_summary(self) -> str:
+        return f"block {self.index}"
+
+
+class Read:
+    """How the blocks of one input of a node are found.
+
+    Made once for all tasks of the node; `at` returns what differs between them.
+    """
+
+    def __init__(self, low: MakesTasks, node: Expr, ndim: int) -> None:
+        self.node = node
+        self.skipped = ndim - node.ndim
+        self.single = [len(sizes) == 1 for sizes in node.chunks]
+        base, selection = node, None
+        if isinstance(node, View):
+            (base,), selection = node.inputs, node.selection
+            if isinstance(base, InMemory):
+                base, selection = _small_part(low, base, selection)
+        self.base = base
+        self.selection = selection
+        self.anywhere = isinstance(base, InMemory | Made | Stored)
+        if self.anywhere:
+            self.bounds = low.bounds(node)
+            if selection is None:
+                self.selection = selection = Selection.of_all(base.ndim)
+        elif selection is not None:
+            self.cuts = [
+                None if isinstance(pick, int) else [
+                    (i, slice(None), n) for i, n in enumerate(base.chunks[axis])
+                ] if pick is None else cut(base.chunks[axis], pick)
+                for axis, pick in enumerate(selection.picks)
+            ]
+        self.load = Load(base, selection, node.chunks)
+
+    def at(self, low: MakesTasks, index: Index) -> tuple[Any, Any]:
+        """Return the region of the argument that a block needs, and the argument or None."""
+        own = tuple([
+            0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
+        ])
+        region, arg = self._at(low, own)
+        if self.load.stretched:
+            shape = tuple([sizes[i] for sizes, i in zip(self.node.chunks, own, strict=True)])
+            region = region, shape
+        return region, arg
+
+    def _at(self, low: MakesTasks, own: Index) -> tuple[Any, Any]:
+        selection = self.selection
+        if self.anywhere:
+            assert selection is not None
+            region = base_region(selection, self.node.chunks, own, self.bounds)
+            base = self.base
+            if isinstance(base, InMemory):  # one object for all tasks, so that it is pickled once
+                return region, low.shared(base, "array", read_only, base.array)
+            return region, base.store if isinstance(base, Stored) else None
+        if selection is None:
+            return None, low.block(self.node, own)
+        at = {axis: k for k, axis in enumerate(selection.axes) if axis >= 0}
+        numbers: list[int] = []
+        taken: list[Any] = []
+        for axis, cuts in enumerate(self.cuts):
+            if cuts is None:
+                number, inner = _of_one(self.base.chunks[axis], selection.picks[axis])
+            else:
+                number, inner, _ = cuts[own[at[axis]]]
+            numbers.append(number)
+            taken.append(inner)
+        return tuple(taken), low.block(self.base, tuple(numbers))
+
+
+def _small_part(
+    low: MakesTasks, base: InMemory, selection: Selection
+) -> tuple[InMemory, Selection]:
+    """Return a small part of an array as an array of its own, and the view of it.
+
+    Then other processes get no more than they need. All parts of an array together are never more
+    than the array.
+    """
+    slices = [
+        slice(pick, pick + 1) if isinstance(pick, int) else as_slice(pick)
+        for pick in selection.picks
+    ]
+    array = base.array[tuple(slices)]
+    taken = low.taken.get(id(base.array), 0) + array.nbytes
+    if array.nbytes * _SMALL > base.array.nbytes or taken > base.array.nbytes:
+        return base, selection
+    low.taken[id(base.array)] = taken
+    return InMemory(array, tuple([(n,) for n in array.shape])), selection.rest()
+
+
+def _of_one(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
+    """Return the number of the chunk that one element of an axis is in, and where it is there."""
+    for number, n in enumerate(chunks):
+        if at < n:
+            return number, at
+        at -= n
+    raise IndexError(at)
+
+
+class Load:
+    """Takes the region of one input that a task needs, and lays its axes out as the view says."""
+
+    def __init__(self, base: Expr, selection: Selection | None, chunks: Any) -> None:
+        self.formula = base.formula if isinstance(base, Made) else None
+        self.reader = base.reader if isinstance(base, Stored) else None
+        self.order: tuple[int, ...] | None = None
+        self.new: tuple[Any, ...] | None = None
+        self.stretched = False  # some new axis is not of length 1: regions come with a shape
+        if selection is not None:
+            kept = [axis for axis, pick in enumerate(selection.picks) if not isinstance(pick, int)]
+            order = tuple([kept.index(axis) for axis in selection.axes if axis >= 0])
+            if order != tuple(range(len(order))):
+                self.order = order
+            if any(axis < 0 for axis in selection.axes):
+                self.new = tuple([None if axis < 0 else slice(None) for axis in selection.axes])
+                lengths = zip(selection.axes, chunks, strict=True)
+                self.stretched = any(axis < 0 and sizes != (1,) for axis, sizes in lengths)
+
+    def __call__(self, region: Any, given: Any) -> Any:
+        """Return the block; `given` gives the arguments of the task."""
+        if self.stretched:
+            region, shape = region
+        if self.formula is not None:
+            found = self._make(region)
+        elif self.reader is not None:
+            found = self._read(region, next(given))
+        else:
+            found = next(given)
+            if region is not None:
+                found = found[(*region, ...)]  # numbers alone would give an element, no array
+        if self.order is not None:
+            found = found.transpose(self.order)
+        if self.new is not None:
+            found = found[self.new]
+        if self.stretched:
+            found = np.broadcast_to(found, shape)
+        return found
+
+    def _make(self, region: Any) -> Any:
+        """Formulas make regions of steps 1; what is left of them is a view."""
+        plain, rest = _plain(region)
+        found = self.formula(plain)  # type: ignore[misc]
+        return found if rest is None else found[(*rest, ...)]
+
+    def _read(self, region: Any, store: Any) -> Any:
+        plain, rest = _plain(region)
+        try:
+            found = self.reader(store, plain)  # type: ignore[misc]
+        except BaseException as error:
+            error.add_note(f"lazyflow: while reading {_shown(plain)} of {_described(store)}")
+            raise
+        return found if rest is None else found[(*rest, ...)]
+
+
+def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:
+    """Split a region into slices with step 1 and what is taken of these, None: all of it."""
+    plain: list[slice] = []
+    rest: list[Any] = []
+    changed = False
+    for one in region:
+        if isinstance(one, int):
+            plain.append(slice(one, one + 1))
+            rest.append(0)
+            changed = True
+            continue
+        start, stop, step = one.start, one.stop, one.step or 1
+        if step == 1:
+            plain.append(slice(start, stop))
+            rest.append(slice(None))
+            continue
+        changed = True
+        count = len(range(start, -1 if stop is None else stop, step))
+        last = start + (count - 1) * step
+        plain.append(slice(min(start, last), max(start, last) + 1))
+        rest.append(slice(None, None, step))
+    return tuple(plain), tuple(rest) if changed else None
+
+
+def _shown(region: tuple[slice, ...]) -> str:
+    return "[" + ", ".join(f"{s.start}:{s.stop}" for s in region) + "]"
+
+
+def _described(store: Any) -> str:
+    for attribute in ("filename", "store_path", "path", "name"):
+        found = getattr(store, attribute, None)
+        if isinstance(found, str) and found:
+            return f"{type(store).__name__} {found!r}"
+    text = repr(store)
+    return text if len(text) < 200 else f"a {type(store).__name__}"
+
+
+class BlockTask:
+    """The function of the tasks of one node: reads its inputs, and runs a program over them."""
+
+    def __init__(self, node: Expr, loads: tuple[Load, ...]) -> None:
+        self.__name__ = node.name
+        self.warnings = None if node.line is None else ArrayWarnings(node.line)
+        self.program: Program | None = None
+        self.consts: tuple[np.ndarray[Any, Any], ...] = ()
+        if isinstance(node, Fused):
+            self.program, self.consts = node.program, node.consts
+        self.loads = loads
+
+    def __call__(self, where: BlockPosition, *given: Any) -> Any:
+        args = iter(given)
+        blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
+        if self.program is None:
+            return blocks[0]
+        from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
+
+        found = run_program(self.program, (*self.consts, *blocks), self.warnings)
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+def prepared(low: MakesTasks, node: Expr) -> tuple[list[Read], BlockTask]:
+    """Return what all tasks of a node have in common."""
+    inputs = node.inputs if isinstance(node, Fused) else (node,)
+    reads = [Read(low, x, node.ndim) for x in inputs]
+    return reads, BlockTask(node, tuple([read.load for read in reads]))

@@ -1,0 +1,176 @@
+"""What a view takes of each axis: slices, single places, new axes, and the order of the axes.
+
+Numbers only: nothing here knows nodes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from lazyflow.array.chunks import Chunks
+
+Index = tuple[int, ...]
+
+
+class Pick(NamedTuple):
+    """What is taken of an axis: `length` places from `start`, `step` apart."""
+
+    start: int
+    step: int
+    length: int
+
+    def of(self, inner: Pick) -> Pick:
+        """Return this pick of what another one took."""
+        return Pick(inner.start + self.start * inner.step, self.step * inner.step, self.length)
+
+    def is_all(self, n: int | None) -> bool:
+        """Tell whether it takes the whole axis as it is."""
+        return self.start == 0 and self.step == 1 and self.length == n
+
+
+class Selection(NamedTuple):
+    """What a view takes.
+
+    picks
+        For each axis of the base a Pick, an int (the axis is gone), or None: all of it, whose
+        length may not be known.
+    axes
+        For each axis of the view: the axis of the base, or ~n for a new one of length n.
+    """
+
+    picks: tuple[Pick | int | None, ...]
+    axes: tuple[int, ...]
+
+    @classmethod
+    def of_all(cls, ndim: int) -> Selection:
+        """Return the selection that takes everything as it is."""
+        return cls((None,) * ndim, tuple(range(ndim)))
+
+    def then(self, outer: Selection) -> Selection:
+        """Return the view that takes `outer` of this one."""
+        picks = list(self.picks)
+        made: dict[int, int] = {}
+        for k, pick in enumerate(outer.picks):
+            axis = self.axes[k]
+            if axis < 0:
+                continue
+            inner = picks[axis]
+            if pick is None:
+                continue
+            if inner is None:
+                picks[axis] = pick
+            else:
+                assert isinstance(inner, Pick)
+                if isinstance(pick, Pick):
+                    picks[axis] = pick.of(inner)
+                else:
+                    picks[axis] = inner.start + pick * inner.step
+        axes = []
+        for axis in outer.axes:
+            if axis < 0:
+                axes.append(axis)
+                continue
+            inner_axis = self.axes[axis]
+            if inner_axis < 0:
+                pick = outer.picks[axis]
+                if pick is None:
+                    made[axis] = inner_axis
+                else:
+                    assert isinstance(pick, Pick)
+                    made[axis] = ~pick.length
+                axes.append(made[axis])
+            else:
+                axes.append(inner_axis)
+        return Selection(tuple(picks), tuple(axes))
+
+    def is_identity(self, shape: tuple[int | None, ...]) -> bool:
+        """Tell whether it changes nothing."""
+        return self.axes == tuple(range(len(shape))) and all(
+            pick is None or (isinstance(pick, Pick) and pick.is_all(n))
+            for pick, n in zip(self.picks, shape, strict=True)
+        )
+
+    def slices(self) -> Selection:
+        """Return the part that only takes slices: all axes stay, in their order."""
+        picks = tuple([Pick(p, 1, 1) if isinstance(p, int) else p for p in self.picks])
+        return Selection(picks, tuple(range(len(picks))))
+
+    def rest(self) -> Selection:
+        """Return what is left to do after `slices`."""
+        return Selection(tuple([0 if isinstance(p, int) else None for p in self.picks]), self.axes)
+
+
+def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
+    """Return what a pick takes of each chunk: number of the chunk, a slice of it, how many.
+
+    >>> cut((3, 3, 4), Pick(1, 2, 4))
+    [(0, slice(1, 2, 2), 1), (1, slice(0, 3, 2), 2), (2, slice(1, 2, 2), 1)]
+    >>> cut((3, 3), Pick(4, -2, 3))
+    [(1, slice(1, 0, -2), 1), (0, slice(2, None, -2), 2)]
+    """
+    start, step, count = pick
+    if count == 0:
+        return [(0, slice(0, 0, 1), 0)]
+    ends = list(accumulate(chunks))
+    found = []
+    left = count
+    at = start
+    while left:
+        number = bisect_right(ends, at)
+        first = ends[number] - chunks[number]
+        here = (ends[number] - 1 - at) // step if step > 0 else (at - first) // -step
+        here = min(here + 1, left)
+        last = at + (here - 1) * step - first
+        stop = last + (1 if step > 0 else -1)
+        found.append((number, slice(at - first, None if stop < 0 else stop, step), here))
+        left -= here
+        at += here * step
+    return found
+
+
+def as_slice(pick: Pick | int | None) -> slice | int:
+    """Return what takes of an array's axis what a pick takes.
+
+    >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
+    (slice(3, None, -1), slice(2, 6, 3))
+    """
+    if pick is None:
+        return slice(None)
+    if isinstance(pick, int):
+        return pick
+    if not pick.length:
+        return slice(0, 0)
+    stop = pick.start + (pick.length - 1) * pick.step + (1 if pick.step > 0 else -1)
+    return slice(pick.start, None if stop < 0 else stop, pick.step)
+
+
+def base_region(
+    selection: Selection, chunks: Chunks, index: Index, bounds: list[list[int]]
+) -> tuple[slice | int, ...]:
+    """Return what a block of a view is of its base, where that can be read anywhere.
+
+    bounds
+        Where the chunks of each axis of the view begin.
+    """
+    found: list[slice | int] = []
+    at = {axis: k for k, axis in enumerate(selection.axes) if axis >= 0}
+    for axis, pick in enumerate(selection.picks):
+        if isinstance(pick, int):
+            found.append(pick)
+            continue
+        k = at[axis]
+        first = bounds[k][index[k]]
+        n = chunks[k][index[k]]
+        assert n is not None
+        if pick is None:
+            found.append(slice(first, first + n, 1))
+            continue
+        start = pick.start + first * pick.step
+        if n == 0:
+            found.append(slice(0, 0, 1))
+            continue
+        stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
+        found.append(slice(start, None if stop < 0 else stop, pick.step))
+    return tuple(found)
