@@ -1,8 +1,8 @@
-"""Taking turns at something that one task at a time may have.
+"""A lock that one task at a time may hold.
 
-A thread of a pool that waits for its turn keeps its place, or a thousand waiting tasks would
-mean a thousand threads. But when the task whose turn it is sleeps itself, what it sleeps for
-may need those places: then the others give theirs up.
+A thread of a pool that waits for the lock keeps its slot, or a thousand waiting tasks would mean
+a thousand threads. But when the task that holds the lock sleeps itself, the work that it sleeps
+for may need those slots: then the waiting threads give theirs up.
 """
 
 from __future__ import annotations
@@ -15,67 +15,70 @@ from queue import SimpleQueue
 
 from lazyflow.schedulers.core.slots import asleep
 
-__all__ = ["Deadlock", "Turn"]
+__all__ = ["Deadlock", "TaskLock"]
 
-_GO, _RISE = True, False
+#: Messages to a waiting thread: it holds the lock now; it shall give up its slot.
+_ACQUIRED, _GIVE_UP_SLOT = True, False
 
-#: For each thread that waits, the turn it waits for.
-_waits: dict[int, Turn] = {}
+#: For each thread that waits, the lock that it waits for.
+_waits: dict[int, TaskLock] = {}
 
 
 class Deadlock(RuntimeError):
     """Two tasks would wait for each other for ever."""
 
 
-class Turn:
-    """Who may have it now, and who waits.
+class TaskLock:
+    """A lock that knows the thread that holds it, and the threads that wait.
 
-    >>> turn = Turn()
-    >>> turn.take()
-    >>> turn.give()
+    >>> lock = TaskLock()
+    >>> lock.acquire()
+    >>> lock.is_mine(), lock.try_acquire()
+    (True, False)
+    >>> lock.release()
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holder = 0  # a thread; 0: nobody
+        self._holder = 0  # a thread; 0: none
         self._holder_sleeps = False
-        self._bells: deque[tuple[int, SimpleQueue[bool]]] = deque()
+        self._waiting: deque[tuple[int, SimpleQueue[bool]]] = deque()
 
     def is_mine(self) -> bool:
-        """Tell whether this thread has it."""
+        """Tell whether this thread holds the lock."""
         return self._holder == threading.get_ident()
 
-    def take(self) -> None:
-        """Wait until it is this thread's turn; raises Deadlock when that can't be."""
+    def acquire(self) -> None:
+        """Wait until this thread holds the lock; raises `Deadlock` when that can't be."""
         me = threading.get_ident()
         with self._lock:
             if not self._holder:
                 self._holder = me
                 return
-            mine: SimpleQueue[bool] = SimpleQueue()
-            self._bells.append((me, mine))
+            messages: SimpleQueue[bool] = SimpleQueue()
+            self._waiting.append((me, messages))
             _waits[me] = self
-            rises = self._holder_sleeps
+            gives_up_slot = self._holder_sleeps
         try:
             self._refuse_circle(me)
-            if not rises:
-                rises = mine.get() is _RISE
-                if not rises:
+            if not gives_up_slot:
+                gives_up_slot = messages.get() is _GIVE_UP_SLOT
+                if not gives_up_slot:
                     return
             with asleep():
-                while mine.get() is _RISE:
+                while messages.get() is _GIVE_UP_SLOT:
                     pass
         except BaseException:
-            self._leave(me, mine)
+            self._leave(me, messages)
             raise
 
-    def give(self) -> None:
-        """Let the next one have it."""
+    def release(self) -> None:
+        """Hand the lock to the thread that has waited longest."""
         with self._lock:
             self._pass_on()
 
-    def try_take(self) -> bool:
-        """Take it when nobody has it."""
+    def try_acquire(self) -> bool:
+        """Acquire the lock if no thread holds it; tell whether that was so."""
         with self._lock:
             if self._holder:
                 return False
@@ -84,12 +87,12 @@ class Turn:
 
     @contextmanager
     def holder_asleep(self) -> Iterator[None]:
-        """While the holder sleeps, those who wait give up their places."""
+        """Have waiting threads give up their slots while the holder of the lock sleeps."""
         with self._lock:
             self._holder_sleeps = True
-            bells = [bell for _, bell in self._bells]
-        for bell in bells:
-            bell.put(_RISE)
+            waiting = [messages for _, messages in self._waiting]
+        for messages in waiting:
+            messages.put(_GIVE_UP_SLOT)
         try:
             yield
         finally:
@@ -98,29 +101,29 @@ class Turn:
 
     def _pass_on(self) -> None:
         self._holder_sleeps = False
-        if self._bells:
-            self._holder, bell = self._bells.popleft()
+        if self._waiting:
+            self._holder, messages = self._waiting.popleft()
             _waits.pop(self._holder, None)
-            bell.put(_GO)
+            messages.put(_ACQUIRED)
         else:
             self._holder = 0
 
-    def _leave(self, me: int, mine: SimpleQueue[bool]) -> None:
-        """Wait no more: an interrupt, or a circle."""
+    def _leave(self, me: int, messages: SimpleQueue[bool]) -> None:
+        """Wait no more, after an interrupt or a deadlock."""
         with self._lock:
-            if (me, mine) in self._bells:
-                self._bells.remove((me, mine))
+            if (me, messages) in self._waiting:
+                self._waiting.remove((me, messages))
                 _waits.pop(me, None)
-            else:  # it came just now
+            else:  # the lock was handed over just now
                 self._pass_on()
 
     def _refuse_circle(self, me: int) -> None:
-        # All who wait are in `_waits` before they look: of a circle, the last to come sees it.
-        turn: Turn | None = self
-        while turn is not None:
-            holder = turn._holder
+        # All waiting threads are in `_waits` before they look: the last one of a circle sees it.
+        lock: TaskLock | None = self
+        while lock is not None:
+            holder = lock._holder
             if holder == me:
-                if turn is self or me not in _waits:
-                    return  # this one has come just now
+                if lock is self or me not in _waits:
+                    return  # the lock was handed over just now
                 raise Deadlock("it is in use by a task that waits for what this task has in use")
-            turn = _waits.get(holder)
+            lock = _waits.get(holder)

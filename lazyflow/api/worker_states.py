@@ -1,24 +1,21 @@
-"""What each worker builds once and its tasks share: models, connections, caches.
+"""Values that each worker builds once and its tasks share: models, connections, caches.
 
-A `WorkerState` travels as a token: an identity, and how the value is made. The value itself never
-leaves the process in which it was made.
+A `WorkerState` is pickled as a token: an identity, and the functions that make the value. The
+value itself never leaves the process that made it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from lazyflow import config
-from lazyflow.api.lock import Deadlock, Turn
+from lazyflow.api.state_cells import CellOwner, ProcessCell, StateCell, StateUse, ThreadCell
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.slots import here
 
 __all__ = ["WorkerState", "worker_state"]
@@ -30,8 +27,8 @@ _SCOPES = ("process", "thread")
 #: By identity: one object for each state in a process, however often it arrives.
 _states: WeakValues[WorkerState[Any]] = WeakValues()
 
-#: What the tasks have in use in which this code runs: a task inside a task has its own.
-_held: ContextVar[tuple[_StateUse, ...]] = ContextVar("lazyflow_states_in_use", default=())
+#: The states that this task and the tasks around it have in use: a nested task adds its own.
+_in_use: ContextVar[tuple[StateUse, ...]] = ContextVar("lazyflow_states_in_use", default=())
 
 
 def worker_state(
@@ -102,7 +99,15 @@ def worker_state(
 
 
 class WorkerState(Generic[T]):
-    """What `worker_state` returns."""
+    """A value that every worker builds once; made by `worker_state`.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> rates = lazyflow.worker_state(lambda: {"EUR": 1.0, "USD": 1.1})
+    >>> lazyflow.delayed(lambda name: rates.get()[name])("USD").compute()
+    1.1
+    """
 
     def __init__(
         self,
@@ -113,11 +118,11 @@ class WorkerState(Generic[T]):
     ) -> None:
         self._identity = identity
         self._scope = scope
-        self._functions = functions  # opened when they are first needed
+        self._functions = functions  # unpickled when they are first needed
         self._payload = payload
         self._pickled_by = 0  # the thread that pickles the functions
-        self._end: LastCall | None = None  # of one that has travelled
-        self._place: Any = _Here() if scope == "thread" else _Anywhere()
+        self._end: LastCall | None = None  # of a state that was pickled
+        self._place: Any = ThreadCell() if scope == "thread" else ProcessCell()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -130,16 +135,23 @@ class WorkerState(Generic[T]):
         return str(getattr(init, "__qualname__", None) or type(init).__name__)
 
     def get(self) -> T:
-        """Return the value that this worker has, or build it.
+        """Return the value of this worker; the first call builds it.
 
-        In a task it is the task's until that ends; the same value is returned again.
+        In a task the value is reserved for that task until the task ends.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> squares = lazyflow.worker_state(lambda: [n * n for n in range(5)])
+        >>> squares.get()
+        [0, 1, 4, 9, 16]
         """
         task = task_resources.current_task()
         if task is None:
-            return self._box().peek()
+            return self._cell().peek()
         run, number = task
         self._end_late(run, number)
-        held = tuple([use for use in _held.get() if not use.is_over])
+        held = tuple([use for use in _in_use.get() if not use.is_over])
         use = self._use_of(here.uses) or self._use_of(held)
         if use is not None:
             if use.run is not run:
@@ -148,36 +160,36 @@ class WorkerState(Generic[T]):
                     "ever. Pass what is needed of the value as an argument, or call get() there "
                     "after the compute"
                 )
-            return use.box.acquire()
-        use = _StateUse(run, number, self, self._box())
+            return use.cell.acquire()
+        use = StateUse(run, number, self, self._cell())
         # first: whatever interrupts the next lines, it ends with the task
         task_resources.begin(use)
-        _held.set((*held, use))
-        return use.box.acquire()
+        _in_use.set((*held, use))
+        return use.cell.acquire()
 
-    def _use_of(self, found: Iterable[Any]) -> _StateUse | None:
+    def _use_of(self, found: Iterable[Any]) -> StateUse | None:
         for use in found:
-            if isinstance(use, _StateUse) and use.state is self:
+            if isinstance(use, StateUse) and use.state is self:
                 return use
         return None
 
     @staticmethod
     def _end_late(run: Any, number: int) -> None:
-        """End what an earlier task of this thread had of whose end nobody heard."""
+        """End the uses of an earlier task of this thread, if nothing reported its end."""
         if any(use.run is run and use.task != number for use in here.uses):
             task_resources.task_over(run)
 
-    def _box(self) -> _Box:
+    def _cell(self) -> StateCell:
         owner = self._place.owner
         if owner is None:
             with self._lock:
                 owner = self._place.owner
                 if owner is None:
-                    owner = self._place.owner = _Owner(_Box(self))
-        box: _Box = owner.box
-        return box
+                    owner = self._place.owner = CellOwner(StateCell(self))
+        cell: StateCell = owner.cell
+        return cell
 
-    def _made_of(self) -> tuple[Any, ...]:
+    def _open_functions(self) -> tuple[Any, ...]:
         functions = self._functions
         if functions is None:
             import pickle
@@ -187,10 +199,19 @@ class WorkerState(Generic[T]):
         return functions
 
     def close(self) -> None:
-        """Tear down the values that this process has, but for those that a task has in use."""
-        for box in tuple(task_resources.kept.values()):
-            if isinstance(box, _Box) and box.is_of(self):
-                box.close()
+        """Tear down the values of this process, except those that a task has in use.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> log = lazyflow.worker_state(list, teardown=lambda value: print("closed", value))
+        >>> log.get().append("a")
+        >>> log.close()
+        closed ['a']
+        """
+        for cell in tuple(task_resources.kept.values()):
+            if isinstance(cell, StateCell) and cell.is_of(self):
+                cell.close()
 
     # -- travelling ---------------------------------------------------------------------------
 
@@ -212,8 +233,8 @@ class WorkerState(Generic[T]):
             finally:
                 self._pickled_by = 0
             self._end = LastCall(task_resources.tell_to_drop, self._identity)
-            self._payload = payload  # kept: it is the same bytes each time, so functions that
-            # hold the state are the same for the workers, too
+            self._payload = payload  # kept, so that workers get the same bytes each time, and
+            # recognize functions that hold the state
         return _from_token, (self._identity, self._scope, self._payload)
 
     def __lazyflow_tokenize__(self) -> str:
@@ -231,171 +252,3 @@ def _from_token(identity: str, scope: str, payload: bytes) -> WorkerState[Any]:
 
 def _known(identity: str) -> WorkerState[Any]:
     return _states[identity]
-
-
-# -- values -----------------------------------------------------------------------------------
-
-
-class _Anywhere:
-    """Where the value of a process is found."""
-
-    owner: _Owner | None = None
-
-
-class _Here(threading.local):
-    """Where the value of a thread is found."""
-
-    owner: _Owner | None = None
-
-
-class _Owner:
-    """What a thread has, or the state: its box is closed when this has gone."""
-
-    def __init__(self, box: _Box) -> None:
-        self.box = box
-        self._end = LastCall(box.close)
-
-
-class _Box(task_resources.Kept):
-    """One value of a state; empty until it is built, and again when it is torn down."""
-
-    def __init__(self, state: WorkerState[Any]) -> None:
-        self._make = weakref.ref(state)  # the state owns this
-        self._name = repr(state)
-        self._values: list[Any] = []
-        self._teardown: Callable[[Any], Any] | None = None
-        self._turn = Turn()
-        self._built_by = 0
-
-    def is_of(self, state: WorkerState[Any]) -> bool:
-        """Tell whether this is a value of a state."""
-        return self._make() is state
-
-    def peek(self) -> Any:
-        """Return the value, built if need be, to who has it already or is no task."""
-        try:
-            return self._values[0]
-        except IndexError:
-            value = self.acquire()
-            self.release()
-            return value
-
-    def acquire(self) -> Any:
-        """Return the value when this task may have it."""
-        if self._built_by == threading.get_ident():
-            raise RuntimeError(f"init of {self._name} calls get() of the state that it builds")
-        try:
-            if not self._turn.is_mine():
-                self._turn.take()
-        except Deadlock as error:
-            raise RuntimeError(
-                f"{self._name} {str(error)[3:]}: both would wait for ever. Let all tasks that use "
-                "these states call get() in the same order"
-            ) from None
-        try:
-            if not self._values:
-                self._build()
-            return self._values[0]
-        except BaseException:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Let the next task have it, if this one has it still."""
-        if self._turn.is_mine():
-            self._turn.give()
-
-    def asleep(self) -> AbstractContextManager[None]:
-        """Return what is entered while the task sleeps that has the value."""
-        return self._turn.holder_asleep()
-
-    def reset(self) -> None:
-        """Make the value ready for the next task, if this one had it."""
-        state = self._make()
-        reset = state._made_of()[1] if state is not None and self._values else None
-        if reset is None or not self._turn.is_mine():
-            return
-        try:
-            reset(self._values[0])
-        except BaseException as error:
-            self._discard()
-            if is_users_interrupt(error):
-                raise
-            _log(f"reset of {self._name} raised; the next task builds another value", error)
-
-    def _build(self) -> None:
-        state = self._make()
-        assert state is not None
-        self._built_by = threading.get_ident()
-        try:
-            init, _, self._teardown = state._made_of()
-            self._name = repr(state)
-            value = init()
-        except BaseException as error:
-            error.add_note(
-                f"It was raised while {state!r} was built in process {os.getpid()}; the next "
-                "task that asks for it tries again."
-            )
-            raise
-        finally:
-            self._built_by = 0
-        self._values.append(value)
-        task_resources.kept[id(self)] = self
-
-    def close(self) -> None:
-        """Tear the value down, unless a task has it in use."""
-        if self._values and self._turn.try_take():
-            try:
-                self._discard()
-            finally:
-                self.release()
-
-    def _discard(self) -> None:
-        task_resources.kept.pop(id(self), None)
-        value = self._values.pop()
-        if self._teardown is None:
-            return
-        try:
-            self._teardown(value)
-        except BaseException as error:
-            if is_users_interrupt(error):
-                raise
-            _log(f"teardown of {self._name} raised", error)
-
-    def forget(self) -> None:
-        """In the child of a fork: leave the parent's value alone, and begin anew."""
-        _inherited.append(self._values)
-        self._values, self._turn, self._built_by = [], Turn(), 0
-
-
-def _log(text: str, error: BaseException) -> None:
-    import logging
-
-    logging.getLogger("lazyflow").error("%s", text, exc_info=error)
-
-
-_inherited: list[Any] = []  # so that nobody's destructor runs in the child
-
-
-class _StateUse(task_resources.Use):
-    """A task has the value of a state until it ends."""
-
-    __slots__ = ("box", "is_over", "state")
-
-    def __init__(self, run: Any, task: int, state: WorkerState[Any], box: _Box) -> None:
-        super().__init__(run, task)
-        self.state: Any = state
-        self.box: Any = box
-        self.is_over = False
-
-    def asleep(self) -> AbstractContextManager[None]:
-        asleep: AbstractContextManager[None] = self.box.asleep()
-        return asleep
-
-    def end(self) -> None:
-        if self.is_over:
-            return
-        self.box.reset()  # interrupted, it is called again: not released before it is reset
-        self.box.release()
-        self.is_over = True
-        self.state = self.box = None  # contexts keep what they saw
