@@ -49,8 +49,10 @@ from lazyflow.graph.options import annotate
 from lazyflow.schedulers.registry import shutdown
 
 if TYPE_CHECKING:
-    from lazyflow.api.futures import Future, put, submit
-    from lazyflow.api.futures import map as map
+    from lazyflow.api.futures import Future
+    from lazyflow.api.putting import put
+    from lazyflow.api.submitting import map as map
+    from lazyflow.api.submitting import submit
     from lazyflow.api.worker_states import worker_state
 
 __version__ = "0.1.0"
@@ -98,9 +100,9 @@ __all__ = [
 _ON_FIRST_USE = {
     "ActorPool": "lazyflow.api.actor_pool",
     "Future": "lazyflow.api.futures",  # concurrent.futures: 6 ms
-    "map": "lazyflow.api.futures",  # not in __all__: a star must not hide the builtin
-    "put": "lazyflow.api.futures",
-    "submit": "lazyflow.api.futures",
+    "map": "lazyflow.api.submitting",  # not in __all__: a star must not hide the builtin
+    "put": "lazyflow.api.putting",
+    "submit": "lazyflow.api.submitting",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "actor": "lazyflow.api.actors",
     "tokenize": "lazyflow.graph.tokens.tokenize",

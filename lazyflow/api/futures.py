@@ -1,4 +1,4 @@
-"""Futures: values that are being computed already, as `submit`, `map` and `put` give them.
+"""Futures: values that are being computed already, returned by `submit`, `map` and `put`.
 
 A `Future` is a `concurrent.futures.Future`, which can be awaited; and it is a collection of one
 task: an argument of lazy calls and of other submits, at any depth, beside `Delayed`.
@@ -7,41 +7,30 @@ task: an argument of lazy calls and of other submits, at any depth, beside `Dela
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from lazyflow.api import snapshots
 from lazyflow.api.callbacks import call_later
 from lazyflow.api.collection import Collection
-from lazyflow.api.decorator import DelayedFunction, check_words, delayed
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.retrying import remember, retry
-from lazyflow.api.run_options import RunOptions
-from lazyflow.api.runs import start_background
+from lazyflow.api.retrying import retry
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
-from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.options import check_options
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.task import HELD, Task, function_name
+from lazyflow.graph.building import new_leaf
+from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.store.owned import Releaser
 
-__all__ = ["Future", "map", "put", "submit"]
-
-#: What was submitted runs also when nobody holds its future: a run knows its futures weakly.
-_unfinished: set[TaskFuture] = set()
+__all__ = ["Future"]
 
 
 class Future(concurrent.futures.Future[Any], Collection):
-    """A value that exists or will; made by `submit`, `map`, `put` and the methods of actors.
+    """A value that exists or will exist; returned by `submit`, `map`, `put` and actors' methods.
 
-    Use it as an argument of delayed functions and of `submit`, in `compute`, `persist`, `wait` and
-    `as_completed`. Dropping the last reference frees the value; work that was submitted is done
-    all the same. A future can't be pickled: pass it as an argument, so that its task gets the
-    value.
+    Use it as an argument of delayed functions and of `submit`, in `compute`, `persist`, `wait`
+    and `as_completed`. Dropping the last reference frees the value; submitted work is done all
+    the same. A future can't be pickled: pass it as an argument, and the task gets its value.
 
     Examples
     --------
@@ -60,7 +49,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         inner.add_callback(self._tell)
 
     def _tell(self, inner: TaskFuture) -> None:
-        """Tell who waits by the standard library; the user's callbacks have a thread of theirs."""
+        """Wake what waits through the standard library, and have the user's callbacks called."""
         is_cancelled = inner.state is CANCELLED
         with self._condition:
             self._state = "CANCELLED_AND_NOTIFIED" if is_cancelled else "FINISHED"
@@ -80,16 +69,22 @@ class Future(concurrent.futures.Future[Any], Collection):
     # -- the outcome ------------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the value, waiting for it; it is the caller's own, and writable.
+        """Wait for the value and return it; it belongs to the caller, who may change it.
 
         Raises
         ------
         Exception
-            What the task raised, with its own traceback and a note about the task.
+            The error of the task, with its own traceback and a note about the task.
         TaskTimeout
-            It was not there after `timeout` seconds; the work goes on.
+            There was no value after `timeout` seconds; the work goes on.
         Cancelled
-            It was cancelled.
+            The future was cancelled.
+
+        Examples
+        --------
+        >>> from lazyflow import submit
+        >>> submit(divmod, 17, 5).result(timeout=60)
+        (3, 2)
         """
         try:
             found = self._inner.outcome() if self._is_there(timeout) else None
@@ -106,7 +101,14 @@ class Future(concurrent.futures.Future[Any], Collection):
         return Releaser([] if self._inner.is_elsewhere() else [value])(value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the task raised, waiting for its end; None when it has a value."""
+        """Wait for the end of the task and return its error; None when it has a value.
+
+        Examples
+        --------
+        >>> from lazyflow import submit
+        >>> submit(int, "three").exception()
+        ValueError("invalid literal for int() with base 10: 'three'")
+        """
         try:
             is_there = self._is_there(timeout)
         except KeyboardInterrupt as interrupt:
@@ -126,18 +128,38 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     @property
     def status(self) -> str:
-        """``"pending"``, ``"finished"``, ``"error"`` or ``"cancelled"``."""
+        """The state: ``"pending"``, ``"finished"``, ``"error"`` or ``"cancelled"``.
+
+        Examples
+        --------
+        >>> from lazyflow import put
+        >>> put(3).status
+        'finished'
+        """
         return "error" if self._inner.state is FAILED else self._inner.state
 
     def retry(self) -> None:
-        """Run the task again if it failed, and before it failed ones that its arguments wait for.
+        """Run a failed task again, and before it the failed tasks among its arguments.
 
-        This future stands for the new result. One that has not failed is left as it is.
+        This future then stands for the new result. A future that has not failed is left as it
+        is.
 
         Raises
         ------
         ValueError
-            It was cancelled, or is a call of an actor.
+            The future was cancelled, or is a call of an actor.
+
+        Examples
+        --------
+        >>> from lazyflow import submit
+        >>> prices = {}
+        >>> x = submit(lambda: prices["apple"])
+        >>> x.exception()
+        KeyError('apple')
+        >>> prices["apple"] = 2
+        >>> x.retry()
+        >>> x.result()
+        2
         """
         retry(self._inner, Future._reopen)
 
@@ -146,34 +168,75 @@ class Future(concurrent.futures.Future[Any], Collection):
         self._inner.add_callback(self._tell)
 
     def done(self) -> bool:
-        """Tell whether `result` would return or raise at once."""
+        """Tell whether `result` would return or raise at once.
+
+        Examples
+        --------
+        >>> from lazyflow import submit, wait
+        >>> x = submit(abs, -1)
+        >>> done, pending = wait(x)
+        >>> x.done()
+        True
+        """
         return self._inner.done()
 
     def cancelled(self) -> bool:
-        """Tell whether it was cancelled."""
+        """Tell whether the future was cancelled.
+
+        Examples
+        --------
+        >>> from lazyflow import put
+        >>> put(1).cancelled()
+        False
+        """
         return self._inner.state is CANCELLED
 
     def running(self) -> bool:
-        """Tell whether its task runs now.
+        """Tell whether the task of the future is running now.
 
-        Of a call of an actor on ``distributed`` or Ray, which do not tell of beginnings: whether it
-        was sent there and no other call is before it.
+        ``distributed`` and Ray do not report when a call of an actor begins: there this tells
+        whether the call was sent and no other call is before it.
+
+        Examples
+        --------
+        >>> from lazyflow import put
+        >>> put(1).running()
+        False
         """
         at = self._inner.run
         return at is not None and any(worker.now() == at for worker in tuple(at[0].inside))
 
     def cancel(self, force: bool = False) -> bool:
-        """Give the value up; returns whether that came in time.
+        """Give the value up; return whether it was not there yet.
 
-        What has not begun will not. Of tasks that run, a submitted coroutine is cancelled; others
-        are left alone, unless `force` ends their worker (schedulers with processes).
+        A task that has not begun is not started. Of running tasks, a submitted coroutine is
+        cancelled; others run on, unless `force` ends their worker (schedulers with processes).
+
+        Examples
+        --------
+        >>> from threading import Event
+        >>> from lazyflow import submit
+        >>> event = Event()
+        >>> x = submit(event.wait)
+        >>> x.cancel(), x.cancelled()
+        (True, True)
+        >>> event.set()
         """
         return self._inner.cancel(force)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Have ``fn(future)`` called when it is done, at once if it is, in a thread for callbacks.
+        """Have ``fn(future)`` called when the future is done, in a thread for callbacks.
 
-        Callbacks may wait and compute; one that raises is logged.
+        Callbacks may wait and compute; the error of one is logged.
+
+        Examples
+        --------
+        >>> from queue import SimpleQueue
+        >>> from lazyflow import submit
+        >>> results = SimpleQueue()
+        >>> submit(abs, -3).add_done_callback(lambda future: results.put(future.result()))
+        >>> results.get(timeout=60)
+        3
         """
         with self._condition:
             if self._state == "PENDING":
@@ -188,17 +251,17 @@ class Future(concurrent.futures.Future[Any], Collection):
         import asyncio
 
         await woken_by(self._inner)
-        if self._inner.is_elsewhere():  # bringing it takes time that the loop has better uses for
+        if self._inner.is_elsewhere():  # bringing it here would block the loop
             return await asyncio.get_running_loop().run_in_executor(None, self.result)
         return self.result()
 
-    def _not_yours(self, *_: Any) -> Any:
+    def _refuse_outcome(self, *_: Any) -> Any:
         raise TypeError(
             "the outcome of a lazyflow future is set by its task. For one that you set yourself "
             "take concurrent.futures.Future()"
         )
 
-    set_result = set_exception = set_running_or_notify_cancel = _not_yours  # type: ignore
+    set_result = set_exception = set_running_or_notify_cancel = _refuse_outcome  # type: ignore
 
     # -- as a lazy value --------------------------------------------------------------------
 
@@ -235,175 +298,3 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def __bool__(self) -> bool:
         return True
-
-
-def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
-    """Start tasks that are run whether or not somebody holds their futures."""
-    _, inners = start_background(make_plan(tasks, options.optimize_graph), options)
-    futures = []
-    for inner, task in zip(inners, tasks, strict=True):
-        if not inner.done():
-            _unfinished.add(inner)
-            inner.add_callback(_unfinished.discard)
-        future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
-        remember(inner, task, future)
-        futures.append(future)
-    return futures
-
-
-# -- submit, map, put -----------------------------------------------------------------------
-
-
-def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function in the background, now, and return the future of its result.
-
-    The scheduler is `config`'s (``with lazyflow.config.set(scheduler="processes")``), else the one
-    where the futures among the arguments live, else threads.
-
-    Parameters
-    ----------
-    func
-        Any callable, or a delayed one, whose options hold (retries, priority, ...); with
-        ``nout=n`` a tuple of n futures is returned.
-    *args, **kwargs
-        Its arguments; futures and lazy values among them, at any depth, arrive as their values.
-        For a lazy value in the place of the function there are none: it is started as it is.
-
-    Examples
-    --------
-    >>> from lazyflow import submit
-    >>> a = submit(divmod, 17, 5)
-    >>> submit(sum, a).result()
-    5
-    """
-    options = RunOptions("submit", {})
-    if kinds[type(func)] in (LAZY, COLLECTION) and not isinstance(func, DelayedFunction):
-        if args or kwargs:
-            raise TypeError(
-                f"{func!r:.100} is a lazy value and takes no arguments: submit(x) starts it and "
-                "compute(x) returns its value; for a call write submit(f, ...)"
-            )
-        return started([delayed(func)], options)[0]
-    check_words(func, kwargs)
-    task = _call_of(_made_lazy(func, "submit"), args, kwargs)
-    if task._options.nout is not None:
-        return tuple(started(list(task), options))
-    return started([task], options)[0]
-
-
-def _made_lazy(func: Any, name: str) -> DelayedFunction:
-    if isinstance(func, DelayedFunction):
-        return func
-    if not callable(func):
-        raise TypeError(
-            f"{name}() takes a function and its arguments; got {type(func).__name__} as the "
-            f"function. Did you write {name}(f(x)) for {name}(f, x)?"
-        )
-    made: DelayedFunction = delayed(func)
-    return made
-
-
-def _call_of(lazy: DelayedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Delayed:
-    """Make the task of a call that the user's line asked for, two frames above."""
-    task: Delayed = new_task(
-        Delayed, lazy.__wrapped__, args, kwargs, lazy._called_options,
-        traverse=lazy._traverse, depth=3,
-    )
-    return task
-
-
-def map(
-    func: Callable[..., Any],
-    /,
-    *iterables: Iterable[Any],
-    batch: int | str = "auto",
-    scheduler: Any = None,
-    num_workers: int | None = None,
-    retries: int | None = None,
-) -> list[Future]:
-    """Call a function for every item, in the background, and return the futures of the results.
-
-    Parameters
-    ----------
-    func, *iterables
-        As for the builtin: it ends with the shortest. Lazy values among the items arrive as
-        their values.
-    batch
-        How many calls make one task. ``"auto"``: one, and schedulers for which a message is dear
-        send many tasks in one, by their measured durations. With a number, an error in one
-        call is that of its whole batch.
-    scheduler, num_workers
-        As for `compute`.
-    retries
-        How often to run a call again that raised; left out: what ``delayed(f, retries=n)`` said.
-
-    Examples
-    --------
-    >>> import lazyflow
-    >>> [f.result() for f in lazyflow.map(pow, [1, 2, 3], [2, 2, 2])]
-    [1, 4, 9]
-    """
-    if not iterables:
-        raise TypeError("map() needs items to call the function with: map(f, [1, 2, 3])")
-    if batch != "auto" and not (type(batch) is int and batch >= 1):
-        raise ValueError(f"batch must be 'auto' or a whole number, 1 or more; got {batch!r}")
-    options = RunOptions("map", {}, scheduler, num_workers)
-    items = list(zip(*iterables, strict=False))
-    if not items:
-        return []
-    lazy = _made_lazy(func, "map")
-    if retries is not None:
-        check_options(retries=retries)
-        lazy = lazy._with_retries(retries)
-    tasks: list[Task] = []
-    if batch == "auto" or batch == 1:
-        for item in items:  # a comprehension would be a frame between, until Python 3.12
-            tasks.append(_call_of(lazy, item, {}))  # noqa: PERF401
-        return started(tasks, options)
-    assert isinstance(batch, int)
-    for start in range(0, len(items), batch):
-        part = items[start : start + batch]
-        name = f"{function_name(lazy.__wrapped__)} x {len(part)}"
-        many = delayed(
-            _call_each, name=name, nout=len(part), traverse=lazy._traverse,
-            retries=lazy._called_options.retries,
-        )
-        tasks += list(_call_of(many, (lazy.__wrapped__, part), {}))
-    return started(tasks, options)
-
-
-def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
-    return [func(*item) for item in items]
-
-
-def put(value: Any, copy: bool = True, scheduler: Any = None) -> Future:
-    """Give a value to the workers once, and return a future that stands for it in any call.
-
-    Without this, a large argument travels once for every compute that it is given to; values put
-    on processes lie in shared memory, where every worker reads them without a copy.
-
-    Parameters
-    ----------
-    value
-        Anything; on schedulers with processes, what can be pickled.
-    copy
-        True: a snapshot is taken now, and later edits of `value` are not seen. False: schedulers
-        that share the caller's memory keep `value` itself, which must not change any more.
-    scheduler
-        Where it will be used; left out: `config`'s, else threads.
-
-    Examples
-    --------
-    >>> import lazyflow
-    >>> data = [1, 2, 3]
-    >>> x = lazyflow.put(data)
-    >>> data.append(4)
-    >>> lazyflow.submit(sum, x).result()
-    6
-    """
-    if isinstance(value, Future):
-        return value
-    inner = snapshots.new_future(value, scheduler)
-    leaf = new_leaf(Delayed, HELD, inner, depth=2)
-    snapshots.keep(value, copy, leaf)
-    return Future(inner, leaf)

@@ -1,4 +1,4 @@
-"""Running tasks of failed futures again, under the same futures."""
+"""Tasks of failed futures are run again, for the same futures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["remember", "retry"]
 
 
 def remember(future: TaskFuture, task: Task, owner: object) -> None:
-    """Keep what a future is made of until it has a value; `owner` is what the user holds."""
+    """Keep the task of a future until it has a value; `owner` is the object that the user holds."""
     future.recipe.append((task, ref(owner)))
     if future.state not in (FAILED, PENDING):
         future.recipe.clear()
 
 
 def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
-    """Run a failed future's task again, and those of failed futures that it takes values of.
+    """Run the task of a failed future again, and those of failed futures among its inputs.
 
-    `reopen` is called with each owner that is still there, once its future is pending.
+    `reopen` is called with each owner that still exists, once its future is pending.
     """
     if future.state is CANCELLED or (future.state is FAILED and not future.recipe):
         why = "was cancelled" if future.state is CANCELLED else "is not run again by itself"
@@ -52,7 +52,7 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
 
 
 def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]]:
-    """Return failed futures and what they are made of, each before what it needs."""
+    """Return failed futures with their tasks and owners, each before those that it needs."""
     found = []
     stack = [future]
     while stack:
@@ -60,7 +60,7 @@ def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]
         if each.state is not FAILED:
             continue
         try:
-            task, holder = each.recipe.pop()  # one caller gets it
+            task, holder = each.recipe.pop()  # of several threads, one gets it
         except IndexError:
             continue
         found.append((each, task, holder))

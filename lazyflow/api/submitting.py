@@ -1,0 +1,162 @@
+"""Calls that start now, in the background: `submit` and `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from lazyflow.api.decorator import DelayedFunction, check_words, delayed
+from lazyflow.api.futures import Future
+from lazyflow.api.lazy import Delayed
+from lazyflow.api.retrying import remember
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import start_background
+from lazyflow.graph.building import new_leaf, new_task
+from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
+from lazyflow.graph.options import check_options
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.task import HELD, Task, function_name
+from lazyflow.schedulers.core.future import TaskFuture
+
+__all__ = ["map", "submit"]
+
+#: Submitted tasks run even when their futures are dropped, and a run holds its futures weakly.
+_unfinished: set[TaskFuture] = set()
+
+
+def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
+    """Start tasks that run to their ends even when their futures are dropped."""
+    _, inners = start_background(make_plan(tasks, options.optimize_graph), options)
+    futures = []
+    for inner, task in zip(inners, tasks, strict=True):
+        if not inner.done():
+            _unfinished.add(inner)
+            inner.add_callback(_unfinished.discard)
+        future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
+        remember(inner, task, future)
+        futures.append(future)
+    return futures
+
+
+def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function in the background, now, and return the future of its result.
+
+    The scheduler is `config`'s (``with lazyflow.config.set(scheduler="processes")``), else the one
+    where the futures among the arguments live, else threads.
+
+    Parameters
+    ----------
+    func
+        Any callable. The options of a delayed function apply (retries, priority, ...); with
+        ``nout=n`` a tuple of n futures is returned. A lazy value is started as it is, and takes
+        no arguments.
+    *args, **kwargs
+        The arguments; the function gets the values of futures and lazy values among them, at any
+        depth.
+
+    Examples
+    --------
+    >>> from lazyflow import submit
+    >>> a = submit(divmod, 17, 5)
+    >>> submit(sum, a).result()
+    5
+    """
+    options = RunOptions("submit", {})
+    if kinds[type(func)] in (LAZY, COLLECTION) and not isinstance(func, DelayedFunction):
+        if args or kwargs:
+            raise TypeError(
+                f"{func!r:.100} is a lazy value and takes no arguments: submit(x) starts it and "
+                "compute(x) returns its value; for a call write submit(f, ...)"
+            )
+        return started([delayed(func)], options)[0]
+    check_words(func, kwargs)
+    task = _call_of(_made_lazy(func, "submit"), args, kwargs)
+    if task._options.nout is not None:
+        return tuple(started(list(task), options))
+    return started([task], options)[0]
+
+
+def _made_lazy(func: Any, name: str) -> DelayedFunction:
+    if isinstance(func, DelayedFunction):
+        return func
+    if not callable(func):
+        raise TypeError(
+            f"{name}() takes a function and its arguments; got {type(func).__name__} as the "
+            f"function. Did you write {name}(f(x)) for {name}(f, x)?"
+        )
+    made: DelayedFunction = delayed(func)
+    return made
+
+
+def _call_of(lazy: DelayedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Delayed:
+    """Return the task of a call that the user's line, two frames above, asked for."""
+    task: Delayed = new_task(
+        Delayed, lazy.__wrapped__, args, kwargs, lazy._called_options,
+        traverse=lazy._traverse, depth=3,
+    )
+    return task
+
+
+def map(
+    func: Callable[..., Any],
+    /,
+    *iterables: Iterable[Any],
+    batch: int | str = "auto",
+    scheduler: Any = None,
+    num_workers: int | None = None,
+    retries: int | None = None,
+) -> list[Future]:
+    """Call a function for every item, in the background, and return the futures of the results.
+
+    Parameters
+    ----------
+    func, *iterables
+        As for the builtin: it ends with the shortest. The function gets the values of lazy
+        values among the items.
+    batch
+        How many calls make one task. ``"auto"``: one; schedulers with expensive messages then
+        send several tasks in a message, by their measured durations. With a number, an error in
+        one call is the error of its whole batch.
+    scheduler, num_workers
+        As for `compute`.
+    retries
+        How often to run a call again that raised; by default the ``retries`` of a delayed
+        function.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> [f.result() for f in lazyflow.map(pow, [1, 2, 3], [2, 2, 2])]
+    [1, 4, 9]
+    """
+    if not iterables:
+        raise TypeError("map() needs items to call the function with: map(f, [1, 2, 3])")
+    if batch != "auto" and not (type(batch) is int and batch >= 1):
+        raise ValueError(f"batch must be 'auto' or a whole number, 1 or more; got {batch!r}")
+    options = RunOptions("map", {}, scheduler, num_workers)
+    items = list(zip(*iterables, strict=False))
+    if not items:
+        return []
+    lazy = _made_lazy(func, "map")
+    if retries is not None:
+        check_options(retries=retries)
+        lazy = lazy._with_retries(retries)
+    tasks: list[Task] = []
+    if batch == "auto" or batch == 1:
+        for item in items:  # a comprehension would be a frame between, until Python 3.12
+            tasks.append(_call_of(lazy, item, {}))  # noqa: PERF401
+        return started(tasks, options)
+    assert isinstance(batch, int)
+    for start in range(0, len(items), batch):
+        part = items[start : start + batch]
+        name = f"{function_name(lazy.__wrapped__)} x {len(part)}"
+        many = delayed(
+            _call_each, name=name, nout=len(part), traverse=lazy._traverse,
+            retries=lazy._called_options.retries,
+        )
+        tasks += list(_call_of(many, (lazy.__wrapped__, part), {}))
+    return started(tasks, options)
+
+
+def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
+    return [func(*item) for item in items]
