@@ -62,6 +62,19 @@ def signals():
         signal.signal(number, signal.SIG_IGN)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def checked_passes():
+    """Check every plan that this process makes, after each pass."""
+    from plan_checks import checked
+
+    from lazyflow.graph import passes
+
+    plain = passes.PASSES.copy()
+    passes.PASSES[:] = [each._replace(apply=checked(each.apply)) for each in plain]
+    yield
+    passes.PASSES[:] = plain
+
+
 @pytest.fixture
 def here():
     """Compute in this thread, first block first: for tests of what functions do to this process.

@@ -17,7 +17,7 @@ from lazyflow.graph.options import OPERATOR
 from lazyflow.graph.plan import Inputs, Plan, in_order, plan_of
 from lazyflow.graph.task import Task, is_leaf
 
-__all__ = ["PASSES", "Pass", "explain_plan", "fuse", "make_plan", "merge"]
+__all__ = ["PASSES", "Pass", "differ", "explain_plan", "fuse", "make_plan", "merge"]
 
 
 class Pass(NamedTuple):
@@ -170,7 +170,7 @@ def fuse(plan: Plan, optimize: bool = True) -> Plan:
             branches.add(i)
         elif source in branches:
             continue
-        if task._options is not before._options and _differ(task, before):
+        if task._options is not before._options and differ(task, before):
             continue
         if heads is None:
             heads = list(range(end))
@@ -178,7 +178,8 @@ def fuse(plan: Plan, optimize: bool = True) -> Plan:
     return plan.fused(heads)
 
 
-def _differ(task: Task, before: Task) -> bool:
+def differ(task: Task, before: Task) -> bool:
+    """Tell whether the options of a task keep it out of the unit of its input."""
     one, other = task._options, before._options
     if one is OPERATOR:  # no option was given, and it costs next to nothing
         return False
