@@ -6,13 +6,13 @@ call go into one plan, so that what they share runs once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import Outcome, finish, start, start_ahead
 from lazyflow.api.targets import Targets, finalized
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.passes import explain_plan, make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture
@@ -153,8 +153,31 @@ def _rebuilt(item: Any, tasks: list[Any]) -> Any:
     return item.__lazyflow_rebuild__(tasks)
 
 
-def optimize(*args: Any, traverse: bool = True, **unknown: Any) -> tuple[Any, ...]:
+@overload
+def optimize(
+    *args: Any, traverse: bool = ..., explain: Literal[False] = ..., **unknown: Any
+) -> tuple[Any, ...]: ...
+
+
+@overload
+def optimize(
+    *args: Any, traverse: bool = ..., explain: Literal[True], **unknown: Any
+) -> str: ...
+
+
+def optimize(
+    *args: Any, traverse: bool = True, explain: bool = False, **unknown: Any
+) -> tuple[Any, ...] | str:
     """Return objects equal to these whose graphs are merged and rewritten already.
+
+    Parameters
+    ----------
+    args
+        Lazy values, also inside lists, tuples, dicts and the like.
+    traverse
+        False: look only at the arguments themselves.
+    explain
+        True: return a text instead, which says what each pass does to the graph.
 
     Examples
     --------
@@ -163,9 +186,15 @@ def optimize(*args: Any, traverse: bool = True, **unknown: Any) -> tuple[Any, ..
     >>> (a, b), = optimize([f(-1), f(-1)])
     >>> a is b
     True
+    >>> print(optimize([f(-1), f(-1)], explain=True))
+    graph: 2 tasks, 0 of them values; 2 results are wanted
+    merge: 1 of 2 tasks is equal to another one and joins it
+    fuse: no task runs in one unit with its input
     """
     options = RunOptions("optimize", unknown, traverse=traverse)
     targets = Targets(args, options.traverse)
+    if explain:
+        return explain_plan(targets.tasks)
     if not targets.tasks:
         return targets.fill([], finalized)
     plan = make_plan(targets.tasks)

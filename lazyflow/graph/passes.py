@@ -52,26 +52,24 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     return plan
 
 
-def explain_plan(wanted: Sequence[Task]) -> tuple[Plan, str]:
-    """Return the plan that computes the wanted tasks, and what each pass did to get it.
+def explain_plan(wanted: Sequence[Task]) -> str:
+    """Return what each pass does to the plan that computes the wanted tasks.
 
     >>> from lazyflow import delayed
     >>> square = delayed(lambda x: x * x, pure=True)
-    >>> plan, text = explain_plan([delayed(max)(abs(square(3)), abs(square(3)))])
-    >>> print(text)
+    >>> print(explain_plan([delayed(max)(abs(square(3)), abs(square(3)))]))
     graph: 5 tasks, 0 of them values; 1 result is wanted
     merge: 2 of 5 tasks are equal to others and join them
     fuse: 3 tasks run as 2 units, the longest of 2 tasks
     """
     plan = plan_of(*in_order(wanted), wanted)
     outputs = _counted(len(plan.outputs), "result is", "results are")
-    words = [
-        f"graph: {_counted(len(plan))}, {len(plan.leaves):,} of them values; {outputs} wanted"
-    ]
+    tasks, values = _counted(len(plan)), len(plan.leaves)
+    words = [f"graph: {tasks}, {values:,} of them values; {outputs} wanted"]
     for each in PASSES:
         before, plan = plan, each.apply(plan, True)
         words.append(f"{each.name}: {each.explain(before, plan)}")
-    return plan, "\n".join(words)
+    return "\n".join(words)
 
 
 def _counted(count: int, one: str = "task", many: str = "tasks") -> str:
@@ -194,7 +192,7 @@ def differ(task: Task, before: Task) -> bool:
 
 def _explain_fuse(before: Plan, after: Plan) -> str:
     if after.heads is None:
-        return f"none of {_counted(len(after))} can run in one unit with its input"
+        return "no task runs in one unit with its input"
     sizes = Counter(after.heads)
     units = _counted(len(sizes), "unit", "units")
     return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"

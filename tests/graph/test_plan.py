@@ -361,3 +361,22 @@ def test_optimize_keeps_arguments_in_place():
     assert len({id(t) for t in better._inputs}) == 1
     (upper,) = optimize(delayed("a", pure=True).upper)
     assert upper().compute() == "A"
+
+
+def test_optimize_explains_what_each_pass_does():
+    pure = delayed(lambda x: x, pure=True)
+    assert optimize(pure(1), [pure(1), inc(inc(inc(2)))], explain=True).splitlines() == [
+        "graph: 5 tasks, 0 of them values; 3 results are wanted",
+        "merge: 1 of 5 tasks is equal to another one and joins it",
+        "fuse: 4 tasks run as 2 units, the longest of 3 tasks",
+    ]
+    assert optimize(delayed(7), pure(delayed(8)), explain=True).splitlines() == [
+        "graph: 3 tasks, 2 of them values; 2 results are wanted",
+        "merge: none of 3 tasks is equal to another one",
+        "fuse: no task runs in one unit with its input",
+    ]
+    assert optimize(1, explain=True).startswith("graph: 0 tasks, 0 of them values; 0 results are")
+    assert optimize(inc(1), explain=True).splitlines()[1:] == [
+        "merge: no task is pure or has a key of its own",
+        "fuse: no task runs in one unit with its input",
+    ]
