@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-from lazyflow.schedulers.core.slots import asleep
+from lazyflow.schedulers.core.current_worker import asleep
 
 __all__ = ["Deadlock", "TaskLock"]
 

@@ -17,12 +17,11 @@ from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import here
-from lazyflow.schedulers.core.slow_path import cull
 from lazyflow.store.owned import Releaser, forms
 from lazyflow.store.values import Taken
 
@@ -180,5 +179,5 @@ _ahead = threading.local()
 
 def _is_unfinished(run: Lifecycle | None) -> bool:
     if run is not None and run.dropped:
-        cull(run)
+        run.cull()
     return run is not None and not run.over

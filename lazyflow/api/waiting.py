@@ -11,9 +11,9 @@ from lazyflow.api.runs import held_values, start_background
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD
+from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
-from lazyflow.schedulers.core.slots import asleep, here
 from lazyflow.store.owned import Releaser
 
 __all__ = ["gather", "wait"]

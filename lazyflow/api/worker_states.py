@@ -16,7 +16,7 @@ from lazyflow import config
 from lazyflow.api.state_cells import CellOwner, ProcessCell, StateCell, StateUse, ThreadCell
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.slots import here
+from lazyflow.schedulers.core.current_worker import here
 
 __all__ = ["WorkerState", "worker_state"]
 

@@ -17,9 +17,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
-from lazyflow.schedulers.core.base import Observer
+from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.event import Gate
-from lazyflow.schedulers.core.run import Run
 
 __all__ = ["ProgressBar"]
 
@@ -174,7 +173,7 @@ class ProgressBar(Observer):
         """End what `register` began."""
         always_observers.remove(self)
 
-    def run_started(self, run: Run) -> None:
+    def run_started(self, run: AnyRun) -> None:
         with self._lock:
             if not self._runs:
                 self._clear()
@@ -183,7 +182,7 @@ class ProgressBar(Observer):
             if self._minimum <= 0:
                 self._draw()
 
-    def task_ended(self, run: Run, i: int) -> None:
+    def task_ended(self, run: AnyRun, i: int) -> None:
         if id(run) not in self._runs:  # the block was left, or another thread ended the run
             return
         self._latest = next(self._done)
@@ -193,10 +192,10 @@ class ProgressBar(Observer):
             finally:
                 self._lock.release()
 
-    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         self.task_ended(run, i)
 
-    def run_ended(self, run: Run) -> None:
+    def run_ended(self, run: AnyRun) -> None:
         self._runs.discard(id(run))
         if not self._runs:
             self._finish()

@@ -98,6 +98,13 @@ def users_depth() -> int:
     return depth
 
 
+def call_arguments(task: Task, given: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments that a task is called with, for these values of its inputs."""
+    if task._bind is not None:
+        return task._bind.fill(given)
+    return (given if task._inputs else list(task._args)), {}
+
+
 def is_leaf(task: Task) -> bool:
     """Tell whether a task is a value rather than a call."""
     return task._func is VALUE or task._func is HELD

@@ -19,12 +19,13 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.items import check_length
-from lazyflow.schedulers.core import slow_path
+from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Worker
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import SeatedWorker, Seats, here
+from lazyflow.schedulers.core.slots import Slots, SlotWorker
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
@@ -56,7 +57,7 @@ class _Base:
         """Tasks that run are the executor's; their results are ignored."""
 
 
-class _Share(Seats):
+class _Share(Slots):
     """What a run, and the runs that its tasks turned into, may use of an executor.
 
     runs
@@ -73,7 +74,7 @@ class _Share(Seats):
         self.pumping: list[None] = [None]
 
 
-class _ExecutorThread(SeatedWorker):
+class _ExecutorThread(SlotWorker):
     """A thread of an executor while it works on runs."""
 
     __slots__ = ("scheduler",)
@@ -95,7 +96,7 @@ class ThreadExecutorScheduler(_Base):
 
     def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
-        self._shares: deque[_Share] = deque()  # each with a seat taken, for a thread to work on
+        self._shares: deque[_Share] = deque()  # each with a slot taken, for a thread to work on
         self._lock = threading.Lock()  # for the two counts
         self._asleep = 0
         self._spares = 0
@@ -108,7 +109,7 @@ class ThreadExecutorScheduler(_Base):
         share: _Share = run.attached
         for _ in range(min(count, share.count)):
             share.runs.append(run)
-            if not share.take():  # a thread that has a seat will look once more before it leaves
+            if not share.take():  # a thread that has a slot will look once more before it leaves
                 return
             try:
                 self._engage(share)
@@ -129,7 +130,7 @@ class ThreadExecutorScheduler(_Base):
         self._work(share, _ExecutorThread(self))
 
     def _work(self, share: _Share, worker: _ExecutorThread) -> None:
-        """Work on the runs of a share, on a seat that was taken, until none is ready."""
+        """Work on the runs of a share, with a slot that was taken, until none is ready."""
         while True:
             try:
                 run = share.runs.pop()
@@ -138,10 +139,10 @@ class ThreadExecutorScheduler(_Base):
                 if not share.runs or not share.take():
                     return
                 continue
-            worker.sit(run)
+            worker.serve(run)
             if run.ready:
                 share.runs.append(run)
-            if not share.take():  # who has it will look at the runs
+            if not share.take():  # the thread that has it will look at the runs
                 return
 
     def wait(self, run: Run, timeout: float | None) -> bool:
@@ -158,11 +159,11 @@ class ThreadExecutorScheduler(_Base):
         """While the thread sleeps inside a task, let others do what it would have done."""
         with self._lock:
             self._asleep += 1
-        me.rise()
-        for seat in me.held:
-            share: _Share = seat.run.attached
-            if seat.run.ready:
-                share.runs.append(seat.run)
+        me.give_slots_back()
+        for slot in me.slots:
+            share: _Share = slot.run.attached
+            if slot.run.ready:
+                share.runs.append(slot.run)
             if share.runs and share.take():
                 self._engage(share)
         self._add_spare()
@@ -171,7 +172,7 @@ class ThreadExecutorScheduler(_Base):
         finally:
             with self._lock:
                 self._asleep -= 1
-            me.sit_again()
+            me.take_slots_again()
 
     def _add_spare(self) -> None:
         with self._lock:
@@ -246,7 +247,7 @@ class ExecutorScheduler(_Base):
         self._pump(share)
 
     def _pump(self, share: _Share) -> None:
-        """Submit ready tasks while there are seats.
+        """Submit ready tasks while slots are free.
 
         An executor that is done at once calls back from inside `submit`, and a task that need
         not run makes others ready at once: whoever is inside already goes on with those.
@@ -263,7 +264,7 @@ class ExecutorScheduler(_Base):
                 share.pumping.append(None)
 
     def _submit_next(self, share: _Share) -> None:
-        """Submit a ready task on a seat that was taken."""
+        """Submit a ready task with a slot that was taken."""
         while True:
             try:
                 run = share.runs.pop()
@@ -278,7 +279,7 @@ class ExecutorScheduler(_Base):
 
     def _submit(self, run: Run, i: int) -> None:
         try:
-            given = slow_path.prepared(run, i)
+            given = run.prepared(i)
         except BaseException as error:  # a value that can't be copied
             run.attached.give()
             run.refuse(i, dressed(error, run.plan.tasks[i], None))
@@ -287,7 +288,7 @@ class ExecutorScheduler(_Base):
             run.attached.give()
             run.deliver(i, None)
             return
-        slow_path.tell(run, "task_started", i)
+        run.observers.task_started(run, i)
         there = Worker(self.name)  # nobody we know, but the task it has
         there.run, there.task = run, i
         run.inside.add(there)
@@ -296,10 +297,7 @@ class ExecutorScheduler(_Base):
     def _try(self, run: Run, i: int, given: list[Any], retries: int, there: Worker) -> None:
         task = run.plan.tasks[i]
         try:
-            if task._bind is not None:
-                args, kwargs = task._bind.fill(given)
-            else:
-                args, kwargs = (given if task._inputs else list(task._args)), {}
+            args, kwargs = call_arguments(task, given)
             theirs = self.executor.submit(_Portable(task._func, args, kwargs))
         except BaseException as error:
             self._end_badly(run, i, error, given, there)
@@ -332,7 +330,7 @@ class ExecutorScheduler(_Base):
             else:
                 run.inside.discard(there)
                 run.attached.give()
-                slow_path.hear(run, run.on_done, i)
+                run.observers.task_ended(run, i)
                 run.deliver(i, value)
             self._pump(run.attached)
         except BaseException as bug:  # executors swallow what callbacks raise
@@ -351,7 +349,7 @@ class ExecutorScheduler(_Base):
         run.inside.discard(there)
         run.attached.give()
         error = dressed(error, run.plan.tasks[i], given)
-        slow_path.tell(run, "task_failed", i, error)
+        run.observers.task_failed(run, i, error)
         run.refuse(i, error)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import asleep, here
 
 
 class _Caller:
@@ -72,7 +72,7 @@ class SyncScheduler:
         worker = Worker(threading.current_thread().name)
         if timeout is not None:
             run.deadline = monotonic() + timeout
-            run.odd.append(None)
+            run.attention.append(None)
         while not run.over:
             left = None if run.deadline is None else run.deadline - monotonic()
             if left is not None and left <= 0:

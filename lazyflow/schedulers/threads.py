@@ -37,17 +37,18 @@ from typing import Any
 from lazyflow import config
 from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.graded import Graded
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priority_queue import next_rank
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import SeatedWorker, Seats, here
+from lazyflow.schedulers.core.slots import Slots, SlotWorker
 
 EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
 
-class _Thread(SeatedWorker):
+class _Thread(SlotWorker):
     """A worker that is a thread of the pool."""
 
     __slots__ = ("abandoned", "ended", "pool", "thread", "wake")
@@ -65,13 +66,13 @@ class _Thread(SeatedWorker):
         return self.pool.blocked(self)
 
 
-def _sit_down(run: Run) -> bool:
-    """Take a seat in a run, if there is one."""
+def _take_slot(run: Run) -> bool:
+    """Take a slot in a run, if one is free."""
     return bool(run.attached.take())
 
 
-class _PoolSeats(Seats):
-    """The seats of a run and of those its tasks turned into, and which of them are queued."""
+class _PoolSlots(Slots):
+    """The slots of a run and of those its tasks turned into, and which of them are queued."""
 
     __slots__ = ("queued",)
 
@@ -119,20 +120,20 @@ class ThreadsScheduler:
             "fork, or compute it again here."
         )
         for run in runs:
-            run.observers, run.on_start, run.on_done = [], [], []  # they hear of it in the parent
+            run.observers.clear()  # they hear of it in the parent
             run.cancel(error)
 
     # -- what a run calls -------------------------------------------------------------------
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
-        run.attached = _PoolSeats(
+        run.attached = _PoolSlots(
             run.request.num_workers or config.get("num_workers") or config.default_workers()
         )
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
-        """Wake or start as many threads as there are tasks and seats for."""
+        """Wake or start as many threads as there are tasks and slots for."""
         # The run's tasks are in its list already, and a thread that finds the list empty takes
         # the run out of `queued` before it looks a second time: one of the two sees the other.
         if not self._idle and run in run.attached.queued and self._full():
@@ -140,7 +141,7 @@ class ThreadsScheduler:
         with self._lock:
             self._enqueue(run)
             for _ in range(min(count, run.attached.count)):
-                if not self._wake() and not self._start_thread() and not self._call_away(run):
+                if not self._wake() and not self._start_thread() and not self._ask_to_leave(run):
                     break
             if not self._threads and not run.over:
                 raise RuntimeError("no thread can be started, and lazyflow has none")
@@ -149,14 +150,14 @@ class ThreadsScheduler:
         """Sleep until the run is over; inside a task of ours, help it first."""
         me = here.worker
         if isinstance(me, _Thread) and timeout is None and run.ready and run.attached.take():
-            me.sit(run)
+            me.serve(run)
             self._take_back(me)
         return run.over or run.wait(timeout)
 
     @contextmanager
     def blocked(self, me: _Thread) -> Iterator[None]:
         """While the thread sleeps inside a task, let another have its place."""
-        me.rise()
+        me.give_slots_back()
         with self._lock:
             if me in self._threads:
                 self._threads.discard(me)
@@ -169,7 +170,7 @@ class ThreadsScheduler:
                 if me in self._sleeping:
                     self._sleeping.discard(me)
                     self._threads.add(me)
-            me.sit_again()
+            me.take_slots_again()
 
     def abandon(self, run: Run) -> None:
         """Replace the threads that are still inside a task of a run that was given up."""
@@ -202,13 +203,13 @@ class ThreadsScheduler:
 
     def _enqueue(self, run: Run) -> None:
         if not run.over:
-            seats: _PoolSeats = run.attached
-            self._size = max(self._size, seats.count)  # here, since a shutdown may have come
+            slots: _PoolSlots = run.attached
+            self._size = max(self._size, slots.count)  # here, since a shutdown may have come
             if run.plan.priorities:
                 self._has_priorities = True
                 self._graded[run.request.background].put(run)
-            elif run not in seats.queued:
-                seats.queued.add(run)
+            elif run not in slots.queued:
+                slots.queued.add(run)
                 self._queues[run.request.background].append(run)
 
     def _wake(self) -> bool:
@@ -246,8 +247,8 @@ class ThreadsScheduler:
                 self._threads.discard(me)
             me.ended.open()
 
-    def _call_away(self, run: Run) -> bool:
-        """Have threads leave less urgent runs after their tasks; tells whether one was called."""
+    def _ask_to_leave(self, run: Run) -> bool:
+        """Have threads leave less urgent runs after their tasks; tells whether one was asked."""
         rank = next_rank(run) if self._has_priorities else None
         if rank is None:
             return False
@@ -261,7 +262,7 @@ class ThreadsScheduler:
             elif rank < 0 and not thread.must_leave:
                 found = thread
         if found is not None:
-            found.call_away()
+            found.ask_to_leave()
         return found is not None
 
     def _serve_ready(self) -> None:
@@ -281,11 +282,11 @@ class ThreadsScheduler:
             if run is None:
                 me.ended.open()
                 return
-            me.sit(run)
+            me.serve(run)
             del run  # hold no values while asleep
 
     def _next_run(self, me: _Thread) -> Run | None:
-        """Return a run to work on, with a seat taken; sleep until there is one; None: end."""
+        """Return a run to work on, with a slot taken; sleep until there is one; None: end."""
         while True:
             with self._lock:
                 if me.abandoned or len(self._threads) > self._size:
@@ -305,8 +306,8 @@ class ThreadsScheduler:
         if rank == 0:
             self._turn = not self._turn
         if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
-            run = graded.take(_sit_down)
-        run = run or self._choose(queue) or graded.take(_sit_down)
+            run = graded.take(_take_slot)
+        run = run or self._choose(queue) or graded.take(_take_slot)
         if run is not None and run.plan.priorities:
             run.ready.floor = inf if (rank := next_rank(run)) is None else rank
         return run
@@ -325,10 +326,10 @@ class ThreadsScheduler:
         run = queue[0]
         if run.ready:
             return True
-        seats: _PoolSeats = run.attached
-        seats.queued.discard(run)
+        slots: _PoolSlots = run.attached
+        slots.queued.discard(run)
         if run.ready:
-            seats.queued.add(run)
+            slots.queued.add(run)
             return True
         queue.popleft()
         return False

@@ -238,13 +238,14 @@ def test_an_observer_may_compute() -> None:
 
 
 def test_nothing_is_called_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lazyflow.schedulers.core import slow_path
+    from lazyflow.schedulers.core.observing import RunObservers
 
     def never(*_: Any) -> None:
         raise AssertionError("called")
 
     calls: list[Callable[..., None]] = []
-    monkeypatch.setattr(slow_path, "hear", never)
+    monkeypatch.setattr(RunObservers, "task_started", never)
+    monkeypatch.setattr(RunObservers, "task_ended", never)
     assert compute([delayed(abs)(-i) for i in range(9)])[0] == list(range(9))
     assert lazyflow.compute(delayed(abs)(-1), scheduler="sync") == (1,)
     assert calls == []

@@ -192,13 +192,6 @@ def has_async_methods(cls: type) -> bool:
     )
 
 
-def bound(task: Task, given: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a call, with these values of its inputs."""
-    if task._bind is not None:
-        return task._bind.fill(given)
-    return (given if task._inputs else list(task._args)), {}
-
-
 def finish(box: list[Any], scheduler: Any) -> None:
     """Make of a call's value what its future gets: a lazy one is computed, an iterator taken."""
     kind = kinds[type(box[0])]

@@ -13,8 +13,9 @@ from lazyflow.departures import WeakTable
 from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COPIED, kinds
+from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.actors.call_executors import LoopLane, ThreadLane, run_here
-from lazyflow.schedulers.actors.calls import Call, Spec, bound, finish
+from lazyflow.schedulers.actors.calls import Call, Spec, finish
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
@@ -63,7 +64,7 @@ class _Job:
         self.given = given
         actor.running[self] = None
         call.begun = True
-        args, kwargs = bound(call.task, given)
+        args, kwargs = call_arguments(call.task, given)
         if call is actor.init:
             return actor.cls(*args, **kwargs)
         return getattr(actor.instance, call.method)(*args, **kwargs)

@@ -195,7 +195,7 @@ class _Calling:
         self.number = number
         self.arguments = arguments
         self.method = method
-        self.call: calls.Call | None = None
+        self.call: calls.RecordCall | None = None
         self.has_saved = False  # the state was asked for, and may be what has failed
         self.awaits: dict[int, TaskFuture] = {}
 
@@ -231,7 +231,7 @@ class _Calling:
         if flags & BLOB:
             arguments = _opened(arguments, "an argument")
         order = range(len(values)) if sources is None else sources
-        self.call = calls.Call(
+        self.call = calls.RecordCall(
             self.function(), arguments, flags, (binding, None), [values[k] for k in order],
             [loads[k][0] == HELD and kinds[type(values[k])] in COPIED for k in order],
         )

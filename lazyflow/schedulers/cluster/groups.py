@@ -55,7 +55,7 @@ class Group:
 
 
 class Nudge:
-    """In the place of `Run.odd`: whoever appends to it wakes the scheduler. Never locks."""
+    """In the place of `Run.attention`: whoever appends to it wakes the scheduler. Never locks."""
 
     def __init__(self, run: Feeding) -> None:
         self._run = weakref.ref(run)

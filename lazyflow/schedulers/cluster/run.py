@@ -14,7 +14,6 @@ from lazyflow.schedulers.cluster.groups import Group, There
 from lazyflow.schedulers.cluster.results import Put, Remote, gone
 from lazyflow.schedulers.cluster.submission import Feeding
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.lifecycle import doing
@@ -42,7 +41,7 @@ class EngineRun(Feeding):
             self.engine.learn(digest, times_run, seconds)
         for i, error in records.items():
             self.errors[i] = rebuilt(error)
-        if self.observers:
+        if self.observers.members:
             self._tell(events)
         for i in records:
             self.note_failure(i, self.errors[i])
@@ -112,17 +111,17 @@ class EngineRun(Feeding):
     def _tell(self, events: Any) -> None:
         for what, i in events:
             if what == STARTED:
-                slow_path.hear(self, self.on_start, i)
+                self.observers.task_started(self, i)
             elif what == ENDED:
-                slow_path.hear(self, self.on_done, i)
+                self.observers.task_ended(self, i)
             elif what == FAILED and i in self.errors:
-                slow_path.tell(self, "task_failed", i, self.errors[i])
+                self.observers.task_failed(self, i, self.errors[i])
 
     def _fail_task(self, i: int, error: BaseException) -> None:
         """Let a task fail that no worker ran."""
         self.todo.discard(i)
         self.errors[i] = error
-        slow_path.tell(self, "task_failed", i, error)
+        self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
         if not self.over:
             self._arrived(i, None)
@@ -227,7 +226,7 @@ class EngineRun(Feeding):
 
     def culled(self) -> None:
         """Drop what only dropped futures needed."""
-        slow_path.cull(self)
+        self.cull()
         if self.over or not self.unneeded:
             return
         gone = [g for g in self.under_way.values() if self.unneeded.issuperset(g.members)]
@@ -283,7 +282,7 @@ class EngineRun(Feeding):
         found, heard_of = [], set()
         for where, i in self.engine.running(self):
             worker = There(where)
-            worker.run, worker.task = self, i  # type: ignore[assignment]
+            worker.run, worker.task = self, i
             found.append(doing(worker))
             heard_of.add(i)
         waiting = [

@@ -22,7 +22,6 @@ from lazyflow.schedulers.cluster.groups import Group, Nudge, look
 from lazyflow.schedulers.cluster.outcome import Repeats, identity
 from lazyflow.schedulers.cluster.packing import Packer, Unsendable, unsendable
 from lazyflow.schedulers.cluster.results import Put
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import Lifecycle
@@ -55,7 +54,7 @@ class Feeding(Lifecycle):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.odd = Nudge(self)
+        self.attention = Nudge(self)
         self.name = f"{next(_names)}"
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, Group] = {}
@@ -78,14 +77,14 @@ class Feeding(Lifecycle):
     def flags(self) -> tuple[bool, bool, bool]:
         """Return what workers have to know of the request: see work.py."""
         request = self.request
-        return bool(request.collect), bool(request.check_mutation), bool(self.observers)
+        return bool(request.collect), bool(request.check_mutation), bool(self.observers.members)
 
     # -- the beginning ----------------------------------------------------------------------
 
     def begin(self) -> None:
         """Look at the leaves; go on when those that are pending are there."""
         self.begun = True
-        slow_path.tell(self, "run_started")
+        self.observers.run_started(self)
         self.wanted = set(self.plan.outputs)
         if not self.wanted:
             self._complete()

@@ -3,7 +3,10 @@
 A scheduler runs plans. It is any object with the two attributes and the four methods of
 `Scheduler`; register it for `scheduler="name"` by the entry-point group
 ``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
-pass the object itself.
+pass the object itself. What else a scheduler can do, it says by having the methods of a protocol
+below: `MakesRuns`, `Puts`, `EndsTasks`, `KeepsActors`, `ReportsInfo`, `ShutsDown`. Where a
+scheduler is first used it is looked at once: a method that is missing, or that cannot be called
+as the protocol says, is refused with words.
 
 All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when. This
 one is complete, though it caps nothing: a thread for every task that is offered::
@@ -35,19 +38,61 @@ each thread enters a copy. Whatever the scheduler keeps with a run goes into ``r
 runs that tasks turn into by returning lazy values share it, and ``run.request`` too.
 
 A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
-number of a task, `slow_path.prepared` for the values of its inputs, then ``run.deliver(i, value)``
+number of a task, ``run.prepared(i)`` for the values of its inputs, then ``run.deliver(i, value)``
 or ``run.refuse(i, dressed(error, task, values))``; executor.py shows it. When the threads are
-few, a task that waits for another run must not keep its place: override `Worker.asleep`.
+few, a task that waits for another run must not keep its thread: override `Worker.asleep`.
 `lazyflow.testing.contract` is the suite that every scheduler must pass.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from contextvars import Context
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.core.run import Run
+from lazyflow.graph.plan import Plan
+
+
+class AnyRun(Protocol):
+    """One execution of one plan, as schedulers, workers and observers see it.
+
+    What schedulers get is a `Run` (run.py), which has more, or what their own `make_run` made.
+    """
+
+    plan: Plan
+    request: Request
+    #: The scheduler that runs it.
+    scheduler: Any
+    #: What the scheduler keeps with it.
+    attached: Any
+    #: The caller's context variables.
+    context: Context
+    #: Not empty: no further task of it is started.
+    stop: list[None]
+    #: The runs that its tasks wait for, or turned into.
+    children: set[Any]
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended: done, failed or cancelled."""
+
+    def begin(self) -> None:
+        """Put the run in motion: what is ready is offered to the scheduler."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until the run is over (True), or `timeout` seconds have passed (False)."""
+
+    def cancel(self, error: BaseException | None = None) -> None:
+        """Start nothing more and end with `error` (a Cancelled unless given)."""
+
+    def deliver(self, i: int, value: Any) -> None:
+        """Take the result of task `i`, from any thread."""
+
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Take the (dressed) failure of task `i`, from any thread."""
+
+    def task_name(self, i: int) -> str:
+        """Return what messages call task `i`."""
 
 
 class Observer:
@@ -59,31 +104,31 @@ class Observer:
     ``run.task_name(i)`` is its name.
     """
 
-    def run_started(self, run: Run) -> None:
+    def run_started(self, run: AnyRun) -> None:
         """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
 
-    def task_started(self, run: Run, i: int) -> None:
+    def task_started(self, run: AnyRun, i: int) -> None:
         """Hear that this thread is about to call task `i`."""
 
-    def task_ended(self, run: Run, i: int) -> None:
+    def task_ended(self, run: AnyRun, i: int) -> None:
         """Hear that this thread called task `i`, and it returned."""
 
-    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Hear that task `i` raised, after its last retry."""
 
-    def run_ended(self, run: Run) -> None:
+    def run_ended(self, run: AnyRun) -> None:
         """Hear that the run is over: done, failed or cancelled."""
 
 
 class Worker:
-    """Who is inside `Run.work`: a thread, seen from outside.
+    """A thread that is inside `Run.work`, seen from outside.
 
     task
         The number of the task it is running in ``run``, or -1.
     below
         The worker of the same thread whose task computes what this one works on.
     must_leave
-        It has no seat any more and leaves the run after its task; looked at while `Run.odd`
+        It has no slot any more and leaves the run after its task; looked at while `Run.attention`
         is not empty.
     forked
         This is the copy in the child of a fork, which ends when its task returns.
@@ -95,7 +140,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.run: Run | None = None
+        self.run: AnyRun | None = None
         self.task = -1
         self.below: Worker | None = None
         self.must_leave = False
@@ -111,24 +156,84 @@ class Worker:
 
 
 class Scheduler(Protocol):
-    """What `compute` and `persist` need of a scheduler."""
+    """What `compute` and `persist` need of a scheduler.
+
+    The runs that it is given are those that its own `make_run` made, or each a `Run`.
+    """
 
     name: str
     #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
     #: with workers= are refused.
     options: frozenset[str]
 
-    def start(self, run: Run) -> None:
+    def start(self, run: Any) -> None:
         """Put a run in motion; return at once, unless the caller's thread does the work."""
 
-    def offer(self, run: Run, count: int) -> None:
+    def offer(self, run: Any, count: int) -> None:
         """Learn that `count` tasks of a run became ready outside of its workers."""
 
-    def wait(self, run: Run, timeout: float | None) -> bool:
+    def wait(self, run: Any, timeout: float | None) -> bool:
         """Block until the run is done (True) or `timeout` seconds are over (False)."""
 
-    def abandon(self, run: Run) -> None:
+    def abandon(self, run: Any) -> None:
         """Learn that a run was cancelled while tasks of it may still be running."""
+
+
+class MakesRuns(Protocol):
+    """A scheduler whose runs are of a class of its own, as where tasks run in other processes."""
+
+    def make_run(self, plan: Plan, request: Request) -> Any:
+        """Return a run that has not begun: a `Lifecycle` (lifecycle.py); `start` follows."""
+
+
+class Puts(Protocol):
+    """A scheduler that keeps the values of `lazyflow.put` where its tasks can get them."""
+
+    def put(self, value: Any, task: Any) -> Any:
+        """Take a snapshot of a value now; return what its future holds in its place.
+
+        `task` is the leaf that stands for the value: it has the name and place for messages.
+        """
+
+
+class EndsTasks(Protocol):
+    """A scheduler that can end a task while it runs: ``future.cancel(force=True)``."""
+
+    def end_task(self, run: Any, i: int) -> None:
+        """End task `i` of a run if it is running. Its future was cancelled before; returns soon."""
+
+
+class KeepsActors(Protocol):
+    """A scheduler on which actors live.
+
+    actors_share_memory
+        Arguments reach an actor as the caller has them, so that the caller copies what it may
+        edit later.
+    """
+
+    @property
+    def actors_share_memory(self) -> bool:
+        """Whether arguments reach actors as the caller has them."""
+
+    def make_actor(self, spec: Any) -> Any:
+        """Start an actor; return its host. See `lazyflow.schedulers.actors.calls`."""
+
+
+class ReportsInfo(Protocol):
+    """A scheduler that says for `lazyflow.schedulers.info` what it holds and does."""
+
+    def info(self) -> dict[str, Any]:
+        """Return facts by name, such as its workers and their tasks."""
+
+
+class ShutsDown(Protocol):
+    """A scheduler with threads, processes or connections that `lazyflow.shutdown` ends."""
+
+    def shutdown(self) -> Any:
+        """Cancel queued work, give running tasks a moment, and end what serves them.
+
+        The next run starts anew what it needs.
+        """
 
 
 class Request:

@@ -13,9 +13,9 @@ from typing import Any
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, TaskTimeout
+from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.event import Gate
-from lazyflow.schedulers.core.slots import asleep
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 

@@ -8,6 +8,7 @@ subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/)
 from __future__ import annotations
 
 import contextvars
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -19,18 +20,21 @@ from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
+from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
-from lazyflow.schedulers.core.slots import asleep, here
+from lazyflow.schedulers.core.observing import RunObservers
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "lazyflow_scheduler_here", default=None
 )
+
+
+_cull_lock = threading.Lock()
 
 
 def doing(worker: Worker) -> str:
@@ -42,13 +46,13 @@ def doing(worker: Worker) -> str:
     return f"{task_name(task)}, made at {place_text(task)} ({worker.kind} {worker.name})"
 
 
-class _Later:
+class _DeliveredLater:
     """Stands for a result that another run will deliver."""
 
     _lazyflow_kind = LAZY
 
 
-LATER = _Later()
+LATER = _DeliveredLater()
 
 
 def task_of(lazy: Any) -> Task:
@@ -94,7 +98,7 @@ class Lifecycle(ABC):
         self.values: list[Any] = [None] * plan.end
         self.stop: list[None] = []  # not empty: start nothing more
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
-        self.odd: Any = []  # not empty: something rare is about, see slow_path.py
+        self.attention: Any = []  # not empty: look before each task, by the slow path
         self.failed: dict[int, BaseException] = {}
         self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
         self.dropped: deque[Gone] = deque()  # of `futures`, those that died
@@ -107,9 +111,7 @@ class Lifecycle(ABC):
         self.error: BaseException | None = None
         self.context = contextvars.copy_context()
         self.context.run(scheduler_here.set, scheduler)
-        self.observers = [o for o in request.observers if id(o) not in slow_path.broken_observers]
-        self.on_start = slow_path.hearers(self.observers, "task_started")
-        self.on_done = slow_path.hearers(self.observers, "task_ended")
+        self.observers = RunObservers(request.observers)
         self._closing = [None]  # whoever pops it ends the run
         self._gate = Gate()
 
@@ -168,7 +170,7 @@ class Lifecycle(ABC):
             self._closing.pop()
         except IndexError:
             return
-        slow_path.tell(self, "run_ended")
+        self.observers.run_ended(self)
         parent = self.parent
         if parent is not None:
             parent[0].children.discard(self)
@@ -232,7 +234,7 @@ class Lifecycle(ABC):
         todo.extend((child, Cancelled("the task that asked for it was given up"))
                     for child in tuple(self.children))
         if self.begun:
-            slow_path.tell(self, "run_ended")
+            self.observers.run_ended(self)
             if replace_threads:
                 self.scheduler.abandon(self)
                 cancel_all(cancels_of(self))
@@ -255,8 +257,36 @@ class Lifecycle(ABC):
         reference = (self.futures or {}).get(i)
         if reference is not None:
             self.dropped.append(reference)
-        self.odd.append(None)  # so that the loop looks
-        slow_path.cull(self, replace_threads=True)
+        self.attention.append(None)  # so that the loop looks
+        self.cull(replace_threads=True)
+
+    def cull(self, replace_threads: bool = False) -> None:
+        """Mark what only dropped futures needed, so that it is not started.
+
+        The uses of each task are counted down as in reference counting; a task without any is
+        unneeded, and so it uses its inputs no more. When nothing is needed the run ends: tasks
+        that run just finish, and `replace_threads` tells whether others get their threads at once.
+        """
+        with _cull_lock:
+            if self.futures is None:
+                return
+            if self.uses_left is None:
+                self.uses_left = [len(self.plan.uses(i)) for i in range(self.plan.end)]
+            uses = self.uses_left
+            todo = []
+            while self.dropped:
+                i = self.dropped.popleft().then
+                if self.futures.pop(i, None) is not None:
+                    todo.append(i)
+            while todo:
+                i = todo.pop()
+                uses[i] -= 1
+                if uses[i] == 0:
+                    self.unneeded.add(i)
+                    todo.extend(self.plan.inputs[i] or ())
+            is_over = not self.futures
+        if is_over:
+            self.close_unneeded(replace_threads)
 
     def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
         """Have whoever runs this look when one of its futures has been dropped.
@@ -273,13 +303,13 @@ class Lifecycle(ABC):
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
         """Return functions of C to call, the first one last, and what their argument says."""
-        return [self.odd.append], None
+        return [self.attention.append], None
 
     def note_failure(self, i: int, error: BaseException) -> None:
         """End the run with the error, or leave it to the users of the result."""
         if self.request.collect:
             self.failed[i] = error
-            self.odd.append(None)
+            self.attention.append(None)
         else:
             self.stop.append(None)
             self._fail(error)
@@ -288,7 +318,7 @@ class Lifecycle(ABC):
         if is_users_interrupt(error):
             raise error
         error = dressed(error, self.plan.tasks[i], None)
-        slow_path.tell(self, "task_failed", i, error)
+        self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
 
     def _compute_instead(self, i: int, lazy: Any) -> Any:
@@ -315,7 +345,7 @@ class Lifecycle(ABC):
             except IndexError:
                 return LATER
             parent[0].children.discard(self)
-            slow_path.tell(self, "run_ended")
+            self.observers.run_ended(self)
             self._gate.open()
         parent[0].children.add(child)
         if parent[0].stop:  # it ends, with an error of its own, and did not see this child

@@ -3,7 +3,7 @@
 Any number of threads may be inside `Run.work` at once, and no lock guards the state:
 
     arrivals[i]   an iterator over one item less than task i has inputs. Each input that arrives
-                  takes an item; whoever finds none is the last, and the task is his to run.
+                  takes an item; whoever finds none is the last, and the task is its to run.
     releases[i]   the same over the uses of result i: whoever finds none drops the value.
     ready         a list used as a stack; ``pop`` gives a task to just one thread.
 
@@ -13,13 +13,14 @@ was measured at 80 ns for a task with two inputs, a list of tokens popped until 
 
 A thread that finishes a task goes on with one that it made ready, so chains and subtrees stay
 in one thread and values die young. Whatever is rare (retries, failed inputs, values
-that have to be copied, dropped futures) sits behind one test per task: is `odd` empty?
+that have to be copied, dropped futures) sits behind one test per task: is `attention` empty?
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
@@ -29,11 +30,10 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.base import Request, Worker
-from lazyflow.schedulers.core.errors.failures import dressed, forget_context, is_users_interrupt
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priority_queue import Ranked
-from lazyflow.schedulers.core.slots import here
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import Taken
 
@@ -67,12 +67,12 @@ class Run(Lifecycle):
         self.ready: Any = Ranked(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
-            self.odd.append(None)
+            self.attention.append(None)
 
     def begin(self) -> None:
         """Deliver the leaves and offer what is ready. For the scheduler's `start`."""
         self.begun = True
-        slow_path.tell(self, "run_started")
+        self.observers.run_started(self)
         plan = self.plan
         if not plan.outputs:
             self._complete()
@@ -120,8 +120,9 @@ class Run(Lifecycle):
     def _loop(self, worker: Worker) -> None:
         plan, values, arrivals, releases = self.plan, self.values, self.arrivals, self.releases
         tasks, inputs, consumers, end = plan.tasks, plan.inputs, plan.consumers, plan.end
-        stop, odd, futures = self.stop, self.odd, self.futures
-        on_start, on_done = self.on_start, self.on_done
+        stop, attention, futures = self.stop, self.attention, self.futures
+        observers = self.observers
+        on_start, on_end = observers.on_start, observers.on_end
         take = self.ready.pop
         ranked = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
@@ -139,16 +140,16 @@ class Run(Lifecycle):
                     numbers = inputs[i]
                     given: list[Any] = []
                     try:
-                        if odd:
+                        if attention:
                             if worker.must_leave:
                                 self._put_back([*own, i])
                                 return
-                            value = slow_path.call(self, i)
+                            value = self._call_slowly(i)
                             if stop:
                                 return
                         else:
                             if on_start:
-                                slow_path.hear(self, on_start, i)
+                                observers.task_started(self, i)
                             if numbers is not None:
                                 for j in numbers:
                                     given.append(values[j])
@@ -161,10 +162,10 @@ class Run(Lifecycle):
                                 args = kwargs = None  # type: ignore[assignment]
                             else:
                                 value = task._func(*(task._args if numbers is None else given))
-                            if on_done and not stop:  # nobody hears of a run that is over
-                                slow_path.hear(self, on_done, i)
+                            if on_end and not stop:  # nobody hears of a run that is over
+                                observers.task_ended(self, i)
                     except BaseException as error:
-                        value = self.recover(i, given, error)
+                        value = slow_path.retried(self, i, given, error)
                         if stop:
                             return
                     if stored[type(value)]:
@@ -252,37 +253,30 @@ class Run(Lifecycle):
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
         self.copied.add(i)
-        self.odd.append(None)
+        self.attention.append(None)
         return value
 
-    def recover(self, i: int, given: list[Any], error: BaseException) -> Any:
-        """Retry a task that raised, or give its failure to whom it concerns."""
-        if is_users_interrupt(error):
-            self.cancel(Cancelled("interrupted"))
-            raise error
-        if self.over:  # nobody asks, and the values of the inputs may be gone
+    def _call_slowly(self, i: int) -> Any:
+        """Run task `i` with everything looked at; return its value, or None when it failed."""
+        if self.deadline is not None and monotonic() >= self.deadline:
             self.stop.append(None)
             return None
-        task = self.plan.tasks[i]
-        left, first = task._options.retries, error
-        while left and isinstance(error, Exception):
-            left -= 1
-            if here.uses:
-                task_over(self)
-            try:
-                value = slow_path.call_once(task, given)
-                slow_path.hear(self, self.on_done, i)
-                return value
-            except BaseException as again:
-                if is_users_interrupt(again):
-                    self.cancel(Cancelled("interrupted"))
-                    raise
-                forget_context(again, first)  # it would hold our frames, and so the values
-                error = again
-        error = dressed(error, task, given)
-        slow_path.tell(self, "task_failed", i, error)
-        self.note_failure(i, error)
-        return None
+        call = self._slow_call(i)
+        return None if call is None else slow_path.made_by(self, i, call)
+
+    def _slow_call(self, i: int) -> slow_path.TaskCall | None:
+        """Take the inputs of task `i` for its call; None when it need not run."""
+        if self.dropped:
+            self.cull()
+            if self.stop:
+                return None
+        numbers = self.plan.inputs[i] or ()
+        raw, last = slow_path.taken(self.values, self.releases, numbers)
+        if slow_path.is_moot(self, i, numbers):
+            return None
+        copied = self.copied
+        shared = () if copied.isdisjoint(numbers) else [j in copied for j in numbers]
+        return slow_path.TaskCall(self, self.plan.tasks[i], raw, shared, last)
 
     def _publish(self, i: int, value: Any) -> None:
         """Set the future of a wanted result as soon as it is there."""
@@ -312,6 +306,11 @@ class Run(Lifecycle):
             return int(self.ready.pop())
         except IndexError:
             return -1
+
+    def prepared(self, i: int) -> list[Any] | None:
+        """Return the values of task `i`'s inputs as it may have them; None: it need not run."""
+        call = self._slow_call(i)
+        return None if call is None else call.values(None)
 
     def deliver(self, i: int, value: Any) -> None:
         """Take the result of task `i`, from any thread."""

@@ -16,13 +16,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lazyflow.schedulers.core.base import Observer
-from lazyflow.schedulers.core.slots import here
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.current_worker import here
 
 
 class Use(ABC):
@@ -46,11 +43,11 @@ class Use(ABC):
 class _Watcher(Observer):
     """Hears of the ends of tasks, in their threads."""
 
-    def task_ended(self, run: Run, i: int) -> None:
+    def task_ended(self, run: AnyRun, i: int) -> None:
         if here.uses:
             task_over(run)
 
-    def task_failed(self, run: Run, i: int, error: BaseException) -> None:
+    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         if here.uses:
             task_over(run)
 
@@ -70,9 +67,8 @@ def begin(use: Use) -> None:
     """Let a use last until the task ends that calls this."""
     here.uses.append(use)
     run = use.run
-    if run is not None and not any(o is _watcher for o in run.observers):
-        run.observers.append(_watcher)
-        run.on_done.append((_watcher, _watcher.task_ended))
+    if run is not None:
+        run.observers.add(_watcher)
 
 
 def task_over(run: Any) -> None:

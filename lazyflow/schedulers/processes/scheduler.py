@@ -11,7 +11,7 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers.core import slow_path, task_resources
+from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
@@ -62,7 +62,7 @@ class ProcessesScheduler:
             run.driver = run.parent[0].driver
             run.surroundings = run.parent[0].surroundings
         run.begun = True
-        slow_path.tell(run, "run_started")
+        run.observers.run_started(run)
         if not run.plan.outputs:
             run.finish()
             return

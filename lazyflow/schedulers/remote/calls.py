@@ -10,19 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
-from lazyflow.errors import InputMutated
 from lazyflow.graph.arguments import Binder
-from lazyflow.graph.items import check_length
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.graph.task import Task, place_text, task_name
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import call_words
-from lazyflow.schedulers.core.slots import here
-from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import editable, private
+from lazyflow.schedulers.core.slow_path import SlowCall, literals_of
 
 Record = tuple[
     int, int, Any, tuple[int, ...] | None, tuple[int, ...], int, tuple[Any, ...] | None
@@ -157,8 +151,12 @@ def call_bound(
     return function(*items)
 
 
-class Call:
-    """One call with everything looked at.
+#: What `special_of` says of most tasks, where it says None.
+_USUAL = (0, False, None, False, "", "")
+
+
+class RecordCall(SlowCall):
+    """The slow call of a record.
 
     Parameters
     ----------
@@ -172,6 +170,8 @@ class Call:
         For each input whether this task gets a copy of its own.
     """
 
+    __slots__ = ("_arguments", "_binding", "_name", "_place")
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -181,83 +181,37 @@ class Call:
         raw: list[Any],
         copied: list[bool],
     ) -> None:
-        self.function = function
-        self.arguments = arguments
-        self.flags = flags
-        self.binding: Any = extra[0] if extra else None
-        self.special: Any = extra[1] if extra else None
-        self.raw = raw
-        self.copied = copied
-        self.given: list[Any] = raw
+        retries, mutates, nout, check, name, place = (extra and extra[1]) or _USUAL
+        super().__init__(None, function, raw, copied, retries, mutates, nout, check)
+        self._name: str = name
+        self._place: str = place
+        self._arguments = arguments
+        self._binding: Any = extra[0] if flags & BOUND else None
 
-    def __call__(self, last: list[bool]) -> Any:
-        """Return the result, after as many tries as the task may have.
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        arguments = self._arguments
+        if self._binding is not None:
+            positions, count, names = self._binding
+            items = list(arguments)
+            for at, value in zip(positions, self.given, strict=True):
+                items[at] = value
+            return items[:count], dict(zip(names, items[count:], strict=True))
+        if type(arguments) is Binder:
+            return arguments.fill(self.given)
+        return (self.given if arguments is None else list(arguments)), {}
 
-        ``last[k]`` tells that nobody but this task holds input k.
-        """
-        if self.special is None:
-            self.given = self._private()
-            return self._call_once()
-        retries, mutates, nout, check, name, where = self.special
-        while True:
-            retries -= 1
-            try:
-                self.given = self._editable(last if retries < 0 else None) if mutates else (
-                    self._private())
-                before = self._contents() if check and not mutates else None
-                value = self._call_once()
-                if before is not None:
-                    self._compare(before, name, where)
-                if nout is not None:
-                    check_length(value, nout, name)
-                return value
-            except Exception:
-                if retries < 0:
-                    raise
-                if here.uses:
-                    task_over(None)
+    def literals(self) -> list[Any]:
+        if self._binding is not None:  # they are plain numbers and strings
+            return []
+        arguments = self._arguments
+        return literals_of(arguments) if type(arguments) is Binder else list(arguments or ())
 
-    def _private(self) -> list[Any]:
-        if not any(self.copied):
-            return self.raw
-        return [private(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
+    def name(self) -> str:
+        return self._name
 
-    def _editable(self, last: list[bool] | None) -> list[Any]:
-        given = []
-        for at in range(len(self.raw)):
-            box = [self.raw[at]]
-            if last is not None:
-                self.raw[at] = None
-            given.append(editable(box, last is not None and last[at]))
-        return given
-
-    def _call_once(self) -> Any:
-        if self.flags & BOUND:
-            return call_bound(self.function, self.arguments, self.given, self.binding)
-        if type(self.arguments) is Binder:
-            args, kwargs = self.arguments.fill(self.given)
-            return self.function(*args, **kwargs)
-        return self.function(*(self.given if self.arguments is None else self.arguments))
-
-    def _contents(self) -> list[tuple[str, str]]:
-        bind = self.arguments if type(self.arguments) is Binder else None
-        args = () if bind is not None or self.flags & BOUND else self.arguments or ()
-        task: Any = SimpleNamespace(_args=args, _bind=bind)
-        return list(slow_path.contents(task, self.raw))
-
-    def _compare(self, before: list[tuple[str, str]], name: str, where: str) -> None:
-        for (what, token), (_, now) in zip(before, self._contents(), strict=True):
-            if token != now:
-                raise InputMutated(slow_path.mutated(name, what, where))
+    def place(self) -> str:
+        return self._place
 
     def words(self) -> tuple[str, ...]:
         """Describe the arguments, for the note of a failure."""
-        if self.flags & BOUND:
-            positions, count, names = self.binding
-            items = list(self.arguments)
-            for at, value in zip(positions, self.given, strict=True):
-                items[at] = value
-            return call_words(items[:count], dict(zip(names, items[count:], strict=True)))
-        if type(self.arguments) is Binder:
-            return call_words(*self.arguments.fill(self.given))
-        return call_words(self.given if self.arguments is None else list(self.arguments), {})
+        return call_words(*self.arguments())

@@ -16,7 +16,7 @@ from typing import Any
 from lazyflow.errors import RemoteTaskError
 from lazyflow.graph import arguments
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.graph.task import Task, call_arguments, place_text, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _LONGEST = 60  # characters of one argument in a note
@@ -57,11 +57,7 @@ def summary(value: Any) -> str:
 
 def call_text(task: Task, given: list[Any]) -> str:
     """Write a task as a call, with the values `given` for its inputs."""
-    if task._bind is not None:
-        args, kwargs = task._bind.fill(given)
-    else:
-        args, kwargs = (given if task._inputs else list(task._args)), {}
-    return f"{task_name(task)}({', '.join(call_words(args, kwargs))})"
+    return f"{task_name(task)}({', '.join(call_words(*call_arguments(task, given)))})"
 
 
 def call_words(args: list[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from typing import Any
 from lazyflow.departures import Gone, gone
 from lazyflow.errors import Cancelled, SchedulerLost
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.processes.decisions import jobs, values, workers
@@ -239,7 +238,7 @@ class Driver:
         posted = [item for item in self.inbox if isinstance(item, tuple)]
         added = [details[0].run for what, *details in posted if what == "_add"]
         for run in (*self.crew.runs(), *added):
-            run.observers, run.on_start, run.on_done = [], [], []  # they hear of it in the parent
+            run.observers.clear()  # they hear of it in the parent
             run.cancel(self._why)
         for host in tuple(self.actors):
             host.stop(self._why)
@@ -471,7 +470,7 @@ class Driver:
 
     def culled(self, run: RemoteRun) -> None:
         """Give up what only dropped futures needed."""
-        slow_path.cull(run, replace_threads=True)
+        run.cull(replace_threads=True)
         if not run.over and run.nodes and run.unneeded:
             nodes = [run.nodes[i] for i in run.unneeded]
             jobs.give_up(self.state, [n for n in nodes if n.job is run.job])
@@ -627,7 +626,7 @@ class Driver:
             return
         if id(error) not in run.told_of:
             run.told_of[id(error)] = error
-            slow_path.tell(run, "task_failed", node.i, error)
+            run.observers.task_failed(run, node.i, error)
         run.note_failure(node.i, error)
         if run.over:
             self.end(run)

@@ -46,7 +46,7 @@ class Receiver:
                 self._became_lazy(member, number, node, value)
             else:
                 run = node.job.run
-                if run is not None and (run.on_start or run.on_done) and not node.job.over:
+                if run is not None and run.observers.members and not node.job.over:
                     hear_result(run, node.i, member.told is node)
                 done.append((node, value, size, is_there))
         errors: dict[int, BaseException] = {}
@@ -94,7 +94,7 @@ class Receiver:
         if node.phase != WAITING or run is None or (run.over and not node.job.over):
             self._memory.remove(value)  # not needed any more, or made again when the job is over
             return
-        if run.on_start or run.on_done:
+        if run.observers.members:
             hear_result(run, node.i, member.told is node)
         try:
             lazy = decode(value, self._driver.view)

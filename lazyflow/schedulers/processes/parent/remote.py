@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.task import Task, task_name
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt, told
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.lifecycle import Lifecycle, plan_of
-from lazyflow.schedulers.core.slots import asleep
+from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.processes.decisions.nodes import Literal
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.owned import copied
@@ -32,7 +32,7 @@ _numbers = count(1)
 
 
 class _Nudge:
-    """In the place of `Run.odd`: whoever appends to it wakes the driver. Never locks."""
+    """In the place of `Run.attention`: whoever appends to it wakes the driver. Never locks."""
 
     def __init__(self, run: RemoteRun) -> None:
         self._run = weakref.ref(run)
@@ -53,7 +53,7 @@ class RemoteRun(Lifecycle):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.odd = _Nudge(self)
+        self.attention = _Nudge(self)
         self.number = next(_numbers)
         self.nodes: list[Node] = []  # by number in the plan
         self.wanted: set[int] = set()  # numbers of results that are not there yet
@@ -139,8 +139,7 @@ class Rest:
         self.surroundings = run.surroundings
         self.functions = run.functions
         self.literals = run.literals
-        self.on_start: list[Any] = []
-        self.on_done: list[Any] = []
+        self.observers = RunObservers()
 
 
 class Again:
@@ -293,10 +292,9 @@ class ProcessInside(Worker):
 
 def hear_result(run: RemoteRun, i: int, was_told: bool) -> None:
     """Tell observers of a task that was done elsewhere."""
-    if not was_told and run.on_start:
-        slow_path.hear(run, run.on_start, i)
-    if run.on_done:
-        slow_path.hear(run, run.on_done, i)
+    if not was_told:
+        run.observers.task_started(run, i)
+    run.observers.task_ended(run, i)
 
 
 __all__ = ["Cancelled", "Fetch", "ProcessInside", "Remote", "RemoteRun", "hear_result", "opened"]

@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.graph.task import HELD, Task, place_text, task_name
-from lazyflow.schedulers.core import slow_path
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal, Node
 from lazyflow.schedulers.processes.notices import notices
@@ -76,8 +75,8 @@ class Sender:
             inputs = tuple([n.id for n in node.inputs]) if node.inputs else None
             records.append((node.id, function, arguments, inputs, drops, flags, extra))
             nodes[node.id] = node
-        if run.on_start and len(flight.nodes) == 1:
-            slow_path.hear(run, run.on_start, flight.nodes[0].i)
+        if run.observers.on_start and len(flight.nodes) == 1:
+            run.observers.task_started(run, flight.nodes[0].i)
             member.told = flight.nodes[0]
         loads = [self._load(member, source) for source in flight.loads]
         context, old = member.context_of(run)

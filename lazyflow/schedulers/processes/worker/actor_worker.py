@@ -170,7 +170,7 @@ class _Calling:
         self.number = number
         self.arguments = arguments
         self.method = method
-        self.call: calls.Call | None = None
+        self.call: calls.RecordCall | None = None
         self.has_saved = False  # the state was asked for, and may be what has failed
 
     def waits(self) -> tuple[()]:
@@ -187,7 +187,7 @@ class _Calling:
         if flags & BLOB:
             arguments = decode(Encoded(*arguments), worker.mappings.view)
         given = values if sources is None else [values[k] for k in sources]
-        self.call = calls.Call(
+        self.call = calls.RecordCall(
             self.function(), arguments, flags, (binding, None), given, [False] * len(given)
         )
         return self.call([])

@@ -23,9 +23,9 @@ from typing import Any
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import HELD, Task
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import task_of
-from lazyflow.schedulers.core.slots import here
 from lazyflow.schedulers.core.task_resources import drop, task_over
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.worker import service
@@ -320,7 +320,7 @@ class Worker:
             if True in last:
                 for k in drops:
                     self.drop(k)
-            call = calls.Call(function, arguments, flags, extra, raw, copied)
+            call = calls.RecordCall(function, arguments, flags, extra, raw, copied)
             value = None
             return call(last)
         except BaseException as error:
@@ -383,7 +383,7 @@ class Worker:
         record: calls.Record,
         flight: Flight,
         error: BaseException,
-        call: calls.Call | None,
+        call: calls.RecordCall | None,
     ) -> None:
         from lazyflow.schedulers.core.errors import records as error_records
 
@@ -402,7 +402,7 @@ class Worker:
             self.values[i] = _FAILED
             self.unusual.add(i)
 
-    def _words(self, record: calls.Record, call: calls.Call | None) -> tuple[str, ...] | None:
+    def _words(self, record: calls.Record, call: calls.RecordCall | None) -> tuple[str, ...] | None:
         if call is None:
             _, _, arguments, inputs, _, flags, extra = record
             if flags & BLOB:
@@ -410,7 +410,7 @@ class Worker:
             raw = [self.values.get(k) for k in inputs or ()]
             if any(value.__class__ is _Load for value in raw):
                 return None
-            call = calls.Call(None, arguments, flags, extra, raw, [])  # type: ignore[arg-type]
+            call = calls.RecordCall(None, arguments, flags, extra, raw, [])  # type: ignore[arg-type]
         return call.words()
 
     # -- answers ----------------------------------------------------------------------------

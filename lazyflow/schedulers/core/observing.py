@@ -1,0 +1,104 @@
+"""The observers of a run, told what happens in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+
+#: Observers that raised, by id: logged then, ignored since. Held, so that an id stays theirs;
+#: by id, since an observer may compare as it likes (a dataclass can't be hashed).
+_broken: dict[int, Any] = {}
+
+
+class RunObservers:
+    """The observers of one run.
+
+    A run without any pays one look at an empty list per task: `on_start` and `on_end` have
+    only observers that override the method, each with that method. The lists stay the same
+    objects, since loops that run hold them.
+    """
+
+    __slots__ = ("members", "on_end", "on_start")
+
+    def __init__(self, observers: Iterable[Any] = ()) -> None:
+        self.members = [o for o in observers if id(o) not in _broken]
+        self.on_start = _overriding(self.members, "task_started")
+        self.on_end = _overriding(self.members, "task_ended")
+
+    def add(self, observer: Observer) -> None:
+        """Have an observer hear of the ends of tasks from now on, unless it does."""
+        if not any(o is observer for o in self.members):
+            self.members.append(observer)
+            self.on_end.append((observer, observer.task_ended))
+
+    def clear(self) -> None:
+        """Tell nobody any more."""
+        for each in (self.members, self.on_start, self.on_end):
+            each.clear()
+
+    def run_started(self, run: AnyRun) -> None:
+        """Say that the run begins."""
+        self._tell(run, "run_started")
+
+    def run_ended(self, run: AnyRun) -> None:
+        """Say that the run is over."""
+        self._tell(run, "run_ended")
+
+    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
+        """Say that a task failed for good."""
+        self._tell(run, "task_failed", i, error)
+
+    def task_started(self, run: AnyRun, i: int) -> None:
+        """Say that a task is about to be called."""
+        for observer, method in tuple(self.on_start):
+            try:
+                method(run, i)
+            except BaseException as error:
+                self._drop(run, observer, "task_started", error)
+
+    def task_ended(self, run: AnyRun, i: int) -> None:
+        """Say that a task returned."""
+        for observer, method in tuple(self.on_end):
+            try:
+                method(run, i)
+            except BaseException as error:
+                self._drop(run, observer, "task_ended", error)
+
+    def _tell(self, run: AnyRun, event: str, *details: Any) -> None:
+        for observer in tuple(self.members):
+            try:
+                getattr(observer, event)(run, *details)
+            except BaseException as error:  # SystemExit too: it would end the thread
+                self._drop(run, observer, event, error)
+
+    def _drop(self, run: AnyRun, observer: Any, event: str, error: BaseException) -> None:
+        """Call an observer that raised no more, in this run and later ones; log the first time."""
+        if is_users_interrupt(error):
+            raise error
+        self.members[:] = [o for o in self.members if o is not observer]
+        for pairs in (self.on_start, self.on_end):
+            pairs[:] = [pair for pair in pairs if pair[0] is not observer]
+        mine = [observer]  # made here, so that just one of several threads finds it in the dict
+        if _broken.setdefault(id(observer), mine) is not mine:
+            return
+        import logging
+
+        try:
+            logging.getLogger("lazyflow").error(
+                "the observer %s failed in %s and is not called again; results are not affected",
+                type(observer).__name__, event, exc_info=error,
+            )
+        except Exception:  # a log handler that raises must not change results either
+            pass
+
+
+def _overriding(
+    observers: list[Any], event: str
+) -> list[tuple[Any, Callable[[AnyRun, int], None]]]:
+    """Return the observers that override a method of `Observer`, each with its method."""
+    empty = getattr(Observer, event)
+    found = [(o, getattr(o, event, None)) for o in observers]
+    return [(o, m) for o, m in found if m is not None and getattr(m, "__func__", m) is not empty]
