@@ -9,7 +9,7 @@ import lazyflow as lf
 import lazyflow.array as la
 from lazyflow.array.dispatch import functions
 from lazyflow.array.nodes.expr import below
-from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.fuse import Fused
 from lazyflow.array.passes.pipeline import optimize
@@ -140,7 +140,7 @@ def test_views_have_no_tasks_of_their_own():
     x = la.from_array(A, chunks=2)
     for y in (x.T, np.flip(x), x[None], np.moveaxis(x, 0, 1), la.roll(x, 0), np.rot90(x)):
         (made,) = optimize([(y + 1).expr])
-        assert {type(node) for node in below([made])} <= {Fused, View, Memory}
+        assert {type(node) for node in below([made])} <= {Fused, View, InMemory}
         assert made.numblocks == y.numblocks
 
 

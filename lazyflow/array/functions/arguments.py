@@ -11,7 +11,8 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 #: What NumPy's functions have as the default of ``initial=``, ``keepdims=`` and others: not given.
 MISSING: Any = np._NoValue
@@ -53,7 +54,7 @@ def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
         else:
             picks.append(None)
             axes.append(axis)
-    return view(node, Spec(tuple(picks), tuple(axes)))
+    return view(node, Selection(tuple(picks), tuple(axes)))
 
 
 def as_1d(a: Any, axis: Any) -> Array:

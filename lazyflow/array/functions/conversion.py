@@ -11,7 +11,7 @@ from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import check_order
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array
-from lazyflow.array.nodes.sources import Memory
+from lazyflow.array.nodes.sources import InMemory
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
@@ -51,7 +51,7 @@ def _of(a: Any) -> Array:
     if not is_array and hasattr(a, "shape") and hasattr(a, "dtype"):
         return from_array(a)
     found_node = as_node(a)
-    if isinstance(found_node, Memory):
+    if isinstance(found_node, InMemory):
         return from_array(found_node.array)
     return Array(found_node)
 

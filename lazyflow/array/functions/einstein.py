@@ -17,7 +17,8 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.contraction import Labels
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -196,7 +197,7 @@ def _contracted(terms: list[Term], out: Labels, dtype: np.dtype[Any], optimize: 
     ((node, labels),) = terms
     node, labels = summed(node, labels, out, dtype)
     axes = tuple([labels.index(label) for label in out])
-    return elementwise.cast(view(node, Spec((None,) * node.ndim, axes)), dtype)
+    return elementwise.cast(view(node, Selection((None,) * node.ndim, axes)), dtype)
 
 
 def _path(terms: list[Term], out: Labels, optimize: Any) -> list[tuple[int, ...]]:

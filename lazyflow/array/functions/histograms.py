@@ -18,7 +18,7 @@ from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.tree import Op, tree
+from lazyflow.array.nodes.tree import TreeReduction, tree
 
 range_ = range  # parameters are called as NumPy's
 
@@ -27,7 +27,7 @@ range_ = range  # parameters are called as NumPy's
 
 
 @dataclass(frozen=True)
-class Counts(Op):
+class Counts(TreeReduction):
     """A histogram of each block, added up.
 
     bins
@@ -68,7 +68,7 @@ class Counts(Op):
 
 
 @dataclass(frozen=True)
-class WeightsBefore(Op):
+class WeightsBefore(TreeReduction):
     """The weights of what is below each edge: where NumPy makes a histogram of their differences.
 
     In the type of the weights: what overflows or is NaN goes on into the bins above.
@@ -96,7 +96,7 @@ class WeightsBefore(Op):
 
 
 @dataclass(frozen=True)
-class Edges(Op):
+class Edges(TreeReduction):
     """Edges of bins over the range of what is there.
 
     several
@@ -190,7 +190,7 @@ def histogram(
         if inputs[1].shape != node.shape:
             raise ValueError("weights should have the same shape as a.")
     dtype = np.dtype(np.intp) if weights is None else inputs[1].dtype
-    op: Op = Counts(count, 1, weights is not None, dtype)
+    op: TreeReduction = Counts(count, 1, weights is not None, dtype)
     if weights is not None and (count is None or not np.can_cast(dtype, complex)):
         dtype = dtype.newbyteorder("=")
         op = WeightsBefore(dtype)
@@ -267,7 +267,7 @@ def histogram2d(
 
 
 @dataclass(frozen=True)
-class BinCount(Op):
+class BinCount(TreeReduction):
     """Counts of each number from 0, added up."""
 
     least: int

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.tree import Op, kept_axes, tree, whole_along
+from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree, whole_along
 
 
 @dataclass(frozen=True)
-class NumpyOp(Op):
+class NumpyOp(TreeReduction):
     """A function of NumPy's, called with a block and with what every task gets.
 
     keywords
@@ -31,14 +31,14 @@ class NumpyOp(Op):
         return np.asarray(self.func(block, *others, **dict(self.keywords)))
 
 
-def along_axis(op: Op, node: Expr, axis: int, dtype: Any) -> Expr:
+def along_axis(op: TreeReduction, node: Expr, axis: int, dtype: Any) -> Expr:
     """Return what an operation that keeps the shape makes of a node along one axis."""
     layout = tuple([(n,) if k == axis else k for k, n in enumerate(node.shape)])
     return tree(op, [whole_along(node, (axis,))], layout, dtype)
 
 
 def over_axes(
-    op: Op, inputs: Sequence[Expr], axes: tuple[int, ...], keepdims: bool, dtype: Any
+    op: TreeReduction, inputs: Sequence[Expr], axes: tuple[int, ...], keepdims: bool, dtype: Any
 ) -> Expr:
     """Return a reduction over axes, each block of which sees them whole."""
     layout = kept_axes(inputs[0].ndim, axes, keepdims)

@@ -23,8 +23,9 @@ from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.contraction import Labels, contraction
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axis_of, reduced
-from lazyflow.array.nodes.tree import Op, tree, whole_along
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.tree import TreeReduction, tree, whole_along
+from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import users_depth
 
 # -- two nodes with labelled axes ---------------------------------------------------------------
@@ -74,16 +75,17 @@ def _narrow(node: Expr, labels: Labels, others: dict[int, Any]) -> tuple[Expr, L
     ]
     if not any(gone):
         return node, labels
-    spec = Spec(
+    selection = Selection(
         tuple([0 if each else None for each in gone]),
         tuple([k for k, each in enumerate(gone) if not each]),
     )
-    return view(node, spec), tuple([x for x, each in zip(labels, gone, strict=True) if not each])
+    left = tuple([x for x, each in zip(labels, gone, strict=True) if not each])
+    return view(node, selection), left
 
 
 def _laid_out(node: Expr, labels: Labels, whole: Labels) -> Expr:
     axes = tuple([labels.index(label) if label in labels else ~1 for label in whole])
-    return view(node, Spec((None,) * node.ndim, axes))
+    return view(node, Selection((None,) * node.ndim, axes))
 
 
 def _contracted(
@@ -303,7 +305,7 @@ def trace(
 
 
 @dataclass(frozen=True)
-class Cross(Op):
+class Cross(TreeReduction):
     """The cross product of vectors along the last axis."""
 
     __name__ = "cross"

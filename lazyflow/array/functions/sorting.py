@@ -16,7 +16,7 @@ from lazyflow.array.functions.arguments import as_1d
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
 from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.tree import Op, tree
+from lazyflow.array.nodes.tree import TreeReduction, tree
 
 # -- sorting ------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ def argpartition(
 
 
 @dataclass(frozen=True)
-class Top(Op):
+class Top(TreeReduction):
     """The `k` largest elements along an axis, largest first; of -k the smallest, smallest first.
 
     places

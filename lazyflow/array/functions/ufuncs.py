@@ -13,7 +13,8 @@ from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate, ufunc_reduce
 from lazyflow.array.nodes.compiled import owner
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 #: What the reduce method of a ufunc is called when it has a name of its own.
 _REDUCTIONS: dict[Any, Callable[..., Any]] = {
@@ -49,8 +50,8 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
     if ufunc.nin != 2:
         raise ValueError("outer product only supported for binary functions")
     one, other = as_node(a), as_node(b)
-    spec = Spec((None,) * one.ndim, (*range(one.ndim), *[~1] * other.ndim))
-    return call_ufunc(ufunc, (Array(view(one, spec)), Array(other)), **kwargs)
+    selection = Selection((None,) * one.ndim, (*range(one.ndim), *[~1] * other.ndim))
+    return call_ufunc(ufunc, (Array(view(one, selection)), Array(other)), **kwargs)
 
 
 class UFunc:

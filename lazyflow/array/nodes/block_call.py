@@ -236,6 +236,3 @@ def _bounds(chunks: Chunks) -> list[list[int | None]]:
         [None] * (len(sizes) + 1) if None in sizes else [0, *accumulate(sizes)]
         for sizes in chunks
     ]
-
-Along = AxisBlocks
-Share = InputBlocks

@@ -197,5 +197,3 @@ def ones(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         found = np.zeros(shape, dtype)
     found.setflags(write=False)
     return found
-
-Call = BoundCall

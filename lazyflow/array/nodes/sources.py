@@ -142,5 +142,3 @@ class Tasks(Source):
         for i, count in zip(index, self.numblocks, strict=True):
             at = at * count + i
         return self.tasks[at]
-
-Memory = InMemory

@@ -226,5 +226,3 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
         wanted = {k: -1 if k in axes else "auto" for k in range(node.ndim)}
         chunks = list(normalize_chunks(wanted, shape, limit, node.dtype))
     return rechunk(node, tuple(chunks))
-
-Op = TreeReduction

@@ -104,4 +104,4 @@ def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
         raise ValueError("repeated axis in transpose")
     return view(node, Selection((None,) * node.ndim, order))
 
-Spec = Selection
+Selection = Selection

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.nodes.bound_call import BLOCK, Call, ones, tried
+from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, ones, tried
 from lazyflow.array.users.gufuncs import apply_gufunc
 from lazyflow.array.users.map_blocks import blockwise
 
@@ -44,7 +44,7 @@ def apply_along_axis(
     x.with_known_sizes()
     axis = normalize_axis_index(axis, x.ndim)
     if dtype is None or shape is None:
-        call = Call(func1d, [BLOCK, *args], kwargs, "apply_along_axis")
+        call = BoundCall(func1d, [BLOCK, *args], kwargs, "apply_along_axis")
         found = np.asarray(tried(call, [ones((x.shape[axis],), x.dtype)], {}))
         dtype = found.dtype if dtype is None else dtype
         shape = found.shape if shape is None else shape

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.block_call import Along, Share
+from lazyflow.array.nodes.block_call import AxisBlocks, InputBlocks
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 
@@ -80,11 +80,11 @@ def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
     return chosen
 
 
-def share(labels: Labels, node: Expr, out: Labels, sizes: Sizes, concatenate: bool) -> Share:
+def share(labels: Labels, node: Expr, out: Labels, sizes: Sizes, concatenate: bool) -> InputBlocks:
     """Return what of a node is given for a block of the result."""
-    return Share(
+    return InputBlocks(
         tuple([
-            Along(
+            AxisBlocks(
                 out.index(label) if label in out else None,
                 None,
                 len(sizes[label]),

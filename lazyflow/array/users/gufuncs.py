@@ -13,12 +13,13 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_call import BlockCalls
-from lazyflow.array.nodes.bound_call import BLOCK, Call, declared, dtype_of, ones, tried
+from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared, dtype_of, ones, tried
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.returned import SingleResult
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 from lazyflow.array.users.block_layout import Labels, Sizes, aligned, share
 from lazyflow.array.users.signatures import Core, Signature, core_axes, parse
 
@@ -97,7 +98,7 @@ def apply_gufunc(
     labels = _labels(said, arrays)
     nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
     lengths = _lengths(said, sizes, output_sizes or {})
-    call = Call(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
+    call = BoundCall(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
                 "apply_gufunc", getattr(func, "__name__", None))
     made = _results(call, said, nodes, labels, sizes, lengths, output_dtypes, meta)
     found = [
@@ -191,7 +192,7 @@ def _lengths(said: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> dic
 
 
 def _results(
-    call: Call, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels], sizes: Sizes,
+    call: BoundCall, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels], sizes: Sizes,
     lengths: dict[str, Any], output_dtypes: Any, meta: Any,
 ) -> list[Array]:
     most = max([len([x for x in own if not isinstance(x, tuple)]) for own in labels], default=0)
@@ -216,7 +217,7 @@ def _results(
 
 
 def _dtypes(
-    call: Call, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
+    call: BoundCall, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
     output_dtypes: Any, meta: Any,
 ) -> list[Any]:
     count = len(said.outputs)
@@ -270,7 +271,7 @@ def _axes_back(
     """Put core dimensions, which are last, where they are wanted."""
     if keepdims:
         count = len(said.inputs[0])
-        x = Array(view(x.expr, Spec((None,) * x.ndim, (*range(x.ndim), *[~1] * count))))
+        x = Array(view(x.expr, Selection((None,) * x.ndim, (*range(x.ndim), *[~1] * count))))
     else:
         count = len(core)
     places = [axis % x.ndim for axis in axes]

@@ -8,8 +8,8 @@ from typing import Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
-from lazyflow.array.nodes.block_call import BlockCalls, Infos, Share
-from lazyflow.array.nodes.bound_call import BLOCK, Call, dtype_of
+from lazyflow.array.nodes.block_call import BlockCalls, Infos, InputBlocks
+from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.users.block_layout import (
     Labels,
@@ -80,7 +80,7 @@ def map_blocks(
     >>> la.map_blocks(lambda b, block_id: b[:1] + 10 * block_id[0], x, chunks=1).compute()
     array([ 0, 13])
     """
-    call = Call(
+    call = BoundCall(
         func, [BLOCK if isinstance(x, Array) else x for x in args], kwargs, "map_blocks",
         token or name,
     )
@@ -142,7 +142,7 @@ def _axis(axis: int, ndim: int, parameter: str) -> int:
 
 
 def _called(
-    call: Call, nodes: Sequence[Expr], labels: Sequence[Labels], out: Labels, sizes: Sizes,
+    call: BoundCall, nodes: Sequence[Expr], labels: Sequence[Labels], out: Labels, sizes: Sizes,
     new_axes: Mapping[Hashable, Any], adjust: Mapping[Hashable, Any], concatenate: bool,
     dtype: Any, meta: Any,
 ) -> Array:
@@ -162,7 +162,8 @@ class _Extra:
     """Makes block_id and block_info of the first block, for a function that is tried."""
 
     def __init__(
-        self, call: Call, shares: tuple[Share, ...], taken: tuple[Chunks, ...], chunks: Chunks
+        self, call: BoundCall, shares: tuple[InputBlocks, ...], taken: tuple[Chunks, ...],
+        chunks: Chunks,
     ) -> None:
         self.details = call, shares, taken, chunks
 
@@ -248,7 +249,7 @@ def blockwise(
         (_array(x), tuple(ind)) if ind is not None else (x, None)
         for x, ind in zip(args[::2], args[1::2], strict=True)
     ]
-    call = Call(
+    call = BoundCall(
         func, [x if ind is None else BLOCK for x, ind in pairs], kwargs, "blockwise", token or name
     )
     arrays = [x for x, ind in pairs if ind is not None]

@@ -10,8 +10,8 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import into, stretched
-from lazyflow.array.nodes.block_call import Along, BlockCalls, Share
-from lazyflow.array.nodes.bound_call import BLOCK, Call, declared
+from lazyflow.array.nodes.block_call import AxisBlocks, BlockCalls, InputBlocks
+from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of
 from lazyflow.array.nodes.rechunking import rechunk
@@ -93,14 +93,14 @@ def reduction(
     size = operator.index(output_size)
     whole: dict[str, Any] = {"axis": axes, "keepdims": True}
     parts = _placed(BlockCalls(
-        tuple(nodes), Call(chunk, [BLOCK] * len(nodes), whole, "reduction", name),
+        tuple(nodes), BoundCall(chunk, [BLOCK] * len(nodes), whole, "reduction", name),
         (_each(nodes[0]),) * len(nodes), found, _cut(nodes[0].chunks, axes, size), checked=False,
     ))
     together = _together(split_every, axes)
     while any(len(parts.chunks[axis]) > most for axis, most in together.items()):
-        call = Call(combine or aggregate, [BLOCK], whole, "reduction", name)
+        call = BoundCall(combine or aggregate, [BLOCK], whole, "reduction", name)
         parts = _placed(_step(call, parts, together, size, concatenate))
-    last = Call(aggregate, [BLOCK], {"axis": axes, "keepdims": keepdims}, "reduction", name)
+    last = BoundCall(aggregate, [BLOCK], {"axis": axes, "keepdims": keepdims}, "reduction", name)
     made = _last(last, parts, axes, keepdims, size, concatenate, found)
     return Array(made) if out is None else into(out, made)
 
@@ -118,10 +118,9 @@ def _without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
     ]))
 
 
-def _each(node: Expr) -> Share:
-    return Share(
-        tuple([Along(k, None, count, count == 1) for k, count in enumerate(node.numblocks)]), True
-    )
+def _each(node: Expr) -> InputBlocks:
+    axes = [AxisBlocks(k, None, count, count == 1) for k, count in enumerate(node.numblocks)]
+    return InputBlocks(tuple(axes), True)
 
 
 def _cut(chunks: Chunks, axes: tuple[int, ...], size: int) -> Chunks:
@@ -149,7 +148,7 @@ def _together(split_every: Any, axes: tuple[int, ...]) -> dict[int, int]:
 
 
 def _step(
-    call: Call, parts: Expr, together: Mapping[int, int], size: int, concatenate: bool
+    call: BoundCall, parts: Expr, together: Mapping[int, int], size: int, concatenate: bool
 ) -> Expr:
     """Return parts put together by some."""
     along = []
@@ -157,29 +156,29 @@ def _step(
     for axis, sizes in enumerate(parts.chunks):
         count = len(sizes)
         if axis in together:
-            along.append(Along(axis, together[axis], count, count == 1))
+            along.append(AxisBlocks(axis, together[axis], count, count == 1))
             chunks.append((size,) * -(-count // together[axis]))
         else:
-            along.append(Along(axis, None, count, count == 1))
+            along.append(AxisBlocks(axis, None, count, count == 1))
             chunks.append(sizes)
-    shares = (Share(tuple(along), concatenate),)
+    shares = (InputBlocks(tuple(along), concatenate),)
     return BlockCalls((parts,), call, shares, parts.dtype_or_lazy, tuple(chunks), checked=False)
 
 
 def _last(
-    call: Call, parts: Expr, axes: tuple[int, ...], keepdims: bool, size: int, concatenate: bool,
-    dtype: Any,
+    call: BoundCall, parts: Expr, axes: tuple[int, ...], keepdims: bool, size: int,
+    concatenate: bool, dtype: Any,
 ) -> Expr:
     along = []
     chunks: list[tuple[Any, ...]] = []
     for axis, sizes in enumerate(parts.chunks):
         count = len(sizes)
         if axis not in axes:
-            along.append(Along(len(chunks), None, count, count == 1))
+            along.append(AxisBlocks(len(chunks), None, count, count == 1))
             chunks.append(sizes)
         else:
-            along.append(Along(None, None, count, count == 1))
+            along.append(AxisBlocks(None, None, count, count == 1))
             if keepdims:
                 chunks.append((size,))
-    shares = (Share(tuple(along), concatenate),)
+    shares = (InputBlocks(tuple(along), concatenate),)
     return BlockCalls((parts,), call, shares, dtype, tuple(chunks))

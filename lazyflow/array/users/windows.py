@@ -14,7 +14,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.block_call import BlockCalls
-from lazyflow.array.nodes.bound_call import BLOCK, Call
+from lazyflow.array.nodes.bound_call import BLOCK, BoundCall
 from lazyflow.array.nodes.extended import Extended, Margin
 from lazyflow.array.users.block_layout import share
 
@@ -55,7 +55,7 @@ def sliding_window_view(
         for grid, n in zip(grids, x.shape, strict=True)
     ])
     node = Array(Extended((x.expr,), margins)).expr
-    call = Call(
+    call = BoundCall(
         np.lib.stride_tricks.sliding_window_view, [BLOCK],
         {"window_shape": windows, "axis": axes}, "sliding_window_view",
     )

@@ -15,8 +15,9 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.gather import Places, gather
 from lazyflow.array.nodes.indexing.masks import check_lengths, masked
-from lazyflow.array.nodes.sources import Memory
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.views import view
 
 
 class Key(NamedTuple):
@@ -121,8 +122,8 @@ def _mask_node(mask: Any, chunks: Chunks) -> Expr:
     mask.setflags(write=False)
     fits = tuple(map(len, chunks)) and not any(None in sizes for sizes in chunks)
     if fits and mask.shape == tuple(map(sum, chunks)):
-        return Memory(mask, chunks)
-    return Memory(mask, normalize_chunks("auto", mask.shape, None, mask.dtype))
+        return InMemory(mask, chunks)
+    return InMemory(mask, normalize_chunks("auto", mask.shape, None, mask.dtype))
 
 
 def as_places(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
@@ -221,7 +222,7 @@ def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
     order = [axis for axis in range(node.ndim) if axis not in axes]
     for place, axis in sorted(zip(to, axes, strict=True)):
         order.insert(place, axis)
-    return view(node, Spec((None,) * node.ndim, tuple(order)))
+    return view(node, Selection((None,) * node.ndim, tuple(order)))
 
 
 def point(node: Expr, places: dict[int, Any]) -> Expr:

@@ -24,8 +24,9 @@ from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.assign import Targets, assigned, by_blocks
 from lazyflow.array.nodes.indexing.masks import check_lengths
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.sources import Const, Memory
-from lazyflow.array.nodes.views import Pick, Spec, view
+from lazyflow.array.nodes.selection import Pick, Selection
+from lazyflow.array.nodes.sources import Const, InMemory
+from lazyflow.array.nodes.views import view
 
 
 @helper()
@@ -91,7 +92,7 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
             value = np.asarray(value)  # for index arrays NumPy casts these, for others it refuses
         made[...] = value
     made.setflags(write=False)
-    return Memory(made, tuple([(n,) for n in made.shape])) if made.ndim else Const(made)
+    return InMemory(made, tuple([(n,) for n in made.shape])) if made.ndim else Const(made)
 
 
 # -- masks --------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def _is_same_for_all(node: Expr, found: tuple[int, Any], x: Array) -> bool:
 def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
     axis, mask = found
     if not isinstance(mask, Array):
-        mask = Array(Memory(np.array(mask), tuple([(n,) for n in mask.shape])))
+        mask = Array(InMemory(np.array(mask), tuple([(n,) for n in mask.shape])))
     of_mask = slice(axis, axis + mask.ndim)
     if mask.chunks != x.chunks[of_mask]:
         known(x, mask)
@@ -144,14 +145,14 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
     node = x.expr
     after = node.ndim - axis - mask.ndim
     condition = rechunk(mask.expr, node.chunks[of_mask])
-    condition = view(condition, Spec(
+    condition = view(condition, Selection(
         (None,) * mask.ndim, (*range(mask.ndim), *[~1] * after)
     ))
     if value.ndim > after:  # the axis of what the mask chooses becomes those of the mask
         spot = value.ndim - after - 1
         picks = [0 if k == spot else None for k in range(value.ndim)]
         axes = [*range(spot), *[~1] * mask.ndim, *range(spot + 1, value.ndim)]
-        value = view(value, Spec(tuple(picks), tuple(axes)))
+        value = view(value, Selection(tuple(picks), tuple(axes)))
     value = rechunk(value, share(value, node.shape, node.chunks))
     return elementwise.cast(elementwise.where(condition, value, node), node.dtype)
 
@@ -161,23 +162,24 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
 
 def _written(x: Array, key: Key, value: Expr) -> Expr:
     node = x.expr
-    spec = keys.basic_spec(node.shape, key.basic)
+    selection = keys.basic_spec(node.shape, key.basic)
     places: dict[int, Any] = {}
     points: tuple[int, ...] = ()
-    stands: list[int | None] = list(spec.axes)  # axes of the node; negative: new; None: points
+    stands: list[int | None] = list(selection.axes)  # axes of the node; negative: new; None: points
     if key.arrays:
         base = x[tuple(key.basic)]
         places = as_places(base, key.arrays)
         shared = broadcast_places(places)
         points = shared[0].shape
-        rest = [axis for k, axis in enumerate(spec.axes) if k not in places]
+        rest = [axis for k, axis in enumerate(selection.axes) if k not in places]
         stands = [*rest[:key.first], *[None] * len(points), *rest[key.first:]]
         places = {
-            spec.axes[k]: each for k, each in zip(places, shared, strict=True) if spec.axes[k] >= 0
+            selection.axes[k]: each for k, each in zip(places, shared, strict=True)
+            if selection.axes[k] >= 0
         }
     picks = tuple([
         None if axis in places else _pick(pick, node.shape[axis])
-        for axis, pick in enumerate(spec.picks)
+        for axis, pick in enumerate(selection.picks)
     ])
     at_points = iter(points)
     shape = tuple([
@@ -210,8 +212,8 @@ def _fitted(value: Expr, shape: tuple[int, ...], key: Key, x: Array) -> Expr:
         )
     extra = value.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in given[:extra]):
-        spec = Spec((0,) * extra + (None,) * len(shape), tuple(range(extra, value.ndim)))
-        value = view(value, spec)
+        selection = Selection((0,) * extra + (None,) * len(shape), tuple(range(extra, value.ndim)))
+        value = view(value, selection)
     # By index arrays no elements are taken whatever the axes before those that fit.
     fits = (value.ndim <= len(shape) or (bool(key.arrays) and 0 in given[extra:])) and all(
         n in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)
@@ -258,9 +260,9 @@ def _put(
         if pick.step < 0:
             pick = Pick(pick.start + (pick.length - 1) * pick.step, -pick.step, pick.length)
         forward.append(pick)
-    laid = view(value, Spec(tuple(taken), tuple(axes)))
+    laid = view(value, Selection(tuple(taken), tuple(axes)))
     if not places:  # perhaps new axes that x[True] stands for
-        laid = view(laid, Spec(
+        laid = view(laid, Selection(
             (0,) * len(points) + (None,) * len(forward), tuple(range(len(points), laid.ndim))
         ))
         return assigned(node, laid, tuple(forward), None)
@@ -268,8 +270,10 @@ def _put(
     targets = Targets(node, order, tuple([places[axis] for axis in order]))
     count = len(points)
     if all(n == 1 for n in laid.shape[:count]):
-        spec = Spec((0,) * count + (None,) * (laid.ndim - count), (~1, *range(count, laid.ndim)))
-        laid = view(laid, spec)
+        firsts = Selection(
+            (0,) * count + (None,) * (laid.ndim - count), (~1, *range(count, laid.ndim))
+        )
+        laid = view(laid, firsts)
     else:
         laid = by_blocks(stretched(laid, (*points, *laid.shape[count:])), count, targets, points)
     return assigned(node, laid, tuple(forward), targets)

@@ -19,7 +19,8 @@ from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reshaped import reshaped
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 # -- the same elements in another shape -----------------------------------------------------------
 
@@ -134,7 +135,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
                 f"is {x.shape}"
             )
     picks = tuple([0 if k in gone else None for k in range(x.ndim)])
-    return Array(view(x.expr, Spec(picks, tuple([k for k in range(x.ndim) if k not in gone]))))
+    return Array(view(x.expr, Selection(picks, tuple([k for k in range(x.ndim) if k not in gone]))))
 
 
 @implements(np.expand_dims)
@@ -145,7 +146,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
     new = set(normalize_axis_tuple(axis, x.ndim + count))
     old = iter(range(x.ndim))
     axes = tuple([~1 if k in new else next(old) for k in range(x.ndim + count)])
-    return Array(view(x.expr, Spec((None,) * x.ndim, axes)))
+    return Array(view(x.expr, Selection((None,) * x.ndim, axes)))
 
 
 @implements(np.transpose)

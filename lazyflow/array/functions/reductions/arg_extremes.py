@@ -16,13 +16,13 @@ from lazyflow.array.functions.arguments import as_result, stretched
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
-from lazyflow.array.nodes.tree import Op, kept_axes, tree
+from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
 # -- argmin and its like ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ArgExtreme(Op):
+class ArgExtreme(TreeReduction):
     """Finds the place of the first extreme: values and places of blocks, the first best wins.
 
     func

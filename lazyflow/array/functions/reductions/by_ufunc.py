@@ -15,7 +15,7 @@ from lazyflow.array.functions.arguments import MISSING, as_result, counting
 from lazyflow.array.functions.one_chunk import along_axis
 from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
 from lazyflow.array.nodes.scan import scan
-from lazyflow.array.nodes.tree import Op, kept_axes, tree, whole_along
+from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree, whole_along
 
 # -- any ufunc ----------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ ASSOCIATIVE = frozenset({
 
 
 @dataclass(frozen=True)
-class ByUfunc(Op):
+class ByUfunc(TreeReduction):
     """``ufunc.reduce`` over axes; `dtype` and `initial` as given to NumPy."""
 
     ufunc: np.ufunc
@@ -106,7 +106,7 @@ def ufunc_reduce(
 
 
 @dataclass(frozen=True)
-class Accumulate(Op):
+class Accumulate(TreeReduction):
     """``ufunc.accumulate`` along an axis in one chunk."""
 
     ufunc: np.ufunc

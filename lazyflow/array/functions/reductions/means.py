@@ -24,7 +24,8 @@ from lazyflow.array.nodes.moments import (
     count_over,
     reduced,
 )
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 
 def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
@@ -168,7 +169,7 @@ def average(
                 "Shape of weights must be consistent with shape of a along specified axis."
             )
         spread = tuple([axes.index(k) if k in axes else ~1 for k in range(x.ndim)])
-        w = Array(stretched(view(w.expr, Spec((None,) * w.ndim, spread)), x.shape))
+        w = Array(stretched(view(w.expr, Selection((None,) * w.ndim, spread)), x.shape))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
     scale = sum(w, axis, dtype=dtype, keepdims=keepdims)
     products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]

@@ -23,7 +23,8 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, reduced
-from lazyflow.array.nodes.views import Spec, view
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.views import view
 
 
 def dtype_of_time(function: Any, node: Expr, dtype: Any) -> np.dtype[Any] | None:
@@ -137,7 +138,7 @@ def _extreme(
         picks = tuple([0 if k in axes else None for k in range(node.ndim)])
         if not keeps(keepdims):
             kept = tuple([k for k in range(node.ndim) if k not in axes])
-            made = view(made, Spec(picks, kept))
+            made = view(made, Selection(picks, kept))
         return as_result(made, out, "unsafe")
     made = reduced(node, kind, axes, keepdims, node.dtype)
     if has_initial:

@@ -15,8 +15,8 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, plain, refuse_lazy
 from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.block_call import BlockCalls
-from lazyflow.array.nodes.bound_call import Call, declared
-from lazyflow.array.nodes.sources import Const, Memory, Region, Stored
+from lazyflow.array.nodes.bound_call import BoundCall, declared
+from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task, task_name
 from lazyflow.services import service
@@ -64,7 +64,7 @@ def from_array(
     own = _own_chunks(x)
     found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
     if isinstance(x, np.ndarray) and not lock and asarray is not False:
-        return Array(Const(x)) if not shape else Array(Memory(x, found))
+        return Array(Const(x)) if not shape else Array(InMemory(x, found))
     if asarray is None:
         asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
     return Array(Stored(x, Reader(asarray, _lock(lock)), dtype, found))
@@ -169,7 +169,7 @@ def from_delayed(
     found = declared(dtype, meta)
     if found is None:
         raise TypeError("from_delayed() must be told the dtype of the value: pass dtype= or meta=")
-    call = Call(_same, [task], {}, "from_delayed", name or task_name(task))
+    call = BoundCall(_same, [task], {}, "from_delayed", name or task_name(task))
     return Array(BlockCalls((), call, (), found, tuple([(n,) for n in shape])))
 
 
