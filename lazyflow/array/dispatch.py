@@ -18,7 +18,7 @@ from lazyflow.array.nodes.align import SizesNeeded
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Functions(Mapping[str, Any]):
+class NamedFunctions(Mapping[str, Any]):
     """Functions by name; a module is loaded when one of its functions is first asked for."""
 
     def __init__(self, table: dict[str, str]) -> None:
@@ -52,10 +52,10 @@ class Functions(Mapping[str, Any]):
 
 
 #: By name, as in ``la.name``.
-functions = Functions(PUBLIC)
+functions = NamedFunctions(PUBLIC)
 
 #: What only methods of arrays and functions of NumPy call.
-helpers = Functions(HELPERS)
+helpers = NamedFunctions(HELPERS)
 
 _of_numpy: dict[Any, Callable[..., Any]] = {}
 
@@ -70,7 +70,7 @@ def helper(*numpy_functions: Any) -> Callable[[F], F]:
     return _marked(helpers, numpy_functions)
 
 
-def _marked(known: Functions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
+def _marked(known: NamedFunctions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
         known.check(function)
         whole = _with_lengths(function)

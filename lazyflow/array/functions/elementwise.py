@@ -25,7 +25,12 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 
 
 @helper()
-def call_ufunc(
+def call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], **options: Any) -> Any:
+    """Return what a ufunc gives for arrays; `options` are those of ufuncs of NumPy."""
+    return _called(ufunc, inputs, **options)
+
+
+def _called(
     ufunc: np.ufunc,
     inputs: tuple[Any, ...],
     out: Any = None,
@@ -35,7 +40,6 @@ def call_ufunc(
     order: str = "K",
     subok: bool = True,
 ) -> Any:
-    """Return what a ufunc gives for arrays; parameters are those of ufuncs of NumPy."""
     if order not in ("K", "C", "A") or not subok:
         raise TypeError("chunked arrays take neither order= nor subok= of a ufunc")
     operands = [_ufunc_operand(x) for x in inputs]
@@ -88,10 +92,10 @@ _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
-        return call_ufunc(_POWERS[exponent], (x,))
+        return _called(_POWERS[exponent], (x,))
     if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
-        return call_ufunc(np.square, (x,))
-    return call_ufunc(np.power, (x, exponent))
+        return _called(np.square, (x,))
+    return _called(np.power, (x, exponent))
 
 
 _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
@@ -101,7 +105,7 @@ _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.n
 def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
     """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
     try:
-        return call_ufunc(ufunc, (x, other))
+        return _called(ufunc, (x, other))
     except TypeError:
         known(x, other)
         given = _ufunc_operand(other)
@@ -155,17 +159,17 @@ def clip(
     high = a_max if max is None else max
     x: Any = Array(as_node(a))
     if low is None and high is None:
-        x = call_ufunc(np.positive, (x,))  # as NumPy, which refuses booleans so
+        x = _called(np.positive, (x,))  # as NumPy, which refuses booleans so
     if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
         limits = np.iinfo(x.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
     if low is not None and high is not None:
-        x = call_ufunc(_CLIP, (x, low, high), dtype=dtype)
+        x = _called(_CLIP, (x, low, high), dtype=dtype)
     elif low is not None:
-        x = call_ufunc(np.maximum, (x, low), dtype=dtype)
+        x = _called(np.maximum, (x, low), dtype=dtype)
     elif high is not None:
-        x = call_ufunc(np.minimum, (x, high), dtype=dtype)
+        x = _called(np.minimum, (x, high), dtype=dtype)
     return x if out is None else as_result(x.expr, out)
 
 
@@ -174,7 +178,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
     """Return elements rounded to decimals, halves to even."""
     node = as_node(a)
     if decimals == 0 and node.dtype.kind == "f":
-        made = call_ufunc(np.rint, (Array(node),)).expr
+        made = _called(np.rint, (Array(node),)).expr
     else:
         few = 0 if node.dtype.hasobject else 1  # nothing is known of what objects can do
         dtype = np.round(np.zeros(few, node.dtype), decimals).dtype
@@ -208,7 +212,7 @@ def imag(x: Any) -> Array:
 @implements()
 def conj(x: Any) -> Array:
     """Return complex conjugates."""
-    found: Array = call_ufunc(np.conjugate, (Array(as_node(x)),))
+    found: Array = _called(np.conjugate, (Array(as_node(x)),))
     return found
 
 

@@ -86,11 +86,11 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
     ])
     own = (*chunks[:axis], nodes[1].chunks[axis], *chunks[axis + 1:])
     inputs = rechunk(nodes[0], chunks), rechunk(nodes[1], own)
-    return Array(PerBlock(inputs, Along(axis), x.dtype, own))
+    return Array(PerBlock(inputs, TakeAlongAxis(axis), x.dtype, own))
 
 
 @dataclass(frozen=True)
-class Along:
+class TakeAlongAxis:
     """Takes elements of a block along an axis."""
 
     axis: int
@@ -114,12 +114,12 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
     whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
-    made = PerBlock((whole, value.expr), Search(side), np.dtype(np.intp), value.chunks)
+    made = PerBlock((whole, value.expr), SearchSorted(side), np.dtype(np.intp), value.chunks)
     return Array(made)
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSorted:
     """Finds where elements of a block go into an array."""
 
     side: Any

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,94 +15,48 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.returned import SingleResult
-from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task
-
-_TOGETHER = 16  # partial results that are merged by one task
+from lazyflow.array.nodes.tree import TreeReduction, tree
 
 
-class Distinct(Expr):
-    """A table of the different elements, where each is first, and how often it is there.
+@dataclass(frozen=True)
+class Distinct(TreeReduction):
+    """Tables of the different elements, where each is first, and how often it is there.
 
-    Its one block is a tuple of these columns, seen by `SingleResult` only.
+    A table is a tuple of these columns, which `SingleResult` takes.
 
+    shape
+        Of the array.
     alone
         Only the elements are wanted: NumPy finds them in another way, and others of equal ones.
     """
 
-    __slots__ = ("alone", "equal_nan")
-    called = "unique"
-
-    def __init__(self, inputs: tuple[Expr, ...], equal_nan: bool, alone: bool) -> None:
-        super().__init__(inputs, inputs[0].dtype, ((None,),))
-        self.equal_nan = equal_nan
-        self.alone = alone
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        (node,) = self.inputs
-        bounds = low.bounds(node)
-        find, merge = Find(self.equal_nan, self.alone), MergeTables(self.equal_nan)
-        parts = []
-        for at in product(*map(range, node.numblocks)):
-            first = tuple([edges[i] for edges, i in zip(bounds, at, strict=True)])
-            where = Start(first, node.shape)  # type: ignore[arg-type]
-            parts.append(low.task(find, (where, low.block(node, at)), self))
-        while len(parts) > 1:
-            parts = [
-                low.task(merge, parts[i:i + _TOGETHER], self)
-                for i in range(0, len(parts), _TOGETHER)
-            ]
-        return parts[0]
-
-
-class Start:
-    """Where a block begins in an array of a shape."""
-
-    __slots__ = ("first", "shape")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, first: Index, shape: tuple[int, ...]) -> None:
-        self.first = first
-        self.shape = shape
-
-    def __reduce__(self) -> Any:
-        return Start, (self.first, self.shape)
-
-
-@dataclass(frozen=True)
-class Find:
-    """Finds the table of a block."""
-
+    shape: tuple[int | None, ...]
     equal_nan: bool
     alone: bool
-    __name__ = "unique"
 
-    def __call__(self, where: Start, block: Any) -> Any:
+    __name__ = "unique"
+    placed = True
+
+    def first(self, where: Any, block: Any) -> Any:
         if self.alone:
             return (np.unique(block, equal_nan=self.equal_nan),)
-        values, first, counts = np.unique(
+        found: Any = np.unique(
             block, return_index=True, return_counts=True, equal_nan=self.equal_nan
         )
-        if where.shape and len(first):
+        values, first, counts = found
+        if self.shape and len(first):
             inner = np.unravel_index(first, block.shape)
-            places = [at + start for at, start in zip(inner, where.first, strict=True)]
-            first = np.ravel_multi_index(places, where.shape)
+            places = [at + start for at, start in zip(inner, where.regions, strict=True)]
+            shape: Any = self.shape
+            first = np.ravel_multi_index(places, shape)
         return values, first, counts
 
-
-@dataclass(frozen=True)
-class MergeTables:
-    """Merges the tables of several blocks."""
-
-    equal_nan: bool
-    __name__ = "unique-merge"
-
-    def __call__(self, *tables: Any) -> Any:
+    def merge(self, tables: Sequence[Any]) -> Any:
         every, *places = [
             np.concatenate(column, dtype=column[0].dtype) for column in zip(*tables, strict=True)
         ]
@@ -118,7 +72,7 @@ class MergeTables:
 
 
 @dataclass(frozen=True)
-class Whole:
+class UniqueOfBlock:
     """Finds all that is wanted of an array that is one block; `alone` as of `Distinct`."""
 
     axis: int | None
@@ -159,9 +113,9 @@ def unique(
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
     alone = not (return_index or return_inverse or return_counts)
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
-        found = _of_whole(node, axis, bool(equal_nan), alone)
+        found = _of_one_block(node, axis, bool(equal_nan), alone)
     else:
-        table = Distinct((node,), bool(equal_nan), alone)
+        table = tree(Distinct(node.shape, bool(equal_nan), alone), [node], ((None,),), node.dtype)
         values = SingleResult((table,), 0, node.dtype, ((None,),))
         places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
         inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
@@ -171,7 +125,7 @@ def unique(
     return made if len(made) > 1 else made[0]
 
 
-def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]:
+def _of_one_block(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]:
     chunks: Chunks = ((None,),)
     inner: Chunks = tuple([(n,) for n in node.shape])
     if axis is not None:
@@ -179,7 +133,7 @@ def _of_whole(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]
         chunks = (*inner[:axis], (None,), *inner[axis + 1:])
         inner = inner[axis:axis + 1]
     whole = rechunk(node, tuple([(n,) for n in node.shape]))
-    table = PerBlock((whole,), Whole(axis, equal_nan, alone), node.dtype, whole.chunks)
+    table = PerBlock((whole,), UniqueOfBlock(axis, equal_nan, alone), node.dtype, whole.chunks)
     place = np.dtype(np.intp)
     return [
         SingleResult((table,), 0, node.dtype, chunks),

@@ -35,7 +35,7 @@ def fancy_item(x: Array, entries: list[Any]) -> Array:
     return Array(fancy(x, entries))
 
 
-class Points:
+class PointIndexer:
     """What ``x.vindex`` is: index arrays take points, whose axes come first in the result.
 
     >>> import numpy as np
@@ -61,9 +61,9 @@ class Points:
 
 
 @helper()
-def vindex_of(x: Array) -> Points:
+def vindex_of(x: Array) -> PointIndexer:
     """Return what takes points of an array by their coordinates."""
-    return Points(x)
+    return PointIndexer(x)
 
 
 def _values(x: Any) -> np.ndarray[Any, Any]:

@@ -88,7 +88,7 @@ def store(
         )
     guard = Lock() if lock is True else lock or None
     writers = [
-        Target(target, region, guard) for target, region in zip(targets, regions, strict=True)
+        StoreTarget(target, region, guard) for target, region in zip(targets, regions, strict=True)
     ]
     for source, writer in zip(sources, writers, strict=True):
         writer.check(source)
@@ -106,7 +106,7 @@ def store(
 
 
 def _tasks(
-    sources: Sequence[Array], writers: Sequence[Target], back: bool
+    sources: Sequence[Array], writers: Sequence[StoreTarget], back: bool
 ) -> list[tuple[Expr, list[Task]]]:
     for x in sources:
         x.with_known_sizes()
@@ -127,7 +127,7 @@ def _tasks(
     return found
 
 
-class Target:
+class StoreTarget:
     """What is written to, and where in it; an argument of tasks that is not searched."""
 
     _lazyflow_kind = ATOM
@@ -186,18 +186,18 @@ class Target:
             )
         if self.guard is not None and type(self.guard) is type(Lock()):
             return _target, (self.store, self.region)  # it guards this process only
-        return Target, (self.store, self.region, self.guard)
+        return StoreTarget, (self.store, self.region, self.guard)
 
 
-def _target(store: Any, region: Any) -> Target:
-    return Target(store, region, Lock())
+def _target(store: Any, region: Any) -> StoreTarget:
+    return StoreTarget(store, region, Lock())
 
 
-def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) -> Target:
-    return Target(np.memmap(name, dtype, "r+", offset, shape), region, None)
+def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) -> StoreTarget:
+    return StoreTarget(np.memmap(name, dtype, "r+", offset, shape), region, None)
 
 
-def write(block: Any, target: Target, place: Place) -> None:
+def write(block: Any, target: StoreTarget, place: Place) -> None:
     """Write a block where it belongs."""
     at = target.place(place.slices)
     if target.guard is None:
@@ -217,6 +217,6 @@ def _all_written(written: list[None]) -> None:
 _all_written.__name__ = "store"
 
 
-def read(written: None, target: Target, place: Place) -> Any:
+def read(written: None, target: StoreTarget, place: Place) -> Any:
     """Return what was written."""
     return np.asarray(target.store[target.place(place.slices)])
