@@ -35,7 +35,7 @@ from benchmarks import (
 )
 from benchmarks.measure import Goal, Row, Table, clock, take_turns
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def pretend(log, label, seconds=0.0, fails_at=None):
@@ -159,7 +159,7 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        known = "overhead, processes, actors, arrays, engines, soak, interrupts"
+        known = "overhead, processes, actors, arrays, engines, all, soak, interrupts"
         said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from actor_examples import Async, Counter, Plain, Weights, deep_sum
 from engine_schedulers import local_client
+from fault_tools import until
 
 import lazyflow
 from lazyflow import (
@@ -102,14 +103,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def processes(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from scheduling(request, "processes")
-
-
-def until(condition: Any) -> bool:
-    end = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < end:
-        gc.collect()
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def is_alive(pid: int) -> bool:
@@ -797,7 +790,7 @@ def test_shutdown_ends_actors_and_their_calls(scheduled: str) -> None:
     queued = counter.add(1)
     assert begun.wait()
     if scheduled == "threads":  # what runs has to end by itself
-        queued.add_done_callback(lambda f: gate.open())
+        blocked.add_done_callback(lambda f: gate.open())
     lazyflow.shutdown()
     for future in (queued, counter.add(1)):
         with pytest.raises(Cancelled, match="shut"):
