@@ -20,7 +20,7 @@ from lazyflow.graph.building import new_leaf
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
-from lazyflow.store.owned import Releaser
+from lazyflow.store.owned import ResultHandover
 
 __all__ = ["Future"]
 
@@ -98,7 +98,7 @@ class Future(concurrent.futures.Future[Any], Collection):
                 raise error
             finally:
                 del error, found, self
-        return Releaser([] if self._inner.is_elsewhere() else [value])(value)
+        return ResultHandover([] if self._inner.is_elsewhere() else [value])(value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end of the task and return its error; None when it has a value.

@@ -22,8 +22,8 @@ from lazyflow.schedulers.core.errors.failures import interrupted, is_users_inter
 from lazyflow.schedulers.core.future import TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.run import Run
-from lazyflow.store.owned import Releaser, forms
-from lazyflow.store.values import Taken
+from lazyflow.store.owned import ResultHandover, forms
+from lazyflow.store.values import IteratorItems
 
 #: Observers in force where the code runs: see `lazyflow.diagnostics`.
 observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())
@@ -99,9 +99,9 @@ def results(run: Lifecycle) -> list[Any]:
             CollectedError(run.failed[i]) if i in run.failed else value
             for i, value in zip(plan.outputs, found, strict=True)
         ]
-    if any(forms[t] or t is Taken for t in set(map(type, found))):
+    if any(forms[t] or t is IteratorItems for t in set(map(type, found))):
         kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
-        release = Releaser(kept)
+        release = ResultHandover(kept)
         found = [release(value) for value in found]
     run.forget_values()
     return found

@@ -20,7 +20,7 @@ from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import VALUE, function_name
-from lazyflow.store.owned import Releaser
+from lazyflow.store.owned import ResultHandover
 
 __all__ = ["Trace", "trace"]
 
@@ -79,7 +79,7 @@ class Trace:
                 raise error
             finally:
                 del error
-        release = Releaser(given)  # the run knows the leaves it was planned with, not these
+        release = ResultHandover(given)  # the run knows the leaves it was planned with, not these
         (result,) = targets.fill([release(value) for value in values], finalized)
         return result
 

@@ -14,7 +14,7 @@ from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
-from lazyflow.store.owned import Releaser
+from lazyflow.store.owned import ResultHandover
 
 __all__ = ["gather", "wait"]
 
@@ -82,7 +82,7 @@ async def awaited(x: Any) -> Any:
     value, error = future.outcome()
     if error is not None:
         raise error
-    return Releaser(held_values(plan))(value)
+    return ResultHandover(held_values(plan))(value)
 
 
 def future_of(x: Any) -> TaskFuture:

@@ -66,8 +66,8 @@ def clusters(
     return _Grouping(plan, todo, cost, budget, frozenset(shown), frozenset(apart)).groups()
 
 
-def said(options: Options) -> Any:
-    """Return what all tasks of a group have in common: what the engine is told of it."""
+def scheduling_options(options: Options) -> Any:
+    """Return the options that all tasks of a group share, which the engine gets; None: none."""
     if not options.priority and not options.resources and options.workers is None:
         return None
     return options.priority, tuple(sorted((options.resources or {}).items())), options.workers
@@ -162,7 +162,8 @@ class _Grouping:
             return False
         if j in self.apart or (i in self.apart and j in self.showing):
             return False
-        return said(plan.tasks[j]._options) == said(plan.tasks[i]._options)
+        one, other = plan.tasks[j]._options, plan.tasks[i]._options
+        return scheduling_options(one) == scheduling_options(other)
 
     def _packed(self, root: dict[int, int], members: dict[int, list[int]]) -> list[list[int]]:
         levels: dict[int, int] = {}
@@ -176,7 +177,7 @@ class _Grouping:
             if weight is None or not self._may_be_packed(last):
                 found.append((level, group))
                 continue
-            key = (level, said(self.plan.tasks[last]._options))
+            key = (level, scheduling_options(self.plan.tasks[last]._options))
             pack, so_far = opened.get(key, ([], 0.0))
             if not pack or so_far + weight > self.budget:
                 pack, so_far = [], 0.0

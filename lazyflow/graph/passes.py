@@ -17,10 +17,10 @@ from lazyflow.graph.options import OPERATOR
 from lazyflow.graph.plan import Inputs, Plan, in_order, plan_of
 from lazyflow.graph.task import Task, is_leaf
 
-__all__ = ["PASSES", "Pass", "differ", "explain_plan", "fuse", "make_plan", "merge"]
+__all__ = ["PASSES", "PlanPass", "differ", "explain_plan", "fuse", "make_plan", "merge"]
 
 
-class Pass(NamedTuple):
+class PlanPass(NamedTuple):
     """One rewriting of plans.
 
     Attributes
@@ -200,6 +200,6 @@ def _explain_fuse(before: Plan, after: Plan) -> str:
 
 #: Every pass, in the order in which they run.
 PASSES = [
-    Pass("merge", merge, _explain_merge),
-    Pass("fuse", fuse, _explain_fuse),
+    PlanPass("merge", merge, _explain_merge),
+    PlanPass("fuse", fuse, _explain_fuse),
 ]

@@ -31,9 +31,9 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
-from lazyflow.store.values import Taken, memory_of, private
+from lazyflow.store.values import IteratorItems, consumer_copy, memory_of
 
-__all__ = ["Releaser", "copied", "settled"]
+__all__ = ["ResultHandover", "copied", "detached"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
@@ -55,7 +55,7 @@ class _Forms(dict[type, int]):
 def _form(t: type) -> int:
     if t is bytearray or (kinds[t] == LISTLIKE and issubclass(t, set)):
         return _WHOLE
-    if kinds[t] == LISTLIKE and t is not Taken:
+    if kinds[t] == LISTLIKE and t is not IteratorItems:
         return _ITEMS
     sparse: Any = sys.modules.get("scipy.sparse")
     if any(issubclass(t, getattr(sparse, name, ())) for name in ("spmatrix", "sparray")):
@@ -76,7 +76,7 @@ class _Done:
         self.row = row
 
 
-class _Parts:
+class _EditableParts:
     """What can be edited in a value.
 
     whole
@@ -149,7 +149,7 @@ class _Parts:
             elif _is_marked(part, form):
                 now[id(part)] = _made_writable(part) if form == _ARRAY else part.copy()
         for part in self.nested:
-            now[id(part)] = private(part)
+            now[id(part)] = consumer_copy(part)
         for row in self.rows:
             inside = [now.get(id(each), each) for each in row]
             now[id(row)] = tuple(inside) if type(row) is tuple else type(row)._make(inside)
@@ -211,7 +211,7 @@ def _copy(part: Any, form: int) -> Any:
         return _deep(part)
     if form in (_ARRAY, _SPARSE):
         return part.copy()
-    return private(part)
+    return consumer_copy(part)
 
 
 def _deep(array: Any) -> Any:
@@ -261,12 +261,12 @@ def copied(value: Any) -> Any:
     >>> taken
     {'w': [array([0., 0.])]}
     """
-    if type(value) is Taken:
+    if type(value) is IteratorItems:
         return iter(copied(value.items))
-    return _Parts(value).remade(None) if forms[type(value)] else value
+    return _EditableParts(value).remade(None) if forms[type(value)] else value
 
 
-class Releaser:
+class ResultHandover:
     """Gives the results of one run to the caller, each his own and writable.
 
     Parameters
@@ -280,9 +280,9 @@ class Releaser:
         self.seen: set[int] = set()
         for value in held:
             if forms[type(value)]:
-                self._remember(_Parts(value))
+                self._remember(_EditableParts(value))
 
-    def _remember(self, parts: _Parts) -> None:
+    def _remember(self, parts: _EditableParts) -> None:
         self.kept[id(parts.value)] = parts
         self.seen.update(parts.memory)
 
@@ -290,15 +290,15 @@ class Releaser:
         """Return the caller's own form of one output."""
         form = forms[type(value)]
         if not form:
-            return copied(value) if type(value) is Taken else value
+            return copied(value) if type(value) is IteratorItems else value
         number = id(value)
         if form == _ITEMS and not any(map(forms.__getitem__, set(map(type, value)))):  # is frequent
             if number in self.seen:
-                return private(value)
+                return consumer_copy(value)
             self.seen.add(number)
             self.kept[number] = value
             return value
-        parts = self.kept.get(number) or _Parts(value)
+        parts = self.kept.get(number) or _EditableParts(value)
         if not self.seen.isdisjoint(parts.memory):
             return parts.remade(self.seen)
         self._remember(parts)
@@ -311,7 +311,7 @@ _NOBODYS: set[int] = set()
 # -- from an actor to others in its process -------------------------------------------------
 
 
-def settled(box: list[Any]) -> Any:
+def detached(box: list[Any]) -> Any:
     """Return the result of a call as others may keep it; taken out of the list `box`.
 
     An array that nobody else holds is not copied.

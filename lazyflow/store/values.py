@@ -20,7 +20,7 @@ from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, LISTLIKE, kinds
 
 
-class Taken:
+class IteratorItems:
     """The items of an iterator that several tasks read: each gets an iterator of its own."""
 
     _lazyflow_kind = LISTLIKE
@@ -30,11 +30,11 @@ class Taken:
         self.items = list(iterator)
 
 
-def private(value: Any) -> Any:
+def consumer_copy(value: Any) -> Any:
     """Return what one consumer gets of a stored value whose kind is in COPIED."""
     if kinds[type(value)] == FRAME:
         return value.copy(deep=False)
-    if type(value) is Taken:
+    if type(value) is IteratorItems:
         return iter(value.items)
     try:
         return copy.copy(value)
@@ -64,7 +64,7 @@ def editable(box: list[Any], is_last: bool) -> Any:
         return _editable_array(value) if is_mine else value.copy()
     if kind == FRAME:
         return value.copy(deep=True)
-    if type(value) is Taken:
+    if type(value) is IteratorItems:
         return iter(copy.deepcopy(value.items))
     if type(value) in IMMUTABLE or (is_last and sys.getrefcount(value) <= _ALONE):
         return value
@@ -97,4 +97,4 @@ def memory_of(array: Any) -> int:
     return id(owner)
 
 
-__all__ = ["editable", "memory_of", "private", "read_only"]
+__all__ = ["consumer_copy", "editable", "memory_of", "read_only"]

@@ -13,7 +13,7 @@ from engine_schedulers import SCHEDULERS
 
 import lazyflow
 from lazyflow import compute, config, delayed, persist, put, submit
-from lazyflow.store.owned import Releaser, copied
+from lazyflow.store.owned import ResultHandover, copied
 
 Pair = namedtuple("Pair", "first second")
 
@@ -160,7 +160,7 @@ def test_copies_keep_the_shape_of_what_they_are_copies_of() -> None:
     deep: Any = x
     for _ in range(5000):
         deep = [deep]
-    mine = Releaser([deep])(deep)
+    mine = ResultHandover([deep])(deep)
     while type(mine) is list:
         (mine,) = mine
     assert mine is not x and mine.tolist() == [0, 0]
@@ -171,4 +171,4 @@ def test_what_holds_nothing_that_can_be_edited_is_not_looked_through() -> None:
     assert copied(tuple(rows)) == tuple(rows)
     mine = copied(rows)
     assert mine == rows and mine is not rows
-    assert Releaser([])(rows) is rows
+    assert ResultHandover([])(rows) is rows

@@ -33,16 +33,15 @@ from hypothesis import strategies as st
 
 from lazyflow.errors import SerializationError, StoreFull
 from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.pickling.functions import FunctionCache, load_function, pack_function
 from lazyflow.store.pickling.serialize import (
     Encoded,
-    Functions,
     Unpicklable,
     decode,
     encode,
-    load_function,
     serialization_error,
 )
-from lazyflow.store.values import Taken
+from lazyflow.store.values import IteratorItems
 
 LEAST = 65_536
 LOCK = threading.Lock()
@@ -337,8 +336,8 @@ def test_dtype_with_metadata(store):
 
 
 def test_items_of_an_iterator_stay_together(store):
-    found = store.there_and_back(Taken(iter([1, np.arange(100_000)])))
-    assert type(found) is Taken and found.items[0] == 1
+    found = store.there_and_back(IteratorItems(iter([1, np.arange(100_000)])))
+    assert type(found) is IteratorItems and found.items[0] == 1
 
 
 def test_small_buffers_of_any_kind_are_part_of_the_stream(store):
@@ -423,7 +422,8 @@ def test_a_variable_whose_place_is_taken_by_another(store, monkeypatch):
 
 CHILD = """
 import pickle, sys
-from lazyflow.store.pickling.serialize import Encoded, decode, encode, load_function
+from lazyflow.store.pickling.functions import load_function
+from lazyflow.store.pickling.serialize import Encoded, decode, encode
 for line in sys.stdin:
     function, given = pickle.loads(bytes.fromhex(line))
     try:
@@ -437,12 +437,13 @@ for line in sys.stdin:
 
 PARENT = """
 import contextvars, pickle, subprocess, sys
-from lazyflow.store.pickling.serialize import Encoded, Functions, decode, encode
+from lazyflow.store.pickling.functions import pack_function
+from lazyflow.store.pickling.serialize import Encoded, decode, encode
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], text=True,
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 def run(function, value):
     given = encode(value, bytes)
-    message = Functions().code_of(function)[1], (given.payload, given.buffers, given.size)
+    message = pack_function(function)[1], (given.payload, given.buffers, given.size)
     child.stdin.write(pickle.dumps(message).hex() + "\\n")
     child.stdin.flush()
     answer = pickle.loads(bytes.fromhex(child.stdout.readline()))
@@ -575,7 +576,7 @@ def test_code_that_was_rewritten_at_import_is_not_compared():
     plain = importlib.util.spec_from_file_location(__name__, __file__).loader.get_code(__name__)
     code = next(each for each in plain.co_consts if getattr(each, "co_name", "") == "checked")
     assert code.co_code != checked.__code__.co_code
-    _, payload = Functions().code_of(checked)
+    _, payload = pack_function(checked)
     original = checked.__code__
     try:
         checked.__code__ = code
@@ -595,17 +596,17 @@ def fresh_module(tmp_path, monkeypatch):
 
 def test_code_that_was_replaced_in_place_is_noticed(fresh_module):
     function = fresh_module.f
-    _, payload = Functions().code_of(function)
+    _, payload = pack_function(function)
     assert load_function(payload) is function
     function.__code__ = fresh_module.g.__code__
     with pytest.raises(RuntimeError, match="another version of fresh_module.f than the caller"):
         load_function(payload)
-    _, payload = Functions().code_of(function)
+    _, payload = pack_function(function)
     assert load_function(payload) is function
 
 
 def test_code_that_only_the_receiver_rewrites_is_not_compared(fresh_module, monkeypatch):
-    _, payload = Functions().code_of(fresh_module.f)
+    _, payload = pack_function(fresh_module.f)
     monkeypatch.setattr(fresh_module.__spec__, "loader", object())
     fresh_module.f.__code__ = fresh_module.g.__code__
     assert load_function(payload) is fresh_module.f
@@ -619,14 +620,14 @@ def test_digests_tell_functions_apart_and_last(store):
         return lambda x: x + n
 
     one, two = make(1), make(2)
-    first, payload = Functions().code_of(one)
+    first, payload = pack_function(one)
     assert load_function(payload)(1) == 2
-    assert Functions().code_of(one)[0] == first == Functions().code_of(one)[0]
-    assert Functions().code_of(two)[0] != first
+    assert pack_function(one)[0] == first == pack_function(one)[0]
+    assert pack_function(two)[0] != first
     assert len(first) == 32
     by_name = (textwrap.dedent, textwrap.indent, textwrap.fill)  # with digests of their own
     partial = functools.partial(len, by_name)
-    assert len({Functions().code_of(partial)[0] for _ in range(3)}) == 1
+    assert len({pack_function(partial)[0] for _ in range(3)}) == 1
 
 
 def test_modules_that_cloudpickle_was_told_to_pickle_by_value():
@@ -635,17 +636,17 @@ def test_modules_that_cloudpickle_was_told_to_pickle_by_value():
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
     try:
-        found = load_function(Functions().code_of(raises)[1])
+        found = load_function(pack_function(raises)[1])
     finally:
         cloudpickle.unregister_pickle_by_value(module)
     assert found is not raises and found.__name__ == "raises"
-    assert load_function(Functions().code_of(raises)[1]) is raises
+    assert load_function(pack_function(raises)[1]) is raises
 
 
 def test_functions_are_pickled_once_per_sender():
-    functions = Functions()
-    digest, payload = functions.code_of(same)
-    again = functions.code_of(same)
+    functions = FunctionCache(pack_function)
+    digest, payload = functions.of(same)
+    again = functions.of(same)
     assert again[1] is payload and again[0] is digest
 
 
@@ -655,7 +656,7 @@ def test_functions_are_pickled_once_per_sender():
     ids=lambda f: type(f).__name__,
 )
 def test_callables(function):
-    found = load_function(Functions().code_of(function)[1])
+    found = load_function(pack_function(function)[1])
     if isinstance(function, functools.partial):
         assert found.func is same
     else:
@@ -664,22 +665,22 @@ def test_callables(function):
 
 def test_a_function_of_vectorize_is_the_same_when_it_was_called(store):
     function = np.vectorize(max, otypes=["f8"])
-    before = Functions().code_of(function)
+    before = pack_function(function)
     assert function([1, 2], 1.5).tolist() == [1.5, 2]
-    assert Functions().code_of(function) == before
+    assert pack_function(function) == before
     found = store.there_and_back(function)
     assert type(found) is np.vectorize
     assert found([1, 2], 1).dtype == float and found([1, 2], 5, 6).tolist() == [6, 6]
 
 
 def test_a_payload_in_shared_memory():
-    data = np.frombuffer(Functions().code_of(lambda: 5)[1], np.uint8)
+    data = np.frombuffer(pack_function(lambda: 5)[1], np.uint8)
     assert load_function(data)() == 5
 
 
 def test_large_constants_of_a_closure():
     large = np.arange(100_000)
-    found = load_function(Functions().code_of(lambda: large)[1])()
+    found = load_function(pack_function(lambda: large)[1])()
     assert (found == large).all() and found is not large
 
 
@@ -733,7 +734,7 @@ def test_the_files_of_the_process_go_by_name(store, monkeypatch):
 def test_a_function_that_can_not_be_pickled():
     lock = LOCK
     with pytest.raises(Unpicklable) as caught:
-        Functions().code_of(lambda: lock)
+        pack_function(lambda: lock)
     assert caught.value.path.startswith("closure variable 'lock' of test_a_function_that_can_not")
     text = str(serialization_error("f, made at x.py:3", "the function", caught.value))
     assert text.startswith("the function, closure variable 'lock' of test_a_function")
@@ -1136,16 +1137,18 @@ def test_the_path_in_an_exception_where_a_library_pickles_all_of_them(monkeypatc
 def test_a_new_worker_loads_little():
     code = """
 import sys
-from lazyflow.store.pickling.serialize import Functions, decode, encode, load_function
+from lazyflow.store.pickling.functions import load_function, pack_function
+from lazyflow.store.pickling.serialize import decode, encode
 from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.pickling.functions import FunctionCache, load_function, pack_function
 heavy = ["numpy", "pandas", "numba", "asyncio", "logging", "subprocess", "typing_extensions"]
 print([name for name in heavy if name in sys.modules])
 for value in ([1, (2.5, "x")], {"a": {1, 2}}, b"x", 1j, range(3), slice(3), len):
     decode(encode(value, None), None)
-load_function(Functions().code_of(len)[1])
+load_function(pack_function(len)[1])
 import fractions, numpy
-from lazyflow.store.values import Taken
-for value in (Taken([1]), numpy.float64(1), numpy.arange(5)):
+from lazyflow.store.values import IteratorItems
+for value in (IteratorItems([1]), numpy.float64(1), numpy.arange(5)):
     decode(encode(value, None), None)
 print("cloudpickle" in sys.modules)
 """

@@ -25,11 +25,11 @@ from typing import Any
 
 from lazyflow.departures import WeakTable
 from lazyflow.graph.tokens.containers import ATOMS, encoded, mapping, nested, sequence
-from lazyflow.graph.tokens.digests import Digest, NoContent, Parts, hashed, merkle, type_name
+from lazyflow.graph.tokens.digests import Digest, MerkleNode, NoContent, hashed, merkle, type_name
 
 __all__ = ["class_contents", "closure_contents", "code_contents", "function_contents", "resolve"]
 
-Contents = Callable[[Any], bytes | Parts]
+Contents = Callable[[Any], bytes | MerkleNode]
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, by a class statement for instance
 _READS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
@@ -57,14 +57,14 @@ class _Code:
 
     def __init__(self, code: CodeType, contents: Contents) -> None:
         self.code = code
-        self.digest = merkle(Parts(b"", (code,)), contents, _raise)
+        self.digest = merkle(MerkleNode(b"", (code,)), contents, _raise)
         self.globals: list[str] | None = None  # found when first needed
 
 
 _known: WeakTable[FunctionType, _Code] = WeakTable()
 
 
-def code_contents(code: CodeType) -> bytes | Parts:
+def code_contents(code: CodeType) -> bytes | MerkleNode:
     """A code object: instructions, names and constants."""
     own = (
         code.co_code,
@@ -81,7 +81,7 @@ def code_contents(code: CodeType) -> bytes | Parts:
     return sequence(b"code\0" + encoded(own), code.co_consts, style=".co_consts[{}]")
 
 
-def function_contents(function: FunctionType, contents: Contents) -> bytes | Parts:
+def function_contents(function: FunctionType, contents: Contents) -> bytes | MerkleNode:
     """A function written in Python."""
     known = _code_of(function, contents)
     if not _importable(function):
@@ -90,14 +90,14 @@ def function_contents(function: FunctionType, contents: Contents) -> bytes | Par
     return hashed(b"function\0", encoded((function.__module__, function.__qualname__, layers)))
 
 
-def class_contents(cls: type, contents: Contents) -> bytes | Parts:
+def class_contents(cls: type, contents: Contents) -> bytes | MerkleNode:
     """A class."""
     body = sorted((item for item in cls.__dict__.items() if type(item[0]) is str), key=_NAME)
     if cls.__flags__ & _HEAP_TYPE and not _importable(cls):
         inner = {name: value for name, value in body if name not in _NOT_CONTENT}
         parts = nested(mapping(b"body", list(inner), list(inner.values()), ".{}"))
         head = b"local class\0" + encoded(cls.__qualname__)
-        return Parts(head, (type(cls), cls.__bases__, parts), (".__class__", ".__bases__", ""))
+        return MerkleNode(head, (type(cls), cls.__bases__, parts), (".__class__", ".__bases__", ""))
     code = [
         (name, _as_written(function, contents))
         for name, value in body
@@ -106,7 +106,7 @@ def class_contents(cls: type, contents: Contents) -> bytes | Parts:
     return hashed(b"class\0", encoded((cls.__module__, cls.__qualname__, code)))
 
 
-def closure_contents(cells: tuple[CellType, ...]) -> Digest | Parts:
+def closure_contents(cells: tuple[CellType, ...]) -> Digest | MerkleNode:
     """The variables of enclosing functions; some may have no value yet."""
     filled = _filled(cells)
     head = b"closure" + encoded([i for i, _ in filled])
@@ -149,7 +149,7 @@ def _code_of(function: FunctionType, contents: Contents) -> _Code:
     return known
 
 
-def _local_function(function: FunctionType, known: _Code) -> Parts:
+def _local_function(function: FunctionType, known: _Code) -> MerkleNode:
     if known.globals is None:
         known.globals = sorted(set(_globals_read(known.code)))
     held = function.__globals__
@@ -161,7 +161,7 @@ def _local_function(function: FunctionType, known: _Code) -> Parts:
         nested(mapping(b"globals", names, [held[n] for n in names], ".__globals__[{!r}]")),
     ]
     labels = (".__defaults__", ".__kwdefaults__", "", "")
-    return Parts(b"local function\0" + known.digest, children, labels)
+    return MerkleNode(b"local function\0" + known.digest, children, labels)
 
 
 def _filled(cells: tuple[CellType, ...]) -> list[tuple[int, Any]]:

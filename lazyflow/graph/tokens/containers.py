@@ -1,4 +1,4 @@
-"""How sequences, mappings and sets of any objects become `Parts` or a digest.
+"""How sequences, mappings and sets of any objects become `MerkleNode` or a digest.
 
 Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become
 children. It is version 2 of the format, the last whose bytes depend neither on reference counts
@@ -13,7 +13,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from lazyflow.graph.tokens.digests import Digest, Parts, hashed
+from lazyflow.graph.tokens.digests import Digest, MerkleNode, hashed
 
 __all__ = ["ATOMS", "encoded", "mapping", "nested", "sequence", "unordered"]
 
@@ -29,9 +29,9 @@ def encoded(value: Any) -> bytes:
     return marshal.dumps(value, 2)
 
 
-def nested(found: bytes | Parts) -> Digest | Parts:
+def nested(found: bytes | MerkleNode) -> Digest | MerkleNode:
     """Contents as a child of other parts; plain bytes would be taken for a value."""
-    return found if isinstance(found, Parts) else Digest(found)
+    return found if isinstance(found, MerkleNode) else Digest(found)
 
 
 def sequence(
@@ -39,7 +39,7 @@ def sequence(
     values: Sequence[Any],
     labels: Sequence[Any] | None = None,
     style: str = "[{!r}]",
-) -> bytes | Parts:
+) -> bytes | MerkleNode:
     """Contents of an exact list or tuple; ``labels`` name the values in place of indices."""
     kinds = set(map(type, values))
     if kinds <= ATOMS:
@@ -54,7 +54,8 @@ def sequence(
         if not _fits(kinds, atoms):
             where, atoms = list(range(len(values))), []
     names = where if labels is None else [labels[i] for i in where]
-    return Parts(head + b"\1" + encoded((where, atoms)), [values[i] for i in where], names, style)
+    head += b"\1" + encoded((where, atoms))
+    return MerkleNode(head, [values[i] for i in where], names, style)
 
 
 def _fits(kinds: set[type], atoms: Sequence[Any]) -> bool:
@@ -82,7 +83,7 @@ def _has_flat_rows(kinds: set[type], values: Sequence[Any]) -> bool:
 
 def mapping(
     head: bytes, keys: Sequence[Any], values: Sequence[Any], style: str = "[{!r}]"
-) -> bytes | Parts:
+) -> bytes | MerkleNode:
     """Contents of pairs whose order does not matter."""
     kinds = set(map(type, keys))
     if len(kinds) == 1 and kinds <= _SORTABLE:
@@ -96,20 +97,20 @@ def mapping(
         if type(value) in ATOMS and _is_flat(key) and _fits({type(value)}, (value,)):
             flat.append(encoded((key, value)))
         else:
-            children.append(Parts(b"pair\0", (key, value), (key, key), style))
+            children.append(MerkleNode(b"pair\0", (key, value), (key, key), style))
     flat.sort()
-    return Parts(head + b"\1" + encoded(flat), children, ordered=False)
+    return MerkleNode(head + b"\1" + encoded(flat), children, ordered=False)
 
 
 def _is_flat(key: Any) -> bool:
     return type(key) in ATOMS or (type(key) is tuple and ATOMS.issuperset(map(type, key)))
 
 
-def unordered(head: bytes, values: Collection[Any]) -> bytes | Parts:
+def unordered(head: bytes, values: Collection[Any]) -> bytes | MerkleNode:
     """Contents of a set, given in any order."""
     kinds = set(map(type, values))
     if len(kinds) == 1 and kinds <= _SORTABLE:
         return hashed(head, b"\0", encoded(sorted(values)))
     flat = sorted(encoded(value) for value in values if _is_flat(value))
     children = [value for value in values if not _is_flat(value)]
-    return Parts(head + b"\1" + encoded(flat), children, children, "[{!r}]", ordered=False)
+    return MerkleNode(head + b"\1" + encoded(flat), children, children, "[{!r}]", ordered=False)

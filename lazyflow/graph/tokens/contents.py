@@ -32,7 +32,7 @@ from lazyflow.graph.tokens.code_contents import (
     resolve,
 )
 from lazyflow.graph.tokens.containers import encoded, mapping, nested, sequence, unordered
-from lazyflow.graph.tokens.digests import NoContent, Parts, hashed, hashed_buffer, type_name
+from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, hashed_buffer, type_name
 from lazyflow.graph.tokens.library_contents import LIBRARIES
 
 __all__ = ["contents"]
@@ -41,7 +41,7 @@ _DASK = "__dask_tokenize__"  # those of xarray import dask, which need not be th
 _HOOKS = ("__lazyflow_tokenize__", _DASK)
 
 
-def contents(obj: Any) -> bytes | Parts:
+def contents(obj: Any) -> bytes | MerkleNode:
     """The parts of any object, or its digest; `NoContent` where it has none."""
     cls = type(obj)
     rule = _EXACT.get(cls)
@@ -74,7 +74,7 @@ def _hook_of(cls: type) -> str | None:
     return None
 
 
-def _by_hook(obj: Any, cls: type, hook: str) -> Parts:
+def _by_hook(obj: Any, cls: type, hook: str) -> MerkleNode:
     method = next(base.__dict__[hook] for base in cls.__mro__ if hook in base.__dict__)
     try:
         value = method.__get__(obj, cls)()
@@ -86,10 +86,10 @@ def _by_hook(obj: Any, cls: type, hook: str) -> Parts:
             f"{type_name(cls)}.{hook}() returned a {cls.__name__} again, which says nothing of its "
             "content. Let it return what results depend on, such as a tuple of attributes."
         )
-    return Parts(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
+    return MerkleNode(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
 
 
-def _reduced(obj: Any, cls: Any) -> bytes | Parts:
+def _reduced(obj: Any, cls: Any) -> bytes | MerkleNode:
     """What pickle would keep: a callable, its arguments, a state, items."""
     if cls.__module__ == "itertools":
         raise NoContent("what is left in an iterator changes as it is read")
@@ -117,7 +117,7 @@ def _reduced(obj: Any, cls: Any) -> bytes | Parts:
     head = b"reduced\0"
     if function is _NEW_OBJECT and args:  # said of nearly every object: cls.__new__(cls, *args)
         head, function, args = b"object\0", args[0], args[1:]
-    return Parts(head, (function, args, state, items, pairs, setter), _REDUCED)
+    return MerkleNode(head, (function, args, state, items, pairs, setter), _REDUCED)
 
 
 _NEW_OBJECT = object().__reduce_ex__(4)[0]
@@ -135,8 +135,8 @@ def _state(state: Any) -> Any:
     if type(state) is dict:
         return nested(mapping(b"state", list(state), list(state.values()), ".{}"))
     if type(state) is tuple and len(state) == 2 and type(state[1]) is dict:
-        return Parts(b"slots\0", [_state(each) for each in state], ("", ""))
-    return Parts(b"other state\0", (state,), (".__reduce_ex__(4)[2]",))
+        return MerkleNode(b"slots\0", [_state(each) for each in state], ("", ""))
+    return MerkleNode(b"other state\0", (state,), (".__reduce_ex__(4)[2]",))
 
 
 def _global(obj: Any, name: str) -> bytes:
@@ -165,17 +165,17 @@ def _memory(view: memoryview) -> bytes:
         raise NoContent from error
 
 
-def _dict(value: Any) -> bytes | Parts:
+def _dict(value: Any) -> bytes | MerkleNode:
     return mapping(b"dict", list(value), list(value.values()))
 
 
-def _builtin(function: Any) -> bytes | Parts:
+def _builtin(function: Any) -> bytes | MerkleNode:
     """A function written in C, or a method of an object that is."""
     owner = function.__self__
     if owner is None or type(owner) is types.ModuleType:
         module = function.__module__ or getattr(owner, "__name__", None)
         return hashed(b"builtin\0", encoded((module, function.__qualname__)))
-    return Parts(b"builtin method\0" + encoded(function.__name__), (owner,), (".__self__",))
+    return MerkleNode(b"builtin method\0" + encoded(function.__name__), (owner,), (".__self__",))
 
 
 def _module(module: types.ModuleType) -> bytes:
@@ -185,32 +185,32 @@ def _module(module: types.ModuleType) -> bytes:
     return hashed(b"module\0", encoded(name))
 
 
-def _enum_member(member: Any) -> Parts:
+def _enum_member(member: Any) -> MerkleNode:
     head = b"enum\0" + encoded(member._name_)
-    return Parts(head, (type(member), member._value_), (".__class__", ".value"))
+    return MerkleNode(head, (type(member), member._value_), (".__class__", ".value"))
 
 
 def _no_object(_: object) -> bytes:
     raise NoContent("it is a bare object(), which only its identity tells from another")
 
 
-def _attributes(tag: str, *names: str) -> Callable[[Any], Parts]:
+def _attributes(tag: str, *names: str) -> Callable[[Any], MerkleNode]:
     """The rule for a type that consists of these attributes."""
     head = tag.encode() + b"\0"
 
-    def rule(obj: Any) -> Parts:
-        return Parts(head, [getattr(obj, name) for name in names], names, ".{}")
+    def rule(obj: Any) -> MerkleNode:
+        return MerkleNode(head, [getattr(obj, name) for name in names], names, ".{}")
 
     return rule
 
 
-def _cached_function(function: Any) -> Parts:
+def _cached_function(function: Any) -> MerkleNode:
     """A function under `functools.lru_cache`; what it remembers does not count."""
     children = (function.__wrapped__, function.cache_parameters())
-    return Parts(b"lru_cache\0", children, (".__wrapped__", ".cache_parameters()"))
+    return MerkleNode(b"lru_cache\0", children, (".__wrapped__", ".cache_parameters()"))
 
 
-_EXACT: dict[type, Callable[[Any], bytes | Parts]] = {
+_EXACT: dict[type, Callable[[Any], bytes | MerkleNode]] = {
     **dict.fromkeys((int, float, complex, bool, type(None), type(...)), _atom),
     type(NotImplemented): lambda value: hashed(b"NotImplemented\0"),
     object: _no_object,
@@ -227,7 +227,7 @@ _EXACT: dict[type, Callable[[Any], bytes | Parts]] = {
     type({}.keys()): lambda value: unordered(b"dict keys", value),
     type({}.items()): lambda value: unordered(b"dict items", value),
     type({}.values()): lambda value: sequence(b"dict values", list(value)),
-    types.MappingProxyType: lambda value: Parts(b"mappingproxy\0", (dict(value),), ("",)),
+    types.MappingProxyType: lambda value: MerkleNode(b"mappingproxy\0", (dict(value),), ("",)),
     types.FunctionType: lambda value: function_contents(value, contents),
     types.CodeType: code_contents,
     types.CellType: lambda value: closure_contents((value,)),
@@ -240,7 +240,7 @@ _EXACT: dict[type, Callable[[Any], bytes | Parts]] = {
     functools.cached_property: _attributes("cached_property", "func", "attrname"),
     type(functools.lru_cache(len)): _cached_function,
 }
-_INHERITED: dict[type, Callable[[Any], bytes | Parts]] = {
+_INHERITED: dict[type, Callable[[Any], bytes | MerkleNode]] = {
     type: lambda value: class_contents(value, contents),
     types.ModuleType: _module,
     enum.Enum: _enum_member,

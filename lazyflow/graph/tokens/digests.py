@@ -21,7 +21,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["Digest", "NoContent", "Parts", "hashed", "hashed_buffer", "merkle", "type_name"]
+__all__ = ["Digest", "MerkleNode", "NoContent", "hashed", "hashed_buffer", "merkle", "type_name"]
 
 _PATH_STEPS = 12  # a path longer than twice this is shortened in its middle
 
@@ -34,7 +34,7 @@ class Digest(bytes):
     """The finished digest of a child, to be taken as it is."""
 
 
-class Parts:
+class MerkleNode:
     """What an object consists of: bytes of its own, and other objects.
 
     Parameters
@@ -43,7 +43,7 @@ class Parts:
         Kind and own content. No head may be the beginning of another one, or the digests that
         follow could be taken for a part of it: a fixed tag, then `marshal` output.
     children : sequence of object
-        The objects referred to; a `Parts` or `Digest` among them is taken as it is.
+        The objects referred to; a `MerkleNode` or `Digest` among them is taken as it is.
     labels : sequence of object, optional
         What ``style`` needs to name each child in an error's path.
     style : str
@@ -119,8 +119,8 @@ def type_name(cls: type) -> str:
 
 
 def merkle(
-    root: Parts,
-    contents: Callable[[Any], bytes | Parts],
+    root: MerkleNode,
+    contents: Callable[[Any], bytes | MerkleNode],
     missing: Callable[[Any, NoContent, Callable[[], str]], bytes],
 ) -> bytes:
     """Digest of ``root``: 32 bytes.
@@ -131,10 +131,10 @@ def merkle(
     done: dict[int, bytes] = {}  # id -> digest
     numbers: dict[int, int] = {}  # id -> order of discovery
     held: list[Any] = []  # an id means its object only while that object lives
-    path: list[Parts] = []
-    component: list[Parts] = []  # discovered, without a digest yet
+    path: list[MerkleNode] = []
+    component: list[MerkleNode] = []  # discovered, without a digest yet
 
-    def enter(value: Any, parts: Parts) -> None:
+    def enter(value: Any, parts: MerkleNode) -> None:
         parts.value = value
         parts.number = parts.low = numbers[id(value)] = len(numbers)
         parts.rest = iter(parts.children)
@@ -153,10 +153,10 @@ def merkle(
                 continue
             held.append(child)
             try:
-                found = child if type(child) in (Parts, Digest) else contents(child)
+                found = child if type(child) in (MerkleNode, Digest) else contents(child)
             except NoContent as error:
                 found = missing(child, error, partial(_path, path, child))
-            if isinstance(found, Parts):
+            if isinstance(found, MerkleNode):
                 enter(child, found)
                 break
             done[key] = found
@@ -169,7 +169,7 @@ def merkle(
     return done[id(root)]
 
 
-def _close(first: Parts, component: list[Parts], done: dict[int, bytes]) -> None:
+def _close(first: MerkleNode, component: list[MerkleNode], done: dict[int, bytes]) -> None:
     """Digest the strongly connected component that was entered at ``first``."""
     last = component.pop()
     members = {id(last.value): last}
@@ -185,11 +185,11 @@ def _close(first: Parts, component: list[Parts], done: dict[int, bytes]) -> None
         done[id(first.value)] = _combined(first, digests)
 
 
-def _combined(parts: Parts, digests: Iterable[bytes]) -> bytes:
+def _combined(parts: MerkleNode, digests: Iterable[bytes]) -> bytes:
     return hashed(parts.head, *(digests if parts.ordered else sorted(digests)))
 
 
-def _cycle_digests(members: dict[int, Parts], done: dict[int, bytes]) -> dict[int, bytes]:
+def _cycle_digests(members: dict[int, MerkleNode], done: dict[int, bytes]) -> dict[int, bytes]:
     """Digests of objects each of which can be reached from each other.
 
     Partition refinement: all members start with one name; whoever refers to a member that was
@@ -231,7 +231,7 @@ def _cycle_digests(members: dict[int, Parts], done: dict[int, bytes]) -> dict[in
     return {key: hashed(b"cycle\0", whole, name[key]) for key in members}
 
 
-def _path(path: Sequence[Parts], last: Any) -> str:
+def _path(path: Sequence[MerkleNode], last: Any) -> str:
     """Where the walk stands, as the expression that leads there: ``args[0].lock``."""
     inner = [*(parts.value for parts in path[1:]), last]
     steps = [parts.step(child) for parts, child in zip(path, inner, strict=True)]

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from lazyflow.graph.tokens.containers import encoded, mapping, nested
-from lazyflow.graph.tokens.digests import Digest, NoContent, Parts, hashed, type_name
+from lazyflow.graph.tokens.digests import Digest, MerkleNode, NoContent, hashed, type_name
 
 __all__ = ["LIBRARIES"]
 
@@ -39,12 +39,12 @@ def _named(cls: type, library: str) -> Any:
     return type_name(cls) if cls.__module__.partition(".")[0] == library else cls
 
 
-def _by_attributes(head: bytes, cls: Any, obj: Any, *names: str) -> Parts:
+def _by_attributes(head: bytes, cls: Any, obj: Any, *names: str) -> MerkleNode:
     children = (cls, *(getattr(obj, name) for name in names))
-    return Parts(head + b"\0" + encoded(names), children, ("__class__", *names), ".{}")
+    return MerkleNode(head + b"\0" + encoded(names), children, ("__class__", *names), ".{}")
 
 
-def _numpy(obj: Any, cls: Any) -> bytes | Parts | None:
+def _numpy(obj: Any, cls: Any) -> bytes | MerkleNode | None:
     import numpy as np
 
     named = _named(cls, "numpy")
@@ -52,14 +52,14 @@ def _numpy(obj: Any, cls: Any) -> bytes | Parts | None:
         return _array(obj)
     if isinstance(obj, np.generic):
         state = getattr(obj, "__dict__", None)
-        return Parts(b"scalar\0", (named, np.asarray(obj), state), ("", "", ".__dict__"))
+        return MerkleNode(b"scalar\0", (named, np.asarray(obj), state), ("", "", ".__dict__"))
     if isinstance(obj, np.dtype):
         return hashed(b"dtype\0", encoded(obj.str)) if _is_simple(obj) else None
     if isinstance(obj, np.ma.MaskedArray):
         own = obj.view()  # asking for fill_value stores it
         mask = np.ma.getmaskarray(own)
         masked = (named, own.data, mask, own.fill_value, own.hardmask)
-        return Parts(b"masked\0", masked, ("", ".data", ".mask", ".fill_value", ""))
+        return MerkleNode(b"masked\0", masked, ("", ".data", ".mask", ".fill_value", ""))
     if isinstance(obj, np.ndarray):
         pickles_alike = (
             cls.__reduce__ is np.ndarray.__reduce__
@@ -69,7 +69,7 @@ def _numpy(obj: Any, cls: Any) -> bytes | Parts | None:
             return None
         state = getattr(obj, "__dict__", None)
         values = (named, obj.view(np.ndarray), state)
-        return Parts(b"array subclass\0", values, ("", "", ".__dict__"))
+        return MerkleNode(b"array subclass\0", values, ("", "", ".__dict__"))
     if cls is np.ufunc:
         return _ufunc(obj)
     if cls is np.vectorize:  # it also keeps the ufuncs that it made
@@ -82,7 +82,7 @@ def _is_simple(dtype: Any) -> bool:
     return dtype.char in _SIMPLE and dtype.metadata is None
 
 
-def _array(array: Any) -> bytes | Parts:
+def _array(array: Any) -> bytes | MerkleNode:
     """Values in C order, whatever the order in memory."""
     dtype = array.dtype
     shape = encoded(array.shape)
@@ -90,17 +90,18 @@ def _array(array: Any) -> bytes | Parts:
         import numpy as np
 
         fields = [array[name].view(np.ndarray) for name in dtype.names]
-        return Parts(b"records\0" + shape, (dtype, *fields), (".dtype", *dtype.names), "[{!r}]")
+        labels = (".dtype", *dtype.names)
+        return MerkleNode(b"records\0" + shape, (dtype, *fields), labels, "[{!r}]")
     if dtype.hasobject:  # also StringDType, whose memory holds addresses
         values = (dtype, array.ravel().tolist())
-        return Parts(b"objects\0" + shape, values, (".dtype", ".ravel()"))
+        return MerkleNode(b"objects\0" + shape, values, (".dtype", ".ravel()"))
     if _is_simple(dtype):
         hasher = sha256(b"array\0" + shape + encoded(dtype.str))
         _feed(array, hasher.update)
         return hasher.digest()
     hasher = sha256(b"")
     _feed(array, hasher.update)
-    return Parts(b"array of\0" + shape, (dtype, Digest(hasher.digest())), (".dtype", ""))
+    return MerkleNode(b"array of\0" + shape, (dtype, Digest(hasher.digest())), (".dtype", ""))
 
 
 def _feed(array: Any, update: Callable[[Any], None]) -> None:
@@ -132,7 +133,7 @@ def _ufunc(ufunc: Any) -> bytes | None:
     return None
 
 
-def _scipy(obj: Any, cls: type) -> Parts | None:
+def _scipy(obj: Any, cls: type) -> MerkleNode | None:
     sparse: Any = sys.modules.get("scipy.sparse")
     if not hasattr(sparse, "issparse") or not sparse.issparse(obj):
         return None
@@ -144,13 +145,13 @@ def _scipy(obj: Any, cls: type) -> Parts | None:
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)  # SciPy 1.11 has no coords
         order = np.lexsort(coords[::-1])
         values = (named, obj.shape, obj.dtype, [each[order] for each in coords], coo.data[order])
-        return Parts(b"sparse by entry\0", values, (".__class__",) * 5)
+        return MerkleNode(b"sparse by entry\0", values, (".__class__",) * 5)
     own = {k: v for k, v in vars(obj).items() if k not in _SPARSE_NOT_CONTENT}
     state = nested(mapping(b"sparse state", list(own), list(own.values()), ".{}"))
-    return Parts(b"sparse\0", (named, state), (".__class__", ""))
+    return MerkleNode(b"sparse\0", (named, state), (".__class__", ""))
 
 
-def _pandas(obj: Any, cls: type) -> Parts | None:
+def _pandas(obj: Any, cls: type) -> MerkleNode | None:
     import pandas as pd
 
     named = _named(cls, "pandas")
@@ -159,12 +160,12 @@ def _pandas(obj: Any, cls: type) -> Parts | None:
         names = ("columns", "index", "attrs", *obj._metadata)
         frame = _by_attributes(b"frame", named, obj, *names)
         flag = obj.flags.allows_duplicate_labels
-        return Parts(b"DataFrame\0", (frame, flag, columns), ("", "", ".array"))
+        return MerkleNode(b"DataFrame\0", (frame, flag, columns), ("", "", ".array"))
     if isinstance(obj, pd.Series):
         names = ("index", "attrs", *obj._metadata)
         series = _by_attributes(b"series", named, obj, *names)
         flag = obj.flags.allows_duplicate_labels
-        return Parts(b"Series\0", (series, flag, _column(obj)), ("", "", ".array"))
+        return MerkleNode(b"Series\0", (series, flag, _column(obj)), ("", "", ".array"))
     if isinstance(obj, pd.Index):
         return _index(obj, named)
     if isinstance(obj, pd.api.extensions.ExtensionArray):
@@ -180,7 +181,7 @@ def _column(series: Any) -> Any:
     return array.to_numpy() if type(array).__name__ == "NumpyExtensionArray" else array
 
 
-def _index(index: Any, named: Any) -> Parts:
+def _index(index: Any, named: Any) -> MerkleNode:
     import pandas as pd
 
     if isinstance(index, pd.MultiIndex):
@@ -188,27 +189,27 @@ def _index(index: Any, named: Any) -> Parts:
     if isinstance(index, pd.RangeIndex):
         return _by_attributes(b"RangeIndex", named, index, "start", "stop", "step", "names")
     values = (named, _column(index), index.names, getattr(index, "freq", None))
-    return Parts(b"Index\0", values, (".__class__", ".array", ".names", ".freq"))
+    return MerkleNode(b"Index\0", values, (".__class__", ".array", ".names", ".freq"))
 
 
-def _extension_array(array: Any, named: Any) -> Parts | None:
+def _extension_array(array: Any, named: Any) -> MerkleNode | None:
     import pandas as pd
 
     if isinstance(array, pd.arrays.IntegerArray | pd.arrays.FloatingArray | pd.arrays.BooleanArray):
         # What lies under the mask is left over from computations.
         known = array.to_numpy(array.dtype.numpy_dtype, na_value=0)
-        return Parts(b"masked array\0", (named, array.dtype, array.isna(), known), ("",) * 4)
+        return MerkleNode(b"masked array\0", (named, array.dtype, array.isna(), known), ("",) * 4)
     if isinstance(array, pd.arrays.IntervalArray):
         return _by_attributes(b"intervals", named, array, "left", "right", "closed")
     if hasattr(array, "_pa_array"):  # Arrow: chunks and offsets are not content
         values = (named, array.dtype, array.to_numpy(dtype=object))
-        return Parts(b"arrow\0", values, ("",) * 3)
+        return MerkleNode(b"arrow\0", values, ("",) * 3)
     if hasattr(array, "_ndarray"):  # dates, periods, str, and wrapped NumPy arrays
         return _by_attributes(b"values", named, array, "dtype", "_ndarray")
     return None
 
 
-def _numba(obj: Any, cls: type) -> bytes | Parts | None:
+def _numba(obj: Any, cls: type) -> bytes | MerkleNode | None:
     """Compiled functions: the Python function and the options, not what was compiled so far."""
     kinds = {base.__name__ for base in cls.__mro__ if base.__module__.startswith("numba")}
     named = _named(cls, "numba")
@@ -217,19 +218,20 @@ def _numba(obj: Any, cls: type) -> bytes | Parts | None:
     if "Dispatcher" in kinds:
         fixed = None if obj._can_compile else sorted(map(str, obj.signatures))
         values = (named, obj.py_func, obj.targetoptions, obj.locals, fixed)
-        return Parts(b"dispatcher\0", values, ("", ".py_func", ".targetoptions", ".locals", ""))
+        labels = ("", ".py_func", ".targetoptions", ".locals", "")
+        return MerkleNode(b"dispatcher\0", values, labels)
     if "DUFunc" in kinds:
         fixed = obj.types if obj._frozen else None
         options = obj._dispatcher.targetoptions
         values = (named, obj._dispatcher.py_func, options, obj.identity, fixed)
-        return Parts(b"ufunc\0", values, ("", ".py_func", ".targetoptions", ".identity", ""))
+        return MerkleNode(b"ufunc\0", values, ("", ".py_func", ".targetoptions", ".identity", ""))
     if "GUFunc" in kinds:
         builder = obj.gufunc_builder
         fixed = None if obj._is_dynamic else obj.types
         values = (named, builder.py_func, builder.targetoptions, builder.signature, fixed)
-        return Parts(b"gufunc\0", values, ("", ".py_func", ".targetoptions", ".signature", ""))
+        return MerkleNode(b"gufunc\0", values, ("", ".py_func", ".targetoptions", ".signature", ""))
     if "CFunc" in kinds:
-        return Parts(b"cfunc\0", (named, obj._pyfunc, str(obj._sig)), ("", ".__wrapped__", ""))
+        return MerkleNode(b"cfunc\0", (named, obj._pyfunc, str(obj._sig)), ("", ".__wrapped__", ""))
     return None
 
 
@@ -240,7 +242,7 @@ def _numba_type(numba_type: Any) -> bytes:
     return hashed(b"numba type\0", encoded((type_name(type(numba_type)), text)))
 
 
-LIBRARIES: dict[str, Callable[[Any, type], bytes | Parts | None]] = {
+LIBRARIES: dict[str, Callable[[Any, type], bytes | MerkleNode | None]] = {
     "numpy": _numpy,
     "scipy": _scipy,
     "pandas": _pandas,

@@ -23,7 +23,7 @@ from typing import Any
 
 from lazyflow.graph.tokens.containers import encoded, sequence
 from lazyflow.graph.tokens.contents import contents
-from lazyflow.graph.tokens.digests import NoContent, Parts, hashed, merkle, type_name
+from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, merkle, type_name
 
 __all__ = ["tokenize", "unique_token"]
 
@@ -56,7 +56,7 @@ def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
     values = [*args, *[kwargs[name] for name in names]]
     labels = [*[f"args[{i}]" for i in range(len(args))], *[f"kwargs[{n!r}]" for n in names]]
     found = sequence(b"call\0" + encoded((len(args), names)), values, labels, "{}")
-    if isinstance(found, Parts):
+    if isinstance(found, MerkleNode):
         found = merkle(found, contents, _refuse if strict else _unique)
     return found.hex()[:_LENGTH]
 

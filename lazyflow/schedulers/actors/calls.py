@@ -18,7 +18,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
 from lazyflow.schedulers.core.run import Run
 from lazyflow.store.pickling.serialize import Unpicklable
-from lazyflow.store.values import Taken
+from lazyflow.store.values import IteratorItems
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ def finish(box: list[Any], scheduler: Any) -> None:
     if kind in (LAZY, COLLECTION):
         box[0] = _computed(box[0], scheduler)
     elif kind == ITERATOR:
-        box[0] = Taken(box[0])
+        box[0] = IteratorItems(box[0])
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:

@@ -19,8 +19,8 @@ from lazyflow.schedulers.actors.calls import Call, Spec, finish
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.store.owned import settled
-from lazyflow.store.values import private
+from lazyflow.store.owned import detached
+from lazyflow.store.values import consumer_copy
 
 
 class _Object:
@@ -76,7 +76,7 @@ class _Job:
             call.future.set_value(None)
         else:
             finish(box, actor.scheduler)
-            value = settled(box)
+            value = detached(box)
             call.future.set_value(read_only(value) if kinds[type(value)] == ARRAY else value)
         actor.running.pop(self, None)
 
@@ -107,7 +107,7 @@ def _input(future: TaskFuture) -> Any:
     kind = kinds[type(value)]
     if kind == ARRAY:
         return read_only(value)
-    return private(value) if kind in COPIED else value
+    return consumer_copy(value) if kind in COPIED else value
 
 
 class InlineActor:

@@ -18,7 +18,7 @@ from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.store.owned import copied
-from lazyflow.store.pickling.pickler import Pickler, Sink, loads_owned
+from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.pickling.unpicklable import dump
 from lazyflow.store.sizes import size_of
@@ -96,13 +96,13 @@ def packed(value: Any) -> Packed:
     """Pickle a value, its large memory apart; what can't be is packed as the reason."""
     if type(value) is Packed:
         return value
-    sink = Sink()
-    pickler = Pickler(sink, _APART)
+    writer = PieceWriter()
+    pickler = Pickler(writer, _APART)
     try:
         dump(value, pickler)
     except Unpicklable as failed:
         return Packed(None, (), (failed.path, record(failed.error), failed.culprit))
-    return Packed(b"".join(sink.pieces), [b.raw() for b in pickler.buffers])
+    return Packed(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
 
 
 class Outcome:
@@ -154,8 +154,8 @@ class Outcome:
 class _Cutter(Pickler):
     """A pickler that leaves out what travels by itself: `apart` says where that is, or None."""
 
-    def __init__(self, sink: Sink, apart: Callable[[Any], int | None]) -> None:
-        super().__init__(sink, sys.maxsize)
+    def __init__(self, writer: PieceWriter, apart: Callable[[Any], int | None]) -> None:
+        super().__init__(writer, sys.maxsize)
         self._apart = apart
 
     def persistent_id(self, obj: Any) -> Any:
@@ -210,9 +210,9 @@ class Repeats:
 
 def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:
     """Pickle a part of a task; raises Unpicklable."""
-    sink = Sink()
-    dump(value, _Cutter(sink, apart))
-    return b"".join(sink.pieces)
+    writer = PieceWriter()
+    dump(value, _Cutter(writer, apart))
+    return b"".join(writer.pieces)
 
 
 class _Opener(pickle.Unpickler):

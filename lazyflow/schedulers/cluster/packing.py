@@ -8,16 +8,12 @@ Literals and functions that are large are not in the bytes: the engine holds the
 from __future__ import annotations
 
 import pickle
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task, place, place_text, task_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.remote.calls import is_short
-from lazyflow.store.pickling.functions import Functions
-from lazyflow.store.pickling.pickler import is_importable
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 if TYPE_CHECKING:
@@ -29,23 +25,6 @@ PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
 class Unsendable(Exception):
     """A task can't be sent; ``args`` are its number and the (dressed) failure."""
-
-
-class Digests:
-    """Functions as they travel, each pickled once while it lives."""
-
-    def __init__(self) -> None:
-        self._by_name: WeakTable[Any, tuple[Any, bytes, bytes]] = WeakTable()
-
-    def of(self, function: Any) -> tuple[bytes, bytes]:
-        """Return digest and payload; raises Unpicklable."""
-        if type(function) is not FunctionType or not is_importable(function):
-            return Functions().code_of(function)
-        known = self._by_name.get(function)
-        if known is None or known[0] is not function.__code__:
-            known = (function.__code__, *Functions().code_of(function))
-            self._by_name[function] = known
-        return known[1], known[2]
 
 
 def unsendable(task: Task, role: str, failed: Unpicklable) -> BaseException:

@@ -22,7 +22,6 @@ from lazyflow.schedulers.actors.calls import Call, Spec
 from lazyflow.schedulers.cluster.actor_host import ActorHost
 from lazyflow.schedulers.cluster.connection import Line
 from lazyflow.schedulers.cluster.groups import Group
-from lazyflow.schedulers.cluster.packing import Digests
 from lazyflow.schedulers.cluster.results import Put, Remote
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import Inside
@@ -32,6 +31,7 @@ from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
+from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
 _MOST_COSTS = 10_000  # functions whose times are remembered
 _GRACE = 2.0  # seconds that the end of actors may take
@@ -51,7 +51,7 @@ class Engine(ABC):
     has_priorities = True
 
     def __init__(self) -> None:
-        self.digests = Digests()
+        self.packed_functions = FunctionCache(pack_function)
         self.costs: OrderedDict[bytes, float] = OrderedDict()
         self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self._steps: SimpleQueue[Any] = SimpleQueue()

@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
-from lazyflow.graph.grouping import clusters, said
+from lazyflow.graph.grouping import clusters, scheduling_options
 from lazyflow.graph.items import Item
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.cluster.groups import Group, Nudge, look
@@ -155,7 +155,7 @@ class Feeding(Lifecycle):
             found = known.get(id(task._func))
             if found is None:
                 try:
-                    found = self.engine.digests.of(task._func)
+                    found = self.engine.packed_functions.of(task._func)
                 except Unpicklable as failed:
                     found = failed
                 known[id(task._func)] = found
@@ -177,7 +177,7 @@ class Feeding(Lifecycle):
             options = self.plan.tasks[i]._options
             if not options.resources and options.workers is None:
                 continue
-            needs = said(options)
+            needs = scheduling_options(options)
             if needs not in known:
                 known[needs] = self.engine.refusal_of(options)
             if known[needs]:

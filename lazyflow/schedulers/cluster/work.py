@@ -29,7 +29,7 @@ from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
-from lazyflow.store.values import Taken
+from lazyflow.store.values import IteratorItems
 
 _FUNCTIONS = 1000  # that a worker remembers
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
@@ -90,7 +90,7 @@ class GroupRun(Run):
         """Store a result; what an iterator gives, where others get it from here."""
         if kinds[type(value)] == ITERATOR and self.plan.end in self.plan.uses(i):
             try:
-                value = Taken(value)
+                value = IteratorItems(value)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
         return super().keep(i, value)

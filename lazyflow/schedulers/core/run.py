@@ -35,7 +35,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priority_queue import Ranked
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import Taken
+from lazyflow.store.values import IteratorItems
 
 _ONE = (None,)
 
@@ -249,7 +249,7 @@ class Run(Lifecycle):
             if self.futures is None and self.plan.consumers[i].__class__ is int:
                 return value  # one reader
             try:
-                value = Taken(value)
+                value = IteratorItems(value)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
         self.copied.add(i)

@@ -19,7 +19,7 @@ from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import dressed, forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import editable, private
+from lazyflow.store.values import consumer_copy, editable
 
 
 class SlowCall(ABC):
@@ -111,7 +111,7 @@ class SlowCall(ABC):
             return self._editable(last)
         if True not in self.copied:
             return self.raw
-        return [private(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
+        return [consumer_copy(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
 
     def _editable(self, last: Sequence[bool] | None) -> list[Any]:
         if last is None:

@@ -14,51 +14,77 @@ import sys
 from collections.abc import Callable
 from hashlib import sha256
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from lazyflow.departures import WeakTable
-from lazyflow.store.pickling.pickler import Pickler, Sink
+from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
 from lazyflow.store.pickling.unpicklable import dump
 
-__all__ = ["Functions", "load_function", "same_code"]
+__all__ = ["FunctionCache", "load_function", "pack_function", "same_code"]
 
 _NEVER = sys.maxsize
 _MOST_WRAPPERS = 100
+
+T = TypeVar("T")
 
 #: What a function consisted of when its code was last looked at.
 _digests: WeakTable[FunctionType, tuple[CodeType, bytes]] = WeakTable()
 
 
-class Functions:
-    """The sender's side. Functions are known by identity for as long as this object lives."""
+class FunctionCache(Generic[T]):
+    """What functions are packed into: made once for each function of a module, while it lives.
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, bytes, bytes]] = {}  # the function is held by its entry
+    Such a function travels by name, so that only its code can change. Other callables are packed
+    again each time, since what they have closed over may have changed.
 
-    def code_of(self, function: Callable[..., Any]) -> tuple[bytes, bytes]:
-        """Return the digest of a callable and what `load_function` makes it from.
+    Parameters
+    ----------
+    pack
+        Packs a function.
 
-        Raises
-        ------
-        Unpicklable
-            It can't be pickled.
+    Examples
+    --------
+    >>> cache = FunctionCache(pack_function)
+    >>> digest, payload = cache.of(load_function)
+    >>> cache.of(load_function)[1] is payload
+    True
+    """
 
-        Examples
-        --------
-        >>> digest, payload = Functions().code_of(len)
-        >>> load_function(payload)
-        <built-in function len>
-        """
-        known = self._known.get(id(function))
-        if known is None:
-            payload = _payload(function)
-            known = self._known[id(function)] = (function, sha256(payload).digest(), payload)
-        return known[1], known[2]
+    def __init__(self, pack: Callable[[Any], T]) -> None:
+        self._pack = pack
+        self._known: WeakTable[FunctionType, tuple[CodeType, T]] = WeakTable()
+
+    def of(self, function: Any) -> T:
+        """Return what a function is packed into."""
+        if type(function) is not FunctionType or not is_importable(function):
+            return self._pack(function)
+        known = self._known.get(function)
+        if known is None or known[0] is not function.__code__:
+            known = self._known[function] = (function.__code__, self._pack(function))
+        return known[1]
+
+
+def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
+    """Return the digest of a callable, and the bytes that `load_function` makes it from.
+
+    Raises
+    ------
+    Unpicklable
+        The callable can't be pickled.
+
+    Examples
+    --------
+    >>> digest, payload = pack_function(len)
+    >>> load_function(payload)
+    <built-in function len>
+    """
+    payload = _payload(function)
+    return sha256(payload).digest(), payload
 
 
 def _payload(function: Callable[..., Any]) -> bytes:
-    sink = Sink()
-    pickler = Pickler(sink, _NEVER)
+    writer = PieceWriter()
+    pickler = Pickler(writer, _NEVER)
     dump(function, pickler)
     checks = []
     for each in pickler.named:
@@ -67,11 +93,11 @@ def _payload(function: Callable[..., Any]) -> bytes:
             if digest is not None:
                 checks.append((each.__module__, each.__qualname__, digest))
     head = marshal.dumps(checks, 2)  # later formats depend on who else holds the strings
-    return b"".join([len(head).to_bytes(4, "little"), head, *sink.pieces])
+    return b"".join([len(head).to_bytes(4, "little"), head, *writer.pieces])
 
 
 def load_function(payload: Any) -> Any:
-    """Return the callable that `Functions.code_of` has packed.
+    """Return the callable that `pack_function` has packed.
 
     Raises
     ------

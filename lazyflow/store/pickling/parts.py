@@ -12,15 +12,15 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
-from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, Sink
+from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
 
-__all__ = ["Group", "groups", "nowhere", "type_text"]
+__all__ = ["NamedParts", "named_parts", "null_writer", "type_text"]
 
 _KEY = 40  # characters of a dict's key in a path
 _MOST = 1_000_000  # items looked at that an object gives out one by one: they may have no end
 
 
-class Group:
+class NamedParts:
     """Parts of one object that are named alike: ``name(i)`` is that of ``values[i]``."""
 
     __slots__ = ("name", "values")
@@ -30,19 +30,19 @@ class Group:
         self.name = name
 
 
-def _named(values: Mapping[Any, Any], style: str) -> Group:
+def _named(values: Mapping[Any, Any], style: str) -> NamedParts:
     names = list(values)
-    return Group(values.values(), lambda i: style.format(names[i]))
+    return NamedParts(values.values(), lambda i: style.format(names[i]))
 
 
-def _items(values: Iterable[Any], start: str = "") -> Group:
-    return Group(values, lambda i: f"{start}[{i}]")
+def _items(values: Iterable[Any], start: str = "") -> NamedParts:
+    return NamedParts(values, lambda i: f"{start}[{i}]")
 
 
-def _pairs(keys: Iterable[Any], values: Iterable[Any], start: str = "") -> Iterator[Group]:
+def _pairs(keys: Iterable[Any], values: Iterable[Any], start: str = "") -> Iterator[NamedParts]:
     names = list(keys)
-    yield Group(names, lambda i: f"{start}, key {_key_text(names[i])}")
-    yield Group(values, lambda i: f"{start}[{_key_text(names[i])}]")
+    yield NamedParts(names, lambda i: f"{start}, key {_key_text(names[i])}")
+    yield NamedParts(values, lambda i: f"{start}[{_key_text(names[i])}]")
 
 
 def _key_text(key: Any) -> str:
@@ -56,13 +56,13 @@ def _key_text(key: Any) -> str:
     return repr(key)
 
 
-def groups(value: Any) -> Iterator[Group]:
+def named_parts(value: Any) -> Iterator[NamedParts]:
     """Yield the parts of an object in about the order in which pickle meets them."""
     cls = type(value)
     if cls in (list, tuple, deque):
         yield _items(value)
     elif cls in (set, frozenset):
-        yield Group(value, lambda i: ", an item of the set")
+        yield NamedParts(value, lambda i: ", an item of the set")
     elif cls is dict:
         yield from _pairs(value.keys(), value.values())
     elif cls is FunctionType:
@@ -74,9 +74,9 @@ def groups(value: Any) -> Iterator[Group]:
         yield _items(value.args, ".args")
         yield from _pairs(value.keywords.keys(), value.keywords.values(), ".keywords")
     elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        yield Group(value, lambda i: f".{cls._fields[i]}")
+        yield NamedParts(value, lambda i: f".{cls._fields[i]}")
     elif kinds[cls] == ARRAY and value.dtype.hasobject:
-        yield Group(value.ravel().tolist(), lambda i: f"[{_place(i, value.shape)}]")
+        yield NamedParts(value.ravel().tolist(), lambda i: f"[{_place(i, value.shape)}]")
     elif kinds[cls] == FRAME:
         yield from _of_frame(value)
     else:
@@ -91,7 +91,7 @@ def _place(i: int, shape: tuple[int, ...]) -> str:
     return ", ".join(reversed(found))
 
 
-def _of_function(function: FunctionType) -> Iterator[Group]:
+def _of_function(function: FunctionType) -> Iterator[NamedParts]:
     name = function.__qualname__
     closed = {}
     for variable, cell in zip(
@@ -105,7 +105,7 @@ def _of_function(function: FunctionType) -> Iterator[Group]:
     held = function.__globals__
     read = {each: held[each] for each in _globals_read(function.__code__) if each in held}
     yield _named(read, f", global variable {{!r}} that {name} reads")
-    yield Group(function.__defaults__ or (), lambda i: f", a default value of {name}")
+    yield NamedParts(function.__defaults__ or (), lambda i: f", a default value of {name}")
     yield _named(function.__kwdefaults__ or {}, f", default of {{!r}} of {name}")
     yield _named(function.__annotations__, f", annotation of {{!r}} of {name}")
     yield _named(function.__dict__, ".{}")
@@ -121,9 +121,9 @@ def _globals_read(code: CodeType) -> Iterator[str]:
         stack.extend(each for each in top.co_consts if type(each) is CodeType)
 
 
-def _of_reduced(value: Any) -> Iterator[Group]:
+def _of_reduced(value: Any) -> Iterator[NamedParts]:
     """Yield what the object, or whoever pickles it, returns as its parts."""
-    how = Pickler(nowhere(), 1).reducer_override(value)
+    how = Pickler(null_writer(), 1).reducer_override(value)
     if how is NotImplemented:
         reduce = copyreg.dispatch_table.get(type(value))
         if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, of distributed: its
@@ -135,12 +135,12 @@ def _of_reduced(value: Any) -> Iterator[Group]:
     if isinstance(value, BaseException) and args == value.args:
         yield _items(args, ".args")
     else:
-        yield Group(args, lambda i: _argument_text(i, args[i] is type(value)))
+        yield NamedParts(args, lambda i: _argument_text(i, args[i] is type(value)))
     for each in state if type(state) is tuple and len(state) == 2 else (state,):
         if type(each) is dict:
             yield _named(each, ".{}")
         elif each is not None:
-            yield Group([each], lambda i: ", the state that its __getstate__ returns")
+            yield NamedParts([each], lambda i: ", the state that its __getstate__ returns")
     if items is not None:
         yield _items(islice(items, _MOST))
     if pairs is not None:
@@ -152,12 +152,12 @@ def _argument_text(i: int, is_class: bool) -> str:
     return ".__class__" if is_class else f", argument {i} that its __reduce__ returns"
 
 
-def _of_frame(frame: Any) -> Iterator[Group]:
+def _of_frame(frame: Any) -> Iterator[NamedParts]:
     """The columns of a pandas object, then the rest of it."""
     if hasattr(frame, "columns"):
         names = list(frame.columns)
         columns = (frame.iloc[:, i] for i in range(len(names)))
-        yield Group(columns, lambda i: f"[{_key_text(names[i])}]")
+        yield NamedParts(columns, lambda i: f"[{_key_text(names[i])}]")
     elif frame.dtype == object:
         yield _items(frame.tolist(), ".iloc")
     yield from _of_reduced(frame)
@@ -173,11 +173,11 @@ def type_text(value: Any) -> str:
         return "object"
 
 
-def nowhere() -> Sink:
+def null_writer() -> PieceWriter:
     """Return a file that keeps nothing."""
-    sink = Sink()
-    sink.write = _drop
-    return sink
+    writer = PieceWriter()
+    writer.write = _drop
+    return writer
 
 
 def _drop(piece: Any) -> None:

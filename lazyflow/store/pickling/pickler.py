@@ -31,7 +31,7 @@ PROTOCOL = 5
 _MAX_TYPES = 20_000  # programs that make types in a loop must not grow the table for ever
 
 
-class Sink:
+class PieceWriter:
     """The file that a pickler writes to: its output piece by piece, large bytes uncopied."""
 
     __slots__ = ("pieces", "write")
@@ -46,7 +46,7 @@ class Pickler(pickle.Pickler):
 
     Parameters
     ----------
-    sink : Sink
+    writer : PieceWriter
         Gets the stream.
     least : int
         Buffers of this many bytes or more are kept out of the stream.
@@ -61,7 +61,7 @@ class Pickler(pickle.Pickler):
         Functions that were pickled by name.
     """
 
-    def __init__(self, sink: Sink, least: int, by_path: bool = False) -> None:
+    def __init__(self, writer: PieceWriter, least: int, by_path: bool = False) -> None:
         buffers: list[pickle.PickleBuffer] = []
 
         def keep_large(buffer: pickle.PickleBuffer) -> bool:  # a method would make a cycle
@@ -70,8 +70,8 @@ class Pickler(pickle.Pickler):
             buffers.append(buffer)
             return False
 
-        super().__init__(sink, PROTOCOL, buffer_callback=keep_large)
-        self.sink = sink
+        super().__init__(writer, PROTOCOL, buffer_callback=keep_large)
+        self.writer = writer
         self.least = least
         self.by_path = by_path
         self.buffers = buffers
@@ -81,7 +81,7 @@ class Pickler(pickle.Pickler):
     def forget(self) -> None:
         """Begin anew, after a failure."""
         self.clear_memo()
-        for each in (self.sink.pieces, self.buffers, self.named):
+        for each in (self.writer.pieces, self.buffers, self.named):
             each.clear()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -94,7 +94,7 @@ class Pickler(pickle.Pickler):
         from cloudpickle import cloudpickle
 
         if self._cloud is None:
-            self._cloud = cloudpickle.Pickler(Sink(), PROTOCOL)
+            self._cloud = cloudpickle.Pickler(PieceWriter(), PROTOCOL)
         try:
             if not _is_nowhere_else(sys.modules.get(obj.__module__)):
                 return self._cloud.reducer_override(obj)

@@ -13,17 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.store.memory.shared import Segment
-from lazyflow.store.pickling.functions import Functions, load_function
-from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, Sink
+from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
 from lazyflow.store.pickling.unpicklable import Unpicklable, dump, serialization_error
 
 __all__ = [
     "Encoded",
-    "Functions",
     "Unpicklable",
     "decode",
     "encode",
-    "load_function",
     "serialization_error",
 ]
 
@@ -107,10 +104,10 @@ def encode(
         payload = pickle.dumps(value, PROTOCOL)
         if len(payload) < least:
             return Encoded(payload, (), len(payload))
-    sink = Sink()
-    pickler = Pickler(sink, least, by_path)
+    writer = PieceWriter()
+    pickler = Pickler(writer, least, by_path)
     dump(value, pickler)
-    pieces = sink.pieces
+    pieces = writer.pieces
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
         return Encoded(pieces[0], (), len(pieces[0]))
     return _written(pieces, pickler.buffers, write, least, free)
@@ -180,10 +177,10 @@ def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
     for place, piece in zip(places, buffers[first:], strict=True):
         parts += (data[done:place], memoryview(piece))
         done = place
-    return pickle.Unpickler(_Parts([*parts, data[done:]]), buffers=buffers[:first]).load()
+    return pickle.Unpickler(_PieceReader([*parts, data[done:]]), buffers=buffers[:first]).load()
 
 
-class _Parts:
+class _PieceReader:
     """A file of pieces of memory, for the unpickler."""
 
     def __init__(self, parts: list[memoryview]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from lazyflow.errors import SerializationError
 from lazyflow.store.pickling.nested import InsideOut
-from lazyflow.store.pickling.parts import groups, nowhere, type_text
+from lazyflow.store.pickling.parts import named_parts, null_writer, type_text
 from lazyflow.store.pickling.pickler import Pickler
 
 __all__ = ["Unpicklable", "dump", "serialization_error"]
@@ -153,14 +153,14 @@ class _Probe(Pickler):
     """
 
     def __init__(self, passed: dict[int, Any]) -> None:
-        super().__init__(nowhere(), 1)
+        super().__init__(null_writer(), 1)
         self.passed = passed
 
     def persistent_id(self, obj: Any) -> Any:
         return 0 if id(obj) in self.passed else None
 
 
-class _Search:
+class _CulpritSearch:
     """Goes down from a value to what can't be pickled."""
 
     def __init__(self, value: Any) -> None:
@@ -183,7 +183,7 @@ class _Search:
             self.passed[id(self.value)] = self.value
 
     def _next(self) -> tuple[str, Any] | None:
-        rest = groups(self.value)
+        rest = named_parts(self.value)
         while True:
             try:
                 group = next(rest, None)
@@ -220,7 +220,7 @@ class _Search:
 
 def _search(value: Any, failure: BaseException) -> tuple[str, str]:
     """Return the path to what can't be pickled, and its type."""
-    search = _Search(value)
+    search = _CulpritSearch(value)
     search.run()
     if search.is_cut and isinstance(failure, RecursionError):
         return "", type_text(value)  # no single object is to blame

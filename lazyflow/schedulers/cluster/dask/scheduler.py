@@ -34,7 +34,7 @@ from distributed.client import FutureState
 from lazyflow import config
 from lazyflow.departures import LastCall, WeakTable
 from lazyflow.errors import LazyflowWarning, SchedulerLost, WorkerDied
-from lazyflow.graph.grouping import said
+from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name, users_depth
 from lazyflow.schedulers.cluster.actor_host import ActorHost
@@ -256,17 +256,17 @@ class DaskEngine(Engine):
         common: Any = None
         size = 0
         for call in calls:
-            if batch and (said(call[4]) != common or size > _MESSAGE):
+            if batch and (scheduling_options(call[4]) != common or size > _MESSAGE):
                 self._hand_over(batch)
                 batch, size = [], 0
             batch.append(call)
-            common = said(call[4])
+            common = scheduling_options(call[4])
             size += len(call[2])
         if batch:
             self._hand_over(batch)
 
     def _hand_over(self, calls: list[tuple[Any, ...]]) -> None:
-        """Hand over groups of which the same was said."""
+        """Hand over groups that have the same scheduling options."""
         if self._is_ending:
             raise SchedulerLost(
                 "Python is ending, and with it the cluster that was started in this process: it "

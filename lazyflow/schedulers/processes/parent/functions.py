@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from itertools import count
-from types import FunctionType
 from typing import Any
 
-from lazyflow.departures import WeakTable
-from lazyflow.store.pickling.pickler import is_importable
-from lazyflow.store.pickling.serialize import Functions
+from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
 _IDLE_BYTES = 16 << 20  # of functions that no job needs; closures may hold large data
 _IDLE_COUNT = 1000
@@ -41,7 +38,7 @@ class FunctionTable:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._by_name: WeakTable[Any, tuple[Any, Function]] = WeakTable()
+        self._made = FunctionCache(self._make)
         self._by_digest: dict[bytes, Function] = {}
         self._known: dict[int, Function] = {}
         self._users: Counter[int] = Counter()
@@ -52,15 +49,10 @@ class FunctionTable:
 
     def function_of(self, function: Any) -> Function:
         """Return a function as it travels; raises Unpicklable."""
-        if type(function) is not FunctionType or not is_importable(function):
-            return self._made(function)
-        known = self._by_name.get(function)  # it travels by name, so only its code can change
-        if known is None or known[0] is not function.__code__:
-            known = self._by_name[function] = (function.__code__, self._made(function))
-        return known[1]
+        return self._made.of(function)
 
-    def _made(self, function: Any) -> Function:
-        digest, payload = Functions().code_of(function)
+    def _make(self, function: Any) -> Function:
+        digest, payload = pack_function(function)
         found = self._by_digest.get(digest)
         if found is None:
             new = Function(next(self._numbers), digest, payload)

@@ -14,7 +14,7 @@ from typing import Any
 from lazyflow.errors import SerializationError
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.remote.versions import Stat, is_users, stat_of
-from lazyflow.store.pickling.serialize import load_function
+from lazyflow.store.pickling.functions import load_function
 
 
 class Follower:

@@ -47,7 +47,7 @@ from lazyflow.schedulers.remote.calls import (
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import Encoded, Unpicklable, decode, encode
 from lazyflow.store.sizes import size_of
-from lazyflow.store.values import Taken, private
+from lazyflow.store.values import IteratorItems, consumer_copy
 
 _REMEMBERED = 64  # flights; who had them is asked while they are on their way only
 _SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
@@ -76,7 +76,7 @@ def _value_if_held(task: Task) -> Any:
     value, error = future.outcome_now()
     if error is not None:
         raise error
-    return private(value) if kinds[type(value)] in COPIED else value
+    return consumer_copy(value) if kinds[type(value)] in COPIED else value
 
 
 class Flight:
@@ -343,7 +343,7 @@ class Worker:
                     self.unusual.add(i)
                 return
             if kind == ITERATOR:
-                value, is_copied = Taken(value), True
+                value, is_copied = IteratorItems(value), True
             elif kind == ARRAY and flags & KEEP:
                 value = read_only(value)
         except BaseException as error:  # the rest of a generator's body ran just now
