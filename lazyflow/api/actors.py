@@ -27,6 +27,8 @@ from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.actors.calls import ActorHost, Call, Method, Spec
+from lazyflow.schedulers.core.abilities import provides
+from lazyflow.schedulers.core.base import KeepsActors
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.store.owned import copied
 
@@ -224,20 +226,19 @@ class _Core:
         self.cls = cls
         self.scheduler = scheduler_or_default(settings.scheduler)
         self.label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
-        make = getattr(self.scheduler, "make_actor", None)
-        if make is None:
+        if not provides(self.scheduler, KeepsActors):
             raise ValueError(
                 f"the {self.scheduler.name!r} scheduler has no actors. Pass one that has: "
                 'actor(..., scheduler="threads") or "processes"'
             )
-        self.shares_memory = getattr(self.scheduler, "actors_share_memory", True)
+        self.shares_memory = self.scheduler.actors_share_memory
         init = self._call_of(cls._init, args, kwargs, 4)
         spec = Spec(
             cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,
         )
         self.pending = PendingCalls()
-        self.host: ActorHost = make(spec)
+        self.host: ActorHost = self.scheduler.make_actor(spec)
         self._end = LastCall(self.host.close)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:

@@ -12,6 +12,8 @@ from lazyflow.graph.arguments import read_only
 from lazyflow.graph.building import new_leaf
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, kinds
 from lazyflow.graph.task import HELD
+from lazyflow.schedulers.core.abilities import provides
+from lazyflow.schedulers.core.base import Puts
 from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
 
@@ -47,8 +49,9 @@ def put(value: Any, copy: bool = True, scheduler: Any = None) -> Future:
         return value
     inner = TaskFuture(f"put({summary(value)})", scheduler_or_default(scheduler))
     leaf = new_leaf(Delayed, HELD, inner, depth=2)
-    take = getattr(inner.scheduler, "put", None)
-    inner.set_value(take(value, leaf) if take is not None else _snapshot(value, copy))
+    keeper = inner.scheduler
+    kept = keeper.put(value, leaf) if provides(keeper, Puts) else _snapshot(value, copy)
+    inner.set_value(kept)
     return Future(inner, leaf)
 
 

@@ -16,7 +16,8 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.abilities import provides
+from lazyflow.schedulers.core.base import MakesRuns, Request
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture, timed_out
@@ -46,9 +47,10 @@ def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycl
         check_mutation=config.get("check_mutation"),
         observers=(*always_observers, *observers.get()),
     )
-    make_run = getattr(scheduler, "make_run", None)
-    made: Lifecycle = make_run(plan, request) if make_run else Run(plan, request, scheduler)
-    return made
+    if provides(scheduler, MakesRuns):
+        made: Lifecycle = scheduler.make_run(plan, request)
+        return made
+    return Run(plan, request, scheduler)
 
 
 def finish(run: Lifecycle, timeout: float | None) -> Outcome:

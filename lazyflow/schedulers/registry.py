@@ -6,7 +6,8 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.departures import WeakTable, wait_for_last_calls
-from lazyflow.schedulers.core.base import Scheduler
+from lazyflow.schedulers.core.abilities import REQUIRED, checked, provides
+from lazyflow.schedulers.core.base import ReportsInfo, Scheduler, ShutsDown
 from lazyflow.schedulers.core.installed import installed
 from lazyflow.schedulers.core.task_resources import close_kept
 
@@ -17,8 +18,6 @@ _ALIASES = {
     "threading": "threads",
     "multiprocessing": "processes",
 }
-
-_PARTS = ("name", "options", "start", "offer", "wait", "abandon")
 
 _clients: WeakTable[Any, None] = WeakTable()  # schedulers of clients
 _executors: WeakTable[Any, Scheduler] = WeakTable()
@@ -55,8 +54,7 @@ def _make(name: str) -> Scheduler:
         return ray_cluster.scheduler
     found = _entry_points()
     if name in found:
-        made: Scheduler = found[name].load()()
-        return made
+        return checked(found[name].load()())
     known = sorted({"sync", "threads", "processes", "distributed", "ray", *found})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
@@ -95,14 +93,15 @@ def scheduler_of(what: Any) -> Scheduler:
     ValueError
         No scheduler has this name; the message lists the known ones.
     TypeError
-        It is neither a name, nor an Executor, nor a scheduler.
+        It is neither a name, nor an Executor, nor a scheduler; or a scheduler that has only a
+        part of what a protocol of lazyflow/schedulers/core/base.py says.
     """
     if isinstance(what, str):
         return scheduler_named(what)
-    missing = [m for m in _PARTS if not hasattr(what, m)]
-    if not isinstance(what, type) and not missing:
-        scheduler: Scheduler = what
-        return scheduler
+    if isinstance(what, type):
+        raise TypeError(f"scheduler is the class {what.__name__}; make one: {what.__name__}()")
+    if all(hasattr(what, name) for name in REQUIRED):
+        return checked(what)
     from concurrent.futures import Executor, ThreadPoolExecutor
 
     if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
@@ -123,13 +122,8 @@ def scheduler_of(what: Any) -> Scheduler:
             )
             known = _executors[what] = kind(what)
         return known
-    if not isinstance(what, type) and hasattr(what, "offer"):
-        raise TypeError(
-            f"the scheduler {what!r:.100} has no {', '.join(missing)}; a scheduler has "
-            f"{', '.join(_PARTS)}: see lazyflow/schedulers/core/base.py"
-        )
-    if isinstance(what, type):
-        raise TypeError(f"scheduler is the class {what.__name__}; make one: {what.__name__}()")
+    if hasattr(what, "offer"):
+        return checked(what)  # which says what it lacks
     raise TypeError(
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"
@@ -148,12 +142,11 @@ def info() -> dict[str, Any]:
     >>> isinstance(info(), dict)
     True
     """
-    found = {}
-    for name, scheduler in tuple(installed.items()):
-        tell = getattr(scheduler, "info", None)
-        if tell is not None:
-            found[name] = tell()
-    return found
+    return {
+        name: scheduler.info()
+        for name, scheduler in tuple(installed.items())
+        if provides(scheduler, ReportsInfo)
+    }
 
 
 def shutdown() -> None:
@@ -162,8 +155,7 @@ def shutdown() -> None:
     Running tasks get two seconds. The next compute starts what it needs again.
     """
     for scheduler in (*installed.values(), *_clients.living()):
-        close = getattr(scheduler, "shutdown", None)
-        if close is not None:
-            close()
+        if provides(scheduler, ShutsDown):
+            scheduler.shutdown()
     close_kept()
     wait_for_last_calls()  # of states that threads had

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.graph.plan import Plan
-from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, Worker
 from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.run import Run
 
@@ -41,11 +41,12 @@ class _SyncRun(Run):
             caller.wake.put(None)
 
 
-class SyncScheduler:
+class SyncScheduler(MakesRuns, KeepsActors):
     """The caller's thread as the only worker."""
 
     name = "sync"
     options = frozenset({"priority"})
+    actors_share_memory = True
 
     def make_run(self, plan: Plan, request: Request) -> Run:
         """Return a run for this scheduler."""

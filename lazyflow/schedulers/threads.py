@@ -37,6 +37,7 @@ from typing import Any
 from lazyflow import config
 from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
+from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.graded import Graded
@@ -81,11 +82,12 @@ class _PoolSlots(Slots):
         self.queued: set[Run] = set()
 
 
-class ThreadsScheduler:
+class ThreadsScheduler(KeepsActors, ShutsDown):
     """The process's pool of threads."""
 
     name = "threads"
     options = frozenset({"priority"})
+    actors_share_memory = True
 
     def __init__(self) -> None:
         self._reset()

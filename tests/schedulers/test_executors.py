@@ -16,6 +16,8 @@ import lazyflow
 from lazyflow import RemoteTaskError, WorkerDied, compute, config, delayed, persist, wait
 from lazyflow.schedulers import registry
 from lazyflow.schedulers.core import base
+from lazyflow.schedulers.core.abilities import checked
+from lazyflow.schedulers.core.run import Run
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.results import ResultContract
 
@@ -349,6 +351,65 @@ def test_a_scheduler_that_lacks_a_method_is_told_so() -> None:
     del mine.abandon
     with pytest.raises(TypeError, match=r"has no abandon; a scheduler has name, options, start"):
         compute(delayed(abs)(-1), scheduler=mine())
+
+
+HALVES = {
+    "make_actor": (lambda self, spec: None, r"has no actors_share_memory; KeepsActors has "),
+    "put": (lambda self, value: value, r"^put of the scheduler .* called as put\(value, task\)"),
+    "end_task": (3, r"^end_task of the scheduler .* can't be called .*: 3 is not a callable"),
+    "make_run": (lambda self: None, r"can't be called as make_run\(plan, request\): too many"),
+    "info": (lambda self, name: {}, r"can't be called as info\(\): missing a required argument"),
+    "shutdown": (lambda self, wait: None, r"can't be called as shutdown\(\)"),
+    "wait": (lambda self, run: True, r"can't be called as wait\(run, timeout\)"),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_scheduler_with_half_of_a_protocol_is_refused(name: str) -> None:
+    member, why = HALVES[name]
+    mine = from_the_page()
+    setattr(mine, name, member)
+    for _ in range(2):
+        with pytest.raises(TypeError, match=why):
+            compute(delayed(abs)(-1), scheduler=mine())
+
+
+def test_a_scheduler_with_all_of_the_protocols_is_used_by_them() -> None:
+    asked: list[Any] = []
+
+    class Mine(from_the_page()):  # type: ignore[misc]
+        actors_share_memory = True
+
+        def make_run(self, plan: Any, request: Any) -> Any:
+            asked.append("make_run")
+            return Run(plan, request, self)
+
+        def put(self, value: Any, task: Any, more: Any = None) -> Any:
+            asked.append(("put", value))
+            return value
+
+        def end_task(self, *where: Any) -> None:
+            asked.append("end_task")
+
+        def make_actor(self, spec: Any) -> Any:
+            raise LookupError(spec.label)
+
+    mine = Mine()
+    assert compute(delayed(abs)(-1), scheduler=mine) == (1,)
+    assert lazyflow.put(3, scheduler=mine).result() == 3
+    gate = threading.Event()
+    with config.set(scheduler=mine):
+        future = lazyflow.submit(gate.wait, 20)
+    assert future.cancel(force=True)
+    gate.set()
+    with pytest.raises(LookupError, match="object"):
+        lazyflow.actor(object, scheduler=mine)()
+    assert asked == ["make_run", ("put", 3), "make_run", "end_task"]
+
+
+@pytest.mark.parametrize("name", ["sync", "threads", "processes"])
+def test_the_schedulers_of_the_library_are_whole(name: str) -> None:
+    assert checked(registry.scheduler_named(name)).name == name
 
 
 def test_options_that_a_scheduler_does_not_honour_are_told() -> None:

@@ -52,6 +52,8 @@ class Call:
 
     __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task")
 
+    engine = None  # those of actors see by themselves whether they can go on
+
     def __init__(self, task: Task, inputs: list[TaskFuture], future: TaskFuture) -> None:
         self.task = task
         self.inputs = inputs

@@ -25,7 +25,7 @@ from lazyflow.schedulers.cluster.groups import Group
 from lazyflow.schedulers.cluster.results import Put, Remote
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import Inside
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Puts, Request
 from lazyflow.schedulers.core.future import wait_watching
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import Run
@@ -195,7 +195,7 @@ class Engine(ABC):
         """Return an error of the engine as the caller should see it."""
 
 
-class EngineScheduler(ABC):
+class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     """A scheduler whose plans an engine runs."""
 
     name: str

@@ -13,6 +13,8 @@ from typing import Any
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, TaskTimeout
+from lazyflow.schedulers.core.abilities import provides
+from lazyflow.schedulers.core.base import EndsTasks
 from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.event import Gate
@@ -66,9 +68,10 @@ class TaskFuture:
         `force` ends its task if it is running, where the scheduler can.
         """
         run = self.run
-        end_task = getattr(self.scheduler, "end_task", None)
-        if force and end_task is None and not self.done():
-            name = getattr(self.scheduler, "name", "this")
+        scheduler = self.scheduler
+        can_end = provides(scheduler, EndsTasks)
+        if force and not can_end and not self.done():
+            name = "this" if scheduler is None else scheduler.name
             raise ValueError(
                 f"a running task can't be ended on the {name!r} scheduler, whose tasks share this "
                 'process. Leave force=True out, or run it by persist(..., scheduler="processes")'
@@ -77,8 +80,8 @@ class TaskFuture:
         if not self._set(CANCELLED, error=error):
             return False
         if run is not None:
-            if force and end_task is not None:
-                end_task(*run)
+            if force and can_end:
+                scheduler.end_task(*run)
             run[0].forget(run[1])
         return True
 
@@ -214,7 +217,7 @@ def wait_for(
 
 def _engines_of(futures: Sequence[TaskFuture]) -> set[Any]:
     runs = [run for future in futures if (run := future.run) is not None]
-    return {engine for run, _ in runs if (engine := getattr(run, "engine", None)) is not None}
+    return {engine for run, _ in runs if (engine := run.engine) is not None}
 
 
 def wait_watching(

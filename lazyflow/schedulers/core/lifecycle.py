@@ -81,6 +81,9 @@ class Lifecycle(ABC):
         The run and task to which the only result goes: that task returned a lazy value.
     """
 
+    #: What runs it elsewhere and may find that it cannot go on: see `future.wait_watching`.
+    engine: Any = None
+
     def __init__(
         self,
         plan: Plan,

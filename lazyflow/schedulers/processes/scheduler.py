@@ -12,7 +12,15 @@ from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import users_depth
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.base import (
+    EndsTasks,
+    KeepsActors,
+    MakesRuns,
+    Puts,
+    ReportsInfo,
+    Request,
+    ShutsDown,
+)
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.job_builder import Link, width
@@ -23,7 +31,7 @@ from lazyflow.schedulers.remote.versions import versions
 from lazyflow.schedulers.threads import EXIT_GRACE, end_with_python
 
 
-class ProcessesScheduler:
+class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown):
     """The pool of worker processes, started on first use."""
 
     name = "processes"
