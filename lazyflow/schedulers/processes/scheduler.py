@@ -24,8 +24,9 @@ from lazyflow.schedulers.core.base import (
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.job_builder import Link, width
+from lazyflow.schedulers.processes.parent.messages import Abandon, DropNamed, EndTask
 from lazyflow.schedulers.processes.parent.putting import put
-from lazyflow.schedulers.processes.parent.remote import RemoteRun
+from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.schedulers.threads import EXIT_GRACE, end_with_python
@@ -59,16 +60,16 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         if versions.look() != run.driver.reloads:
             _say_reloads(run.driver)
         notices.look()
-        if run.driver.sender.repeats.advice:
+        if run.driver.copies.advice:
             _advise(run.driver)
-        run.surroundings = run.context.copy().run(environment.packed)
+        run.environment = run.context.copy().run(environment.packed)
         self.begin(run)
 
     def begin(self, run: Any) -> None:
         """Begin a run; one that a task turned into takes over what its parent has."""
         if run.parent is not None:
             run.driver = run.parent[0].driver
-            run.surroundings = run.parent[0].surroundings
+            run.environment = run.parent[0].environment
         run.begun = True
         run.observers.run_started(run)
         if not run.plan.outputs:
@@ -84,22 +85,22 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Sleep until the run is over."""
         is_over: bool = run.wait(timeout)
-        if run.driver is not None and run.driver.sender.repeats.advice:
+        if run.driver is not None and run.driver.copies.advice:
             _advise(run.driver)
         return is_over
 
     def abandon(self, run: Any) -> None:
         """End the workers that are busy with tasks of a run that was given up."""
         if run.driver is not None:
-            run.driver.post("abandon", run)
+            run.driver.post(Abandon(run))
 
     def end_task(self, run: Any, i: int) -> None:
         """End the worker that runs task `i` of a run, if one does."""
         host = getattr(run, "host", None)
         if host is not None:  # the call of an actor
-            host.driver.post("do", host.force, run)
+            host.driver.call_soon(host.force, run)
         elif run.driver is not None:
-            run.driver.post("force", run, i)
+            run.driver.post(EndTask(run, i))
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in a process of its own."""
@@ -126,7 +127,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """Have workers let go of what they keep by a name."""
         driver = self._driver
         if driver is not None:
-            driver.post("drop", name)
+            driver.post(DropNamed(name))
 
     def _running_driver(self) -> Driver:
         driver = self._driver
@@ -164,7 +165,7 @@ def _say_reloads(driver: Driver) -> None:
 
 def _advise(driver: Driver) -> None:
     """Warn at the user's line of what was noticed."""
-    advice = driver.sender.repeats.advice
+    advice = driver.copies.advice
     while advice:
         warnings.warn(advice.popleft(), LazyflowWarning, stacklevel=users_depth())
 

@@ -151,7 +151,7 @@ def breaks_its_service() -> int:
     def broken(*_: Any) -> None:
         raise RuntimeError("the service is broken")
 
-    service._Service.share = broken  # type: ignore[method-assign]
+    service.as_request = broken
     return os.getpid()
 
 
@@ -287,7 +287,7 @@ def test_an_instruction_is_done_once_though_its_handler_performs_others() -> Non
         driver.perform()
         return True
 
-    driver.crew.start = start  # type: ignore[method-assign]
+    driver.pool.start = start  # type: ignore[method-assign]
     driver.state.out.extend([Start(1), Start(1)])
     driver.perform()
     assert started == [1, 0] and not driver.state.out

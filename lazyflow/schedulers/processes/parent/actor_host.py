@@ -22,9 +22,11 @@ from lazyflow.schedulers.processes.decisions import values
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.actor_member import ActorMember
-from lazyflow.schedulers.processes.parent.pool import no_process
+from lazyflow.schedulers.processes.parent.deaths import no_process
+from lazyflow.schedulers.processes.parent.packing import unsendable
+from lazyflow.schedulers.processes.parent.pool_value import PoolValue, not_here
 from lazyflow.schedulers.processes.parent.putting import held_node
-from lazyflow.schedulers.processes.parent.remote import Remote, not_here
+from lazyflow.schedulers.processes.protocol import Skip
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import is_short, packed_call
 from lazyflow.schedulers.remote.versions import versions
@@ -80,7 +82,7 @@ class ActorHost:
         self._init = Item(spec.init)
         self._made_of: Any = self._encoded(spec.init.task, "class", (spec.factory, spec.checkpoint))
         self._pack(self._init)
-        driver.post("do", self._begin)
+        driver.call_soon(self._begin)
 
     # -- in the caller's thread -------------------------------------------------------------
 
@@ -93,7 +95,7 @@ class ActorHost:
         notices.look()
         item = Item(call)
         self._pack(item)
-        self.driver.post("do", self._accept, item)
+        self.driver.call_soon(self._accept, item)
         self._is_gone(call)  # if it is now, nobody may look at what was posted
 
     def _is_gone(self, call: Call) -> bool:
@@ -114,12 +116,12 @@ class ActorHost:
     def forget(self, call: Call) -> None:
         """Learn that a call was cancelled. Called by any thread."""
         if not self.driver.closing:
-            self.driver.post("do", self._skip, call)
+            self.driver.call_soon(self._skip, call)
 
     def close(self) -> None:
         """End the process after the calls that it has. Never locks."""
         if not self.driver.closing:
-            self.driver.post("do", self._no_more)
+            self.driver.call_soon(self._no_more)
 
     def _pack(self, item: Item) -> None:
         memory = self.driver.memory
@@ -129,14 +131,16 @@ class ActorHost:
                 item.task, lambda value: encode(value, write, memory.least, free)
             )
         except Exception as error:
-            item.error = self.driver.sender.unsendable(item.task, "args", error)
+            item.error = unsendable(
+                item.task, "args", error, self.driver.memory.least
+            )
 
     def _encoded(self, task: Task, role: str, value: Any) -> Any:
         memory = self.driver.memory
         try:
             return encode(value, memory.arenas.write, memory.least, memory.arenas.free)
         except Unpicklable as error:
-            self._init.error = self.driver.sender.unsendable(task, role, error)
+            self._init.error = unsendable(task, role, error, self.driver.memory.least)
             return None
 
     # -- the life of the process ------------------------------------------------------------
@@ -154,15 +158,15 @@ class ActorHost:
         self._start()
 
     def _start(self) -> None:
-        crew = self.driver.crew
-        worker = crew.new_worker()
+        pool = self.driver.pool
+        worker = pool.new_worker()
         try:
-            self._member = ActorMember(self, worker, crew.settings(worker))
+            self._member = ActorMember(self, worker, pool.settings(worker))
         except OSError as error:
             failed = no_process(f"no process for the actor {self.spec.label}", error)
             self._end_with(lambda item: failed)
             return
-        crew.adopt(self._member)
+        pool.adopt(self._member)
         self.pump()
 
     def _send_init(self, member: ActorMember) -> None:
@@ -234,7 +238,7 @@ class ActorHost:
             if node is not None:
                 values.unpin(driver.state, node)
             return value
-        return Remote(driver, node, item.task, None)
+        return PoolValue(driver, node, item.task, None)
 
     def died(self, charged: int, how: str, pid: int) -> None:
         """Take the end of the process in: who ran is to blame, the others go on in a new one."""
@@ -272,7 +276,7 @@ class ActorHost:
         """Have a call not begun that was cancelled after it was sent."""
         number = self._number_of(call)
         if number and self._member is not None:
-            self.driver.crew.request(self._member, "skip", number)
+            self.driver.pool.request(self._member, Skip(number))
 
     def _number_of(self, call: Call) -> int:
         """Return the number under which a call was sent and not answered, or 0."""
@@ -299,7 +303,7 @@ class ActorHost:
         if member is not None and not member.worker.doomed:
             member.worker.doomed = True
             member.process.close_gently()
-            self.driver.crew.end_soon(member)
+            self.driver.pool.end_soon(member)
         self._release_init()
         if self._state is not None:
             self.driver.memory.remove(self._state)
@@ -349,7 +353,7 @@ class ActorHost:
                 future.add_callback(partial(self._post_input, item, k))
 
     def _post_input(self, item: Item, k: int, future: TaskFuture) -> None:
-        self.driver.post("do", self._input_came, item, k, future)
+        self.driver.call_soon(self._input_came, item, k, future)
 
     def _input_came(self, item: Item, k: int, future: TaskFuture) -> None:
         self._input_done(item, k, future)
@@ -359,24 +363,24 @@ class ActorHost:
         value, error = future.local_outcome()
         driver = self.driver
         if error is None and future.is_elsewhere():
-            if type(value) is not Remote or value.driver is not driver:  # a thread brings it here
+            if type(value) is not PoolValue or value.driver is not driver:  # a thread brings it
                 threading.Thread(
                     target=self._bring, args=(item, k, value), name="lazyflow-fetch", daemon=True
                 ).start()
                 return
             if value.value is None:
                 assert value.node is not None
-                driver.fetch_for(value.node, _Arrival(self, item, k))
+                driver.values.fetch(value.node, _Arrival(self, item, k))
                 return
             value = value.value
         self._put(item, k, value, error)
 
-    def _bring(self, item: Item, k: int, remote: Remote) -> None:
+    def _bring(self, item: Item, k: int, remote: PoolValue) -> None:
         try:
             value, error = remote.get(), None
         except BaseException as broken:
             value, error = None, broken
-        self.driver.post("do", self.have, item, k, value, error)
+        self.driver.call_soon(self.have, item, k, value, error)
 
     def have(self, item: Item, k: int, value: Any, error: BaseException | None) -> None:
         """Take a value that a call waited for."""
@@ -400,7 +404,9 @@ class ActorHost:
             try:
                 item.values[k] = self.driver.memory.encoded(value)
             except Exception as broken:
-                item.error = self.driver.sender.unsendable(item.task, "value", broken)
+                item.error = unsendable(
+                    item.task, "value", broken, self.driver.memory.least
+                )
 
     def pump(self) -> None:
         """Send what can be sent, in order."""
@@ -414,7 +420,7 @@ class ActorHost:
                 else:
                     error = self._init.error
                     self._end_with(lambda _: error)
-            self.driver.crew.watch_writes(member)
+            self.driver.pool.watch_writes(member)
             return
         waiting, flying = self.waiting, self.flying
         batch: list[tuple[Any, ...]] = []
@@ -435,7 +441,7 @@ class ActorHost:
         if batch:
             self._tell_versions(member)
             self.driver.sender.say(member, "calls", batch)
-        self.driver.crew.watch_writes(member)
+        self.driver.pool.watch_writes(member)
         if self._is_closing and not waiting and not flying:
             self._end()
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from lazyflow import config
 from lazyflow.graph.task import place_text
 from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
-from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.parent.actor_host import ActorHost
 
 
-class ActorMember(Member):
+class ActorMember(WorkerHandle):
     """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
 
     def __init__(self, host: ActorHost, worker: WorkerRecord, settings: dict[str, Any]) -> None:

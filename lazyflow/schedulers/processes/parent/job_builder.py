@@ -1,4 +1,4 @@
-"""From a run's plan to a job: a node for each task, linked to those of held values.
+"""A job is built from the plan of a run: a node for each task, linked to nodes of held values.
 
 Done in the caller's thread, so that what pickling a function runs, and what it raises, is the
 caller's; nothing here is known to others before the driver takes it in.
@@ -6,19 +6,34 @@ caller's; nothing here is known to others before the driver takes it in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.graph.task import HELD, VALUE, Task, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.processes.decisions.nodes import DONE, WAITING, Job, Literal, Node
-from lazyflow.schedulers.processes.parent.remote import Remote, RemoteRun
+from lazyflow.schedulers.processes.decisions.nodes import (
+    ALWAYS,
+    DONE,
+    IF_SMALL,
+    WAITING,
+    Job,
+    Literal,
+    Node,
+)
+from lazyflow.schedulers.processes.parent.functions import FunctionTable
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
+from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
+from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, is_short
 from lazyflow.schedulers.remote.task_stub import name_only, without_inputs
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.driver import Driver
+
+class BuildingDriver(Owner, Protocol):
+    """What the making of a job needs of the driver."""
+
+    memory: PoolMemory
+    functions: FunctionTable
 
 
 class Link:
@@ -34,7 +49,7 @@ class Link:
         Futures of other schedulers whose values come later, and the nodes that stand for them.
     """
 
-    def __init__(self, run: RemoteRun, driver: Driver, workers: int) -> None:
+    def __init__(self, run: RemoteRun, driver: BuildingDriver, workers: int) -> None:
         self.run = run
         self.driver = driver
         plan, request = run.plan, run.request
@@ -134,7 +149,7 @@ class Link:
             self.job.nodes.append(node)
             self.broken.append((node, error))
             return node
-        if type(value) is Remote and value.driver is self.driver and value.node is not None:
+        if type(value) is PoolValue and value.driver is self.driver and value.node is not None:
             return value.node
         if future.is_elsewhere():
             value = value.get()
@@ -164,7 +179,7 @@ class Link:
             value, error = future.local_outcome()
             if error is not None:
                 self.broken.append((node, error))
-            elif type(value) is Remote:
+            elif type(value) is PoolValue:
                 if value.driver is self.driver and value.node is not None:
                     node.inputs = node.distinct = (value.node,)
                     node.open = 0
@@ -207,14 +222,14 @@ class Link:
                 passed.inputs = passed.distinct = (node,)
                 job.nodes.append(passed)
                 nodes[i] = node = passed
-            node.want = 1 if is_held else 2
+            node.want = IF_SMALL if is_held else ALWAYS
             if is_held:
                 node.keep = 1
                 node.task = without_inputs(node.task)
                 node.pinned = True
                 node.left += 1
             elif node.task._options.crash_retries == 0:
-                node.want = 2
+                node.want = ALWAYS
             self.run.wanted.add(i)
 
 

@@ -1,4 +1,4 @@
-"""What the parent has of shared memory: its own arenas, maps of the workers', and who looks.
+"""What the parent has of shared memory: its arenas, maps of the workers' arenas, and counts.
 
 The parent keeps a read-only descriptor of every worker's arena, to send on to other workers and
 to map results for the caller. So values that were shared outlive the worker that wrote them.
@@ -9,22 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lazyflow import config
-from lazyflow.schedulers.processes.decisions.nodes import Literal
+from lazyflow.schedulers.processes.decisions.nodes import Literal, WorkerRecord
 from lazyflow.schedulers.processes.decisions.segments import Segment, Segments
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import Encoded, encode
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.remote import RemoteRun
-    from lazyflow.schedulers.processes.parent.worker_handle import Member
-
 STEP = 1 << 24  # between the numbers of one process's arenas: what is left of one is its owner
 
 
-class Memory:
+class Borrower(Protocol):
+    """A worker as it borrows memory: the arenas that it has, and those that it has yet to get."""
+
+    worker: WorkerRecord
+    arenas: set[int]
+    lent: list[int]
+
+
+class PoolMemory:
     """Arenas, maps and counts of one pool.
 
     Parameters
@@ -76,23 +80,23 @@ class Memory:
         new[key] = (buffer, segment)
         return segment
 
-    def keep_constants(self, run: RemoteRun | None, new: dict[Any, Any]) -> None:
-        """Count memory in that was written for the tasks of a run, which is over if None."""
+    def keep_constants(self, known: dict[Any, Any] | None, new: dict[Any, Any]) -> None:
+        """Count memory in that was written for the tasks of a run; None: the run is forgotten."""
         self._note_own_arenas()
         for key, (buffer, segment) in new.items():
-            if run is None:
+            if known is None:
                 self.arenas.free(segment)
             else:
                 self.segments.add([segment])
-                while key in run.literals:  # two threads wrote it, for a task that ran again
+                while key in known:  # two threads wrote it, for a task that ran again
                     key = (*key, 0)
-                run.literals[key] = (buffer, segment)
+                known[key] = (buffer, segment)
 
-    def drop_constants(self, run: RemoteRun) -> None:
-        """Let go of the memory of arguments that was copied for the workers of a run."""
-        for _, segment in run.literals.values():
+    def drop_constants(self, known: dict[Any, Any]) -> None:
+        """Let go of the memory of arguments that was copied for the tasks of a run."""
+        for _, segment in known.values():
             self.segments.remove([segment])
-        run.literals.clear()
+        known.clear()
 
     def written(self, value: Encoded) -> None:
         """Count a value in that another thread has encoded into this process's arenas."""
@@ -118,7 +122,7 @@ class Memory:
 
     # -- arenas -----------------------------------------------------------------------------
 
-    def lend(self, member: Member, segments: list[Segment]) -> None:
+    def lend(self, member: Borrower, segments: list[Segment]) -> None:
         """Count segments in that are sent to a worker, and note which arenas it has to get."""
         self.segments.add(segments, member)
         for arena, _, _ in segments:
@@ -147,7 +151,7 @@ class Memory:
         elif not self._tell_owner(owner, segment) and not self.segments.has_any(segment[0]):
             self._forget_arena(segment[0])
 
-    def forget_worker(self, member: Member) -> None:
+    def forget_worker(self, member: Borrower) -> None:
         """Count a dead worker out, and let its memory go where nobody looks at it."""
         self.segments.forget_worker(member)
         serial = member.worker.serial

@@ -10,26 +10,37 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from lazyflow.graph.task import place_text
+from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Job, Literal, Node
-from lazyflow.schedulers.processes.parent.repeats import LARGE
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
+from lazyflow.schedulers.processes.parent.messages import Message, Packed
+from lazyflow.schedulers.processes.parent.repeats import LARGE, RepeatedCopies
 from lazyflow.schedulers.remote.calls import packed_call
-from lazyflow.store.pickling.serialize import Encoded, encode
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.driver import Driver
+from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode, serialization_error
 
 
-def begin(driver: Driver, nodes: list[Node]) -> None:
-    """Have nodes of one job packed; the driver hears of each by ``packed``."""
+class PackingDriver(Protocol):
+    """What packing needs of the driver."""
+
+    closing: bool
+    memory: PoolMemory
+    copies: RepeatedCopies
+
+    def post(self, message: Message) -> None:
+        """Have a message handled in the driver's thread."""
+
+
+def begin(driver: PackingDriver, nodes: list[Node]) -> None:
+    """Have nodes of one job packed; the driver gets a `Packed` for each."""
     threading.Thread(
         target=_pack_all, args=(driver, nodes[0].job, nodes), name="lazyflow-packing", daemon=True
     ).start()
 
 
-def _pack_all(driver: Driver, job: Job, nodes: list[Node]) -> None:
+def _pack_all(driver: PackingDriver, job: Job, nodes: list[Node]) -> None:
     for node in nodes:
         run, literal = job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
@@ -43,24 +54,59 @@ def _pack_all(driver: Driver, job: Job, nodes: list[Node]) -> None:
             error = None
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"
-            found, error = None, driver.sender.unsendable(node.task, role, broken)
-        driver.post("packed", node, literal, found, error, written)
+            found, error = None, unsendable(node.task, role, broken, driver.memory.least)
+        driver.post(Packed(node, literal, found, error, written))
 
 
-def _arguments(driver: Driver, run: Any, node: Node, written: dict[Any, Any]) -> Any:
+def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:
     """Pack the arguments of a task; memory that other tasks of the run were given is not copied."""
     memory = driver.memory
     packed = packed_call(node.task, partial(memory.argument, run.literals, written))
     if packed[0].__class__ is Encoded and packed[0].size >= LARGE:
-        driver.sender.repeats.look(run.number, node.task)
+        driver.copies.look(run.number, node.task)
     return packed
 
 
-def _value(driver: Driver, run: Any, node: Node, literal: Literal) -> Encoded:
+def _value(driver: PackingDriver, run: Any, node: Node, literal: Literal) -> Encoded:
     memory = driver.memory
     write, free = memory.arenas.write, memory.arenas.free
     encoded = encode(literal.value, write, memory.least, free, by_path=True)
     if encoded.size >= LARGE:
         what = f"the lazy value made at {place_text(node.task)}"
-        driver.sender.repeats.note(run.number, literal.value, what)
+        driver.copies.note(run.number, literal.value, what)
     return encoded
+
+
+def unsendable(task: Task, role: str, error: BaseException, least: int) -> BaseException:
+    """Return what a task fails with whose arguments can't be sent: StoreFull, for example.
+
+    `least` is the size in bytes from which they would go to shared memory.
+    """
+    if not isinstance(error, Unpicklable):
+        return dressed(error, task, None)
+    if task._bind is not None:
+        role, error = _culprit(task, role, error, least)
+    text = f"{task_name(task)}, made at {place_text(task)}"
+    return dressed(serialization_error(text, role, error), task, None)
+
+
+def _culprit(
+    task: Task, role: str, error: Unpicklable, least: int
+) -> tuple[str, Unpicklable]:
+    """Find the argument that can't be pickled; they were pickled in one, as we bind them."""
+    assert task._bind is not None
+    args, kwargs = task._bind.fill([None] * len(task._inputs))
+    named = [(f"args[{i}]", value) for i, value in enumerate(args)]
+    named += [(f"argument {name}", value) for name, value in kwargs.items()]
+    for name, value in named:
+        try:
+            encode(value, _nowhere, least)
+        except Unpicklable as found:
+            return name, found
+        except Exception:
+            continue
+    return role, error
+
+
+def _nowhere(buffer: Any) -> tuple[int, int, int]:
+    return (0, 0, 0)

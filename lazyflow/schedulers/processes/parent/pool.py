@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-import errno
-import resource
-import sys
 from functools import partial
 from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lazyflow import config
-from lazyflow.errors import WorkerDied
-from lazyflow.graph.task import place_text, task_name
-from lazyflow.schedulers.core.errors.failures import told
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.decisions import recovery, workers
-from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
+from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
 from lazyflow.schedulers.processes.decisions.segments import Segment
+from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.notices import handle
-from lazyflow.schedulers.processes.parent.memory import STEP
-from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.schedulers.processes.parent.deaths import never_answered, no_process, worker_died
+from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.memory import STEP, PoolMemory
+from lazyflow.schedulers.processes.parent.receiving import Receiver
+from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
+from lazyflow.schedulers.processes.protocol import Free, Request, as_tuple
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
-from lazyflow.store.sizes import format_bytes
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.driver import Driver
 
 _LEAST_KEPT = 128 << 20  # bytes
-_FILES = 20  # descriptors of this process for its first worker, while that is started
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
 
 
-class Crew:
-    """The members of a pool; in the driver's thread."""
+class PoolDriver(Protocol):
+    """What the pool needs of its driver."""
 
-    def __init__(self, driver: Driver) -> None:
+    state: State
+    watch: Watch
+    memory: PoolMemory
+    receiver: Receiver
+    closing: bool
+
+    def give_up(self, error: BaseException) -> None:
+        """End all runs: no worker can be had."""
+
+    def perform(self) -> None:
+        """Do what the state has decided."""
+
+
+class WorkerPool:
+    """The workers of a pool; in the driver's thread.
+
+    members
+        By their records.
+    deaths
+        How many have ended that were not to.
+    """
+
+    def __init__(self, driver: PoolDriver) -> None:
         self._driver = driver
         self._watch = driver.watch
         self._state = driver.state
         self._serials = count(1)
-        self.members: dict[WorkerRecord, Member] = {}
+        self.members: dict[WorkerRecord, WorkerHandle] = {}
         self.deaths = 0
         self._vain = 0  # workers in a row that ended by themselves before any had answered
 
@@ -52,7 +68,7 @@ class Crew:
         """
         worker = self.new_worker()
         try:
-            member = Member(worker, self.settings(worker), self._state.size)
+            member = WorkerHandle(worker, self.settings(worker), self._state.size)
         except OSError as error:
             workers.starting_failed(self._state, len(self.members))
             if not self.members:
@@ -66,7 +82,7 @@ class Crew:
         return True
 
     def new_worker(self) -> WorkerRecord:
-        """Return empty books."""
+        """Return the record of a worker that is to be started."""
         return WorkerRecord(next(self._serials))
 
     def settings(self, worker: WorkerRecord) -> dict[str, Any]:
@@ -81,7 +97,7 @@ class Crew:
             "keep": max(_LEAST_KEPT, (available_memory() or 0) // (4 * max(1, self._state.size))),
         }
 
-    def adopt(self, member: Member) -> None:
+    def adopt(self, member: WorkerHandle) -> None:
         """Listen to a worker, and look after it."""
         watch, process = self._watch, member.process
         self.members[member.worker] = member
@@ -107,17 +123,17 @@ class Crew:
         """Pass a free segment on to the worker that wrote it; False when that is dead."""
         for member in self.members.values():
             if member.worker.serial == serial:
-                self.request(member, "free", [segment])
+                self.request(member, Free([segment]))
                 return True
         return False
 
-    def request(self, member: Member, *message: Any) -> None:
+    def request(self, member: WorkerHandle, message: Request) -> None:
         """Ask a worker for something that it does while a task runs."""
-        member.requests_out.send(message)
+        member.requests_out.send(as_tuple(message))
         self.watch_writes(member)
 
-    def watch_writes(self, member: Member) -> None:
-        """Hear of it when a worker takes again what is to be sent to it."""
+    def watch_writes(self, member: WorkerHandle) -> None:
+        """Watch whether a worker can be sent to again, as long as something is to be sent to it."""
         for out in (member.outgoing, member.requests_out):
             if bool(out) != out.is_watched:
                 out.is_watched = bool(out)
@@ -129,7 +145,7 @@ class Crew:
         if not lines.drain():
             self._watch.remove(lines.fd)
 
-    def _read_answers(self, member: Member) -> None:
+    def _read_answers(self, member: WorkerHandle) -> None:
         if self._read(member, member.answers, member.outgoing):
             for lines in member.lines:  # what was printed before the answer is in the pipe by now
                 lines.drain()
@@ -147,13 +163,13 @@ class Crew:
                     member.host.answer(member, message, descriptors)
                 self._driver.perform()
 
-    def _read_requests(self, member: Member) -> None:
-        if self._read(member, member.told_by, member.requests_out):
-            for message, descriptors in member.told_by.messages():
-                self._driver.receiver.told(member, message, descriptors)
+    def _read_requests(self, member: WorkerHandle) -> None:
+        if self._read(member, member.notes, member.requests_out):
+            for message, descriptors in member.notes.messages():
+                self._driver.receiver.take_note(member, message, descriptors)
             self._driver.perform()
 
-    def _read(self, member: Member, incoming: Incoming, outgoing: Outgoing) -> bool:
+    def _read(self, member: WorkerHandle, incoming: Incoming, outgoing: Outgoing) -> bool:
         """Take in what is there; a worker that closed its sockets is ended."""
         if outgoing:
             outgoing.flush()
@@ -172,22 +188,29 @@ class Crew:
 
     # -- the end of a worker ----------------------------------------------------------------
 
-    def end(self, member: Member) -> None:
+    def end(self, member: WorkerHandle) -> None:
         """Kill a worker, whose task nobody wants any more: it is not to blame for that."""
         member.worker.doomed = True
         member.forced = True
         member.process.kill()
 
-    def end_soon(self, member: Member) -> None:
-        """End a worker that was told to end, if it does not do so by itself."""
+    def end_given_up(self) -> None:
+        """End workers with tasks whose run is over already: nobody waits for them."""
+        for member in tuple(self.members.values()):
+            node = member.running()
+            if node is not None and node.job.over:
+                self.end(member)
+
+    def end_soon(self, member: WorkerHandle) -> None:
+        """End a worker later that is to end by itself, if it does not."""
         self._watch.after(EXIT, partial(self._end_late, member))
 
-    def _end_late(self, member: Member) -> None:
+    def _end_late(self, member: WorkerHandle) -> None:
         if self.members.get(member.worker) is member:
             self.end(member)
 
-    def _died(self, member: Member) -> None:
-        """Take the end of a process in: first what it said, then what it leaves undone."""
+    def _died(self, member: WorkerHandle) -> None:
+        """Take the end of a process in: first what it has sent, then what it leaves undone."""
         worker, process = member.worker, member.process
         self._read_answers(member)
         self._read_requests(member)
@@ -214,23 +237,22 @@ class Crew:
         if not (charged or pickled or member.forced or member.has_answered or how == "SIGKILL"):
             self._vain += 1
             if self._vain > 2 * self._state.size + 2:
-                self._driver.give_up(_vain(self._vain, how))
+                self._driver.give_up(never_answered(self._vain, how))
                 self._vain = 0
-        recovery.lost(
-            self._state, worker, charged, partial(_death, how, process.pid, process.peak), pickled
-        )
+        died = partial(worker_died, how, process.pid, process.peak)
+        recovery.lost(self._state, worker, charged, died, pickled)
         self._driver.memory.forget_worker(member)
         self._driver.perform()
 
-    def busy(self) -> dict[Member, str]:
-        """Return the members that run a task, and what."""
+    def busy(self) -> dict[WorkerHandle, str]:
+        """Return the workers that run a task, and the names of those tasks."""
         return {
             member: doing
             for member in self.members.values()
             if (doing := member.doing()) is not None
         }
 
-    def end_all(self, deadline: float, busy: dict[Member, str]) -> list[str]:
+    def end_all(self, deadline: float, busy: dict[WorkerHandle, str]) -> list[str]:
         """End all workers: those that run a task have until `deadline`; return what they ran."""
         left: list[str] = []
         for member in self.members.values():
@@ -254,42 +276,3 @@ class Crew:
             member.process.reap()
             member.close()
         self.members.clear()
-
-
-def no_process(what: str, error: OSError) -> WorkerDied:
-    """Return the error for a process that the system refuses."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    limits = (
-        f"The limits of the system on processes (ulimit -u) and open files (ulimit -n, now {files};"
-        f" a worker needs {_FILES}) are the usual cause; raise them"
-    )
-    if error.errno == errno.ENOMEM:
-        limits = (
-            "The machine, or this process (ulimit -v), has no memory left for it: drop what is not "
-            "needed"
-        )
-    failed = WorkerDied(
-        f"{what} can be started: {type(error).__name__}: {error}. {limits}, or take fewer workers "
-        '(num_workers=) or scheduler="threads".'
-    )
-    failed.__cause__ = error
-    return failed
-
-
-def _vain(count: int, how: str) -> WorkerDied:
-    return WorkerDied(
-        f"{count} workers in a row ended before they had run a task, the last by {how}: they can't "
-        "start here. What they printed on standard error says why; they are started as "
-        f"{sys.executable} -c ..."
-    )
-
-
-def _death(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
-    memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
-    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-    died = WorkerDied(
-        f"the worker (process {pid}) that ran {task_name(node.task)}, made at "
-        f"{place_text(node.task)}, ended by {how}; given up after {tries}.{memory} "
-        "crash_retries= of delayed says how often a task is run again after such a death."
-    )
-    return told(died, node.task, None)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.processes.decisions.nodes import DONE, Job, Node
-from lazyflow.schedulers.processes.parent.remote import Remote
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
+from lazyflow.schedulers.processes.parent.messages import CountIn, Message
+from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, encode, serialization_error
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.driver import Driver
+
+class PuttingDriver(Owner, Protocol):
+    """What putting needs of the driver."""
+
+    memory: PoolMemory
+
+    def post(self, message: Message) -> None:
+        """Have a message handled in the driver's thread."""
 
 
-def put(driver: Driver, value: Any, task: Task) -> Remote:
+def put(driver: PuttingDriver, value: Any, task: Task) -> PoolValue:
     """Take a snapshot of a value, in the caller's thread; `task` has its name and place.
 
-    It is a made node of a job that is over and cleared: kept while somebody holds the `Remote`, or
-    the recipe of another job needs it.
+    Its node is made, and of a job that is over and cleared: it is kept while somebody holds the
+    `PoolValue`, or the lineage of another job's value needs it.
 
     Raises
     ------
@@ -37,8 +45,8 @@ def put(driver: Driver, value: Any, task: Task) -> Remote:
     node.phase = DONE
     node.value = encoded
     node.size = encoded.size
-    driver.post("_put", encoded)
-    return Remote(driver, node, task, None)
+    driver.post(CountIn(encoded))
+    return PoolValue(driver, node, task, None)
 
 
 def held_node(task: Task) -> Node:

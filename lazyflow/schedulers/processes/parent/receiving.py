@@ -1,35 +1,71 @@
-"""From the workers' messages to events of the state."""
+"""Receiving: makes events of the workers' messages."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.processes.decisions import answers, values
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Node
-from lazyflow.schedulers.processes.parent.remote import Again, Rest, hear_result
-from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.schedulers.processes.decisions.state import State
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
+from lazyflow.schedulers.processes.parent.remote_run import (
+    EndedRun,
+    RemakingParent,
+    RemoteRun,
+    report_result,
+)
+from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
+from lazyflow.schedulers.processes.protocol import (
+    ENCODED_KEPT,
+    KEPT,
+    LAZY,
+    PLAIN_KEPT,
+    Recalled,
+    Shared,
+    Unmapped,
+    as_note,
+)
 from lazyflow.store.pickling.serialize import Encoded, decode
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.parent.driver import Driver
+
+class ReceivingDriver(Protocol):
+    """What receiving needs of the driver."""
+
+    state: State
+    memory: PoolMemory
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+    def view(self, segment: Any) -> Any:
+        """Return the bytes of a segment of shared memory."""
+
+    def end(self, run: RemoteRun) -> None:
+        """Take out a run that is over."""
 
 
 class Receiver:
     """Takes messages in; in the driver's thread."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: ReceivingDriver) -> None:
         self._driver = driver
         self._memory = driver.memory
         self._state = driver.state
         self.messages = 0
         self.bytes = 0  # of values that came in messages
+        self._handlers: dict[type, Callable[[WorkerHandle, Any, list[int]], None]] = {
+            Shared: self._shared,
+            Unmapped: self._unmapped,
+            Recalled: self._recalled,
+        }
 
     # -- answers to flights -----------------------------------------------------------------
 
-    def answer(self, member: Member, message: Any, descriptors: list[int]) -> None:
+    def answer(self, member: WorkerHandle, message: Any, descriptors: list[int]) -> None:
         """Take an answer to a flight."""
-        number, entries, failed, deferred, times, released, arenas, stats = message
+        number, entries, failed, deferred, times, released, arenas, stats = message  # an Answer
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
@@ -47,7 +83,7 @@ class Receiver:
             else:
                 run = node.job.run
                 if run is not None and run.observers.members and not node.job.over:
-                    hear_result(run, node.i, member.told is node)
+                    report_result(run, node.i, member.start_told is node)
                 done.append((node, value, size, is_there))
         errors: dict[int, BaseException] = {}
         broken = [self._failure(member, entry, errors) for entry in failed]
@@ -58,21 +94,21 @@ class Receiver:
         )
 
     def _entry(self, entry: Any) -> tuple[Any, int, bool, bool]:
-        """Return value, size, whether the worker keeps it, and whether it is a lazy one."""
+        """Return the value, its size, whether the worker keeps it, and whether it is a lazy one."""
         if len(entry) == 1:
             return MISSING, 0, False, False
         kind = entry[1]
-        if kind is True or kind is False:
-            return entry[2], 0, kind, False
-        if kind == 2:
+        if kind <= PLAIN_KEPT:
+            return entry[2], 0, kind == PLAIN_KEPT, False
+        if kind == KEPT:
             return MISSING, entry[2], True, False
         value = Encoded(entry[2], entry[3], entry[4])
         self._memory.add(value)
         self.bytes += len(value.payload) if type(value.payload) is bytes else 0
-        return value, value.size, kind == 3, kind == 5
+        return value, value.size, kind == ENCODED_KEPT, kind == LAZY
 
     def _failure(
-        self, member: Member, entry: Any, errors: dict[int, BaseException]
+        self, member: WorkerHandle, entry: Any, errors: dict[int, BaseException]
     ) -> tuple[Node, BaseException] | None:
         """Return a node that failed, and why; `errors` are those of the same answer, by id."""
         node = member.nodes.pop(entry[0], None)
@@ -87,15 +123,15 @@ class Receiver:
         errors[node.id] = error
         return node, error
 
-    def _became_lazy(self, member: Member, number: int, node: Node, value: Encoded) -> None:
-        """Have what a task returned computed in its place."""
+    def _became_lazy(self, member: WorkerHandle, number: int, node: Node, value: Encoded) -> None:
+        """Have the lazy value that a task returned computed in its place."""
         run = node.job.run
         answers.postponed(self._state, member.worker, number, node)
         if node.phase != WAITING or run is None or (run.over and not node.job.over):
             self._memory.remove(value)  # not needed any more, or made again when the job is over
             return
         if run.observers.members:
-            hear_result(run, node.i, member.told is node)
+            report_result(run, node.i, member.start_told is node)
         try:
             lazy = decode(value, self._driver.view)
         except BaseException as error:  # SystemExit too: it would end this thread
@@ -103,8 +139,8 @@ class Receiver:
             return
         finally:
             self._memory.remove(value)
-        if type(run) is Rest:
-            Again(self._driver, node, run).compute(lazy)
+        if type(run) is EndedRun:
+            RemakingParent(self._driver, node, run).compute(lazy)
             return
         run._compute_instead(node.i, lazy)
         if run.over:
@@ -112,17 +148,15 @@ class Receiver:
 
     # -- what comes while a task runs -------------------------------------------------------
 
-    def told(self, member: Member, message: Any, descriptors: list[int]) -> None:
-        """Take a message of a worker's service thread."""
+    def take_note(self, member: WorkerHandle, message: Any, descriptors: list[int]) -> None:
+        """Take a note of a worker's service thread."""
         self.messages += 1
-        what, *details = message
-        getattr(self, "_" + what)(member, descriptors, *details)
+        note = as_note(message)
+        self._handlers[type(note)](member, note, descriptors)
 
-    def _shared(
-        self, member: Member, descriptors: list[int], i: int, answer: Any, arenas: list[int]
-    ) -> None:
-        self._memory.note_arenas(arenas, descriptors)
-        node = member.asked.pop(i, None)
+    def _shared(self, member: WorkerHandle, note: Shared, descriptors: list[int]) -> None:
+        self._memory.note_arenas(note.arenas, descriptors)
+        node, answer = member.asked.pop(note.i, None), note.answer
         if not answer:  # it was dropped meanwhile
             return
         if node is not None and len(answer) == 1:
@@ -136,14 +170,14 @@ class Receiver:
         else:
             values.shared(self._state, node, value)
 
-    def _state_of(self, member: Member, _: list[int], released: Any, stats: Any) -> None:
-        member.stats = stats
-        self._memory.segments.remove(released, member)
+    def _unmapped(self, member: WorkerHandle, note: Unmapped, _: list[int]) -> None:
+        member.stats = note.stats
+        self._memory.segments.remove(note.released, member)
 
-    def _recalled(self, member: Member, _: list[int], groups: Any) -> None:
+    def _recalled(self, member: WorkerHandle, note: Recalled, _: list[int]) -> None:
         sent = {flight.number: flight.nodes for flight in member.worker.flights}
         back = []
-        for number, ids in groups:
+        for number, ids in note.groups:
             if ids is None:
                 ids = [node.id for node in reversed(sent.get(number, ()))]
             back.append((number, [member.nodes.pop(i) for i in ids]))

@@ -19,8 +19,8 @@ _REMEMBERED = 64  # values
 _SAMPLE = 64  # bytes
 
 
-class Repeats:
-    """Knows large values by their place, size, and a sample of their content.
+class RepeatedCopies:
+    """Notices large values that are copied often, by place, size, and a sample of their bytes.
 
     Memory is soon another value's: place and size alone would take the arrays of a loop for one.
     """

@@ -1,4 +1,4 @@
-"""From flights to messages: what a worker has not yet goes along with its tasks."""
+"""Sending: makes messages of flights; what a worker has not yet goes along with its tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import os
 from time import monotonic
 from typing import Any
 
-from lazyflow.graph.task import HELD, Task, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.graph.task import HELD
 from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal, Node
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
-from lazyflow.schedulers.processes.parent.memory import Memory
-from lazyflow.schedulers.processes.parent.remote import RemoteRun
-from lazyflow.schedulers.processes.parent.repeats import Repeats
-from lazyflow.schedulers.processes.parent.worker_handle import Member
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
+from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
+from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.remote.calls import (
     CONFIGURE,
     DROP,
@@ -27,7 +25,7 @@ from lazyflow.schedulers.remote.calls import (
     special_of,
 )
 from lazyflow.schedulers.remote.versions import versions
-from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode, serialization_error
+from lazyflow.store.pickling.serialize import Encoded, encode
 
 _MOST_ARENAS = 60  # whose descriptors go with one message
 
@@ -41,15 +39,14 @@ class Sender:
         Sent so far.
     """
 
-    def __init__(self, memory: Memory, functions: FunctionTable) -> None:
+    def __init__(self, memory: PoolMemory, functions: FunctionTable) -> None:
         self._memory = memory
         self._functions = functions
-        self.repeats = Repeats()
         self.messages = 0
         self.bytes = 0
 
-    def send(self, member: Member, flight: Flight) -> None:
-        """Send tasks, with the functions, values and surroundings that they need."""
+    def send(self, member: WorkerHandle, flight: Flight) -> None:
+        """Send tasks, with the functions, values and environment that they need."""
         run: RemoteRun = flight.nodes[0].job.run
         if member.versions != versions.said.number:
             self._put(member, (FOLLOW, self.versions_for(member)), [])
@@ -77,7 +74,7 @@ class Sender:
             nodes[node.id] = node
         if run.observers.on_start and len(flight.nodes) == 1:
             run.observers.task_started(run, flight.nodes[0].i)
-            member.told = flight.nodes[0]
+            member.start_told = flight.nodes[0]
         loads = [self._load(member, source) for source in flight.loads]
         context, old = member.context_of(run)
         if len(member.worker.flights) == 1:
@@ -86,7 +83,7 @@ class Sender:
             member, flight.number, run.number, context, functions, loads, records, blobs, old
         )
 
-    def versions_for(self, member: Member) -> tuple[Any, ...]:
+    def versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
         said = versions.said
         member.versions = said.number
@@ -123,7 +120,7 @@ class Sender:
                 flags |= WANT
         return node.function, arguments, flags, extra
 
-    def _load(self, member: Member, source: Node) -> tuple[int, Any]:
+    def _load(self, member: WorkerHandle, source: Node) -> tuple[int, Any]:
         """Return what is sent of a value that is not at the worker."""
         value = source.value
         if type(value) is Literal:
@@ -135,7 +132,7 @@ class Sender:
             return (source.id, (value.payload, value.buffers, value.size))
         return (source.id, [value])
 
-    def say(self, member: Member, *message: Any) -> None:
+    def say(self, member: WorkerHandle, *message: Any) -> None:
         """Send anything else, with the memory that it speaks of."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
@@ -143,18 +140,18 @@ class Sender:
         arenas, member.lent = member.lent, []
         self._put(member, (*message, arenas), arenas)
 
-    def forget(self, member: Member) -> None:
+    def forget(self, member: WorkerHandle) -> None:
         """Tell a worker what it can drop."""
         self._message(member, 0, 0, None, (), (), (), (), ())
 
-    def drop(self, member: Member, name: str) -> None:
+    def drop(self, member: WorkerHandle, name: str) -> None:
         """Tell a worker to let go of something that it keeps for tasks: see `uses.drop`."""
         if member.host is None:
             self._put(member, (DROP, name), [])
         else:
             self.say(member, "drop", name)
 
-    def _message(self, member: Member, number: int, *rest: Any) -> None:
+    def _message(self, member: WorkerHandle, number: int, *rest: Any) -> None:
         *parts, old = rest
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
@@ -164,34 +161,10 @@ class Sender:
         gone, member.old_functions = member.old_functions, []
         self._put(member, (number, *parts, forget, arenas, old, gone), arenas)
 
-    def _put(self, member: Member, message: tuple[Any, ...], arenas: list[int]) -> None:
+    def _put(self, member: WorkerHandle, message: tuple[Any, ...], arenas: list[int]) -> None:
         descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]
         self.messages += 1
         self.bytes += member.outgoing.send(message, descriptors)
-
-    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
-        """Return what a task fails with whose arguments can't be sent: StoreFull, for example."""
-        if not isinstance(error, Unpicklable):
-            return dressed(error, task, None)
-        if task._bind is not None:
-            role, error = self._culprit(task, role, error)
-        text = f"{task_name(task)}, made at {place_text(task)}"
-        return dressed(serialization_error(text, role, error), task, None)
-
-    def _culprit(self, task: Task, role: str, error: Unpicklable) -> tuple[str, Unpicklable]:
-        """Find the argument that can't be pickled; they were pickled in one, as we bind them."""
-        assert task._bind is not None
-        args, kwargs = task._bind.fill([None] * len(task._inputs))
-        named = [(f"args[{i}]", value) for i, value in enumerate(args)]
-        named += [(f"argument {name}", value) for name, value in kwargs.items()]
-        for name, value in named:
-            try:
-                encode(value, _nowhere, self._memory.least)
-            except Unpicklable as found:
-                return name, found
-            except Exception:
-                continue
-        return role, error
 
 
 def _quickly(value: Any) -> Encoded:

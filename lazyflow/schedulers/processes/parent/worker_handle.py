@@ -1,4 +1,4 @@
-"""One worker as the driver knows it: its process, its sockets, and what it was told."""
+"""One worker as the driver knows it: its process, its sockets, and what it has been sent."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.parent.launch import Process
 from lazyflow.schedulers.processes.parent.output import Lines
-from lazyflow.schedulers.processes.parent.remote import ProcessInside, RemoteRun
+from lazyflow.schedulers.processes.parent.remote_run import ProcessInside, RemoteRun
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
-_CONTEXTS = 32  # runs whose surroundings a worker keeps
+_CONTEXTS = 32  # runs whose environment a worker keeps
 
 
-class Member:
+class WorkerHandle:
     """A worker of the pool.
 
     nodes, asked
-        What it was sent, and what it was asked to share, and has not answered; by id.
+        Nodes that it was sent, and nodes whose values it was asked to share, as far as it has not
+        answered; by id.
     functions, arenas, contexts
-        What it has already.
+        The numbers of those that it has already.
     lent
         Arenas whose descriptors go with the next message.
     since
         When it began with its oldest flight, as far as known.
+    start_told
+        The node whose start observers were told of when it was sent.
     forced
-        It was killed by us: no task is to blame.
+        It was killed by this process: no task is to blame.
     """
 
     def __init__(self, worker: WorkerRecord, settings: dict[str, Any], workers: int) -> None:
         self.worker = worker
         self.process = Process(settings, workers)
         self.answers = Incoming(self.process.flights)
-        self.told_by = Incoming(self.process.requests)
+        self.notes = Incoming(self.process.requests)
         self.outgoing = Outgoing(self.process.flights)
         self.requests_out = Outgoing(self.process.requests)
         out, err = self.process.output
@@ -46,12 +49,12 @@ class Member:
         self.asked: dict[int, Node] = {}
         self.functions: set[int] = set()
         self.arenas: set[int] = set()
-        self.versions = self.reloads = self.settings = 0  # of the caller's, as it was told last
+        self.versions = self.reloads = self.settings = 0  # of the caller's, as they were sent last
         self.contexts: OrderedDict[int, None] = OrderedDict()  # numbers, not runs: those hold much
         self.lent: list[int] = []
-        self.old_functions: list[int] = []  # it is told of with the next message
+        self.old_functions: list[int] = []  # their numbers go with the next message
         self.since = 0.0
-        self.told: Node | None = None
+        self.start_told: Node | None = None
         self.stats = (0, 0, 0)
         self.forced = False
         self.has_answered = False
@@ -69,7 +72,7 @@ class Member:
         self.functions.clear()
 
     def context_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
-        """Return the run's surroundings, when the worker has them not, and those it can drop."""
+        """Return the run's environment, when the worker has them not, and those it can drop."""
         if run.number in self.contexts:
             self.contexts.move_to_end(run.number)
             return None, []
@@ -77,7 +80,7 @@ class Member:
         old = []
         while len(self.contexts) > _CONTEXTS:
             old.append(self.contexts.popitem(last=False)[0])
-        return run.surroundings, old
+        return run.environment, old
 
     def running(self) -> Node | None:
         """Return the node that it runs now."""
@@ -135,7 +138,7 @@ class Member:
     def close(self) -> None:
         """Close all that leads to it."""
         self.answers.close()
-        self.told_by.close()
+        self.notes.close()
         self.outgoing.close()
         self.requests_out.close()
         self.process.close()

@@ -7,10 +7,24 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.protocol import (
+    Free,
+    GiveUp,
+    Recall,
+    Recalled,
+    Share,
+    Shared,
+    Skip,
+    Trim,
+    Unmapped,
+    as_request,
+    as_tuple,
+)
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.store.pickling.serialize import Unpicklable
 
@@ -40,21 +54,31 @@ _ABSENT = object()
 class _Service:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Share: self._share,
+            Recall: self._recall,
+            GiveUp: self._give_up,
+            Skip: self._skip,
+            Free: self._free,
+            Trim: self._trim,
+        }
 
     def serve(self) -> None:
+        """Answer requests until the parent closes the socket."""
         incoming = Incoming(self.worker.requests)
         try:
             while incoming.read():
-                for (what, *details), _ in incoming.messages():
-                    getattr(self, what)(*details)
+                for message, _ in incoming.messages():
+                    request = as_request(message)
+                    self._handlers[type(request)](request)
         except ConnectionError:  # the parent does not listen any more
             pass
         except BaseException as error:
             end_worker(error)
 
-    def share(self, i: int) -> None:
+    def _share(self, request: Share) -> None:
         """Send a value to the parent, its large parts by way of shared memory."""
-        worker = self.worker
+        worker, i = self.worker, request.i
         worker.words[PICKLING] = i
         value = worker.values.get(i, _ABSENT)
         answer: tuple[Any, ...] = ()
@@ -73,43 +97,38 @@ class _Service:
             answer = (record,)
         value = None
         arenas = worker.arenas.take_new(worker.told[1])
-        told = ("shared", i, answer, [arena for arena, _ in arenas])
-        send(worker.requests, told, [fd for _, fd in arenas])
+        note = Shared(i, answer, [arena for arena, _ in arenas])
+        send(worker.requests, as_tuple(note), [fd for _, fd in arenas])
         worker.words[PICKLING] = 0
 
-    def free(self, segments: list[tuple[int, int, int]]) -> None:
+    def _free(self, request: Free) -> None:
         """Use memory again that nobody looks at any more."""
-        for segment in segments:
+        for segment in request.segments:
             self.worker.arenas.free(segment)
 
-    def trim(self) -> None:
-        """Give memory back that was kept for later, and say what nobody uses any more."""
-        self.worker.arenas.trim()
-        self.report()
-
-    def report(self) -> None:
-        """Tell which memory of others is not looked at any more."""
+    def _trim(self, _: Trim) -> None:
+        """Give memory back that was kept for later, and say which of others is not mapped here."""
         worker = self.worker
-        told = ("state_of", worker.mappings.take_released(),
-                (worker.arenas.in_use, worker.arenas.recycled, worker.mappings.in_use))
-        send(worker.requests, told)
+        worker.arenas.trim()
+        note = Unmapped(worker.mappings.take_released(), worker.memory_stats())
+        send(worker.requests, as_tuple(note))
 
-    def skip(self, number: int) -> None:
+    def _skip(self, request: Skip) -> None:
         """Do not begin a call of an actor: nobody wants its result."""
-        self.worker.skipped.add(number)
+        self.worker.skipped.add(request.number)
 
-    def give_up(self, i: int) -> None:
-        """Stop what task `i` computes, if it is running: nobody wants it."""
+    def _give_up(self, request: GiveUp) -> None:
+        """Stop what a task computes, if it is running: nobody wants it."""
         cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
-        if self.worker.words[RUNNING] == i:
+        if self.worker.words[RUNNING] == request.i:
             inside.give_up()
             cancel_all(cancels)
 
-    def recall(self, numbers: list[int]) -> None:
-        """Give back what was not begun of these flights, the newest first; tell what is done."""
+    def _recall(self, request: Recall) -> None:
+        """Give back what was not begun of flights, the newest first; answer what is done."""
         worker = self.worker
         groups: list[tuple[int, list[int] | None]] = []
-        for number in numbers:
+        for number in request.numbers:
             if worker.claims.setdefault(number, "recall") == "recall":
                 groups.append((number, None))
                 continue
@@ -124,7 +143,7 @@ class _Service:
                     break
             groups.append((number, returned))
             worker.answer(flight, is_last=False)
-        send(worker.requests, ("recalled", groups))
+        send(worker.requests, as_tuple(Recalled(groups)))
 
 
 def start(worker: Worker) -> None:

@@ -446,7 +446,7 @@ class Worker:
             message = (
                 flight.number, entries, failed, deferred, times, self.mappings.take_released(),
                 [arena for arena, _ in arenas],
-                (self.arenas.in_use, self.arenas.recycled, self.mappings.in_use),
+                self.memory_stats(),
             )
             send(self.flights, message, [fd for _, fd in arenas])
 
@@ -477,6 +477,10 @@ class Worker:
             except Unpicklable:
                 pass
         return (i, 2, size)
+
+    def memory_stats(self) -> tuple[int, int, int]:
+        """Return the bytes of shared memory of its own, in use and kept, and of others."""
+        return self.arenas.in_use, self.arenas.recycled, self.mappings.in_use
 
     def encoded(self, value: Any) -> Encoded:
         """Return what can travel in the place of a value, its large parts in shared memory."""

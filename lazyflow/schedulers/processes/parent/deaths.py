@@ -1,0 +1,75 @@
+"""Errors for workers that die or can't be started, and for the end of the driver's thread."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import sys
+
+from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.task import place_text, task_name
+from lazyflow.schedulers.core.errors.failures import text_of, told
+from lazyflow.schedulers.processes.decisions.nodes import Node
+from lazyflow.store.sizes import format_bytes
+
+_FILES = 20  # descriptors of this process for its first worker, while that is started
+
+
+def no_process(what: str, error: OSError) -> WorkerDied:
+    """Return the error for a process that the system refuses."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limits = (
+        f"The limits of the system on processes (ulimit -u) and open files (ulimit -n, now {files};"
+        f" a worker needs {_FILES}) are the usual cause; raise them"
+    )
+    if error.errno == errno.ENOMEM:
+        limits = (
+            "The machine, or this process (ulimit -v), has no memory left for it: drop what is not "
+            "needed"
+        )
+    failed = WorkerDied(
+        f"{what} can be started: {type(error).__name__}: {error}. {limits}, or take fewer workers "
+        '(num_workers=) or scheduler="threads".'
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def never_answered(count: int, how: str) -> WorkerDied:
+    """Return the error for workers that end before any has answered."""
+    return WorkerDied(
+        f"{count} workers in a row ended before they had run a task, the last by {how}: they can't "
+        "start here. What they printed on standard error says why; they are started as "
+        f"{sys.executable} -c ..."
+    )
+
+
+def worker_died(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
+    """Return the error of a task that has killed so many workers."""
+    memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    died = WorkerDied(
+        f"the worker (process {pid}) that ran {task_name(node.task)}, made at "
+        f"{place_text(node.task)}, ended by {how}; given up after {tries}.{memory} "
+        "crash_retries= of delayed says how often a task is run again after such a death."
+    )
+    return told(died, node.task, None)
+
+
+def scheduler_lost(bug: BaseException) -> SchedulerLost:
+    """Return the error for a bug that has ended the driver's thread."""
+    lost = SchedulerLost(
+        "the thread that drives the worker processes has ended by an error of the system's or of "
+        f"lazyflow's own, {type(bug).__name__}: {text_of(bug)}. What they were computing, and what "
+        "only they had, is lost. Compute it again: that starts new workers"
+        + (
+            "; the limit on open files (ulimit -n) is the likely cause, raise it or take fewer "
+            "workers (num_workers=)."
+            if isinstance(bug, OSError) and bug.errno == errno.EMFILE
+            else "; memory has run out: compute less at once, or make the chunks smaller."
+            if isinstance(bug, MemoryError) or getattr(bug, "errno", 0) == errno.ENOMEM
+            else "; and please report this with the traceback."
+        )
+    )
+    lost.__cause__ = bug
+    return lost

@@ -1,0 +1,117 @@
+"""Values that stay in the pool, as the rest of the library sees them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Protocol
+
+from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.graph.task import Task, task_name
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt, told
+from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.current_worker import asleep
+from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
+from lazyflow.schedulers.remote.task_stub import name_only
+from lazyflow.store.owned import copied
+from lazyflow.store.pickling.pickler import loads_owned
+from lazyflow.store.pickling.serialize import Encoded, decode
+
+
+class Owner(Protocol):
+    """What values need of the driver of their pool."""
+
+    is_left: bool
+
+    def hold(self, value: PoolValue) -> None:
+        """Keep what a value stands for until it has gone."""
+
+    def fetch(self, value: PoolValue) -> Any:
+        """Return a value of which a worker has the only copy, encoded or as it is."""
+
+    def view(self, segment: Any) -> Any:
+        """Return the bytes of a segment of shared memory."""
+
+
+class PoolValue:
+    """A value of the pool, of which this process has at most an encoded form.
+
+    While this object lives the value is kept where it is; `get` opens it anew each time, so what
+    it returns is the caller's own.
+    """
+
+    __slots__ = ("__weakref__", "driver", "node", "task", "value")
+
+    _lazyflow_remote = True
+
+    def __init__(self, driver: Owner, node: Node | None, task: Task, value: Any) -> None:
+        self.driver = driver
+        self.node = node  # whose value to fetch when `value` is None
+        self.task = name_only(task)
+        self.value = value  # an Encoded, counted in
+        driver.hold(self)
+
+    def get(self) -> Any:
+        """Return the value, fetched if need be.
+
+        Raises
+        ------
+        SerializationError
+            It can't leave its worker, or can't be opened here.
+        """
+        if self.driver.is_left:
+            raise not_here(task_name(self.task))
+        value = self.value
+        if value is None:
+            value = self.driver.fetch(self)
+        if type(value) is not Encoded:
+            return copied(value.value) if type(value) is Literal else value
+        try:
+            return opened(value, self.driver)
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
+            if type(error) is MemoryError:  # which says what to do
+                raise told(error, self.task, None) from None
+            raise told(
+                SerializationError(
+                    f"the result of a task was pickled in its worker but can't be unpickled here: "
+                    f"{type(error).__name__}: {error}. Return what pickle can restore, such as "
+                    "arrays, numbers, or objects of classes that are importable here."
+                ),
+                self.task, None,
+            ) from error
+
+
+def not_here(what: str) -> Cancelled:
+    """Return why something can't be had in the child of a fork."""
+    return Cancelled(
+        f"{what} can't be had in this process, the child of a fork: the workers, and the memory "
+        "that they share, are the parent's. Ask for it before the fork, or compute it again here."
+    )
+
+
+def opened(value: Encoded, driver: Owner) -> Any:
+    """Open an encoded value for the caller: its large parts are mapped, not copied."""
+    return loads_owned(partial(decode, value, driver.view))
+
+
+class Fetch:
+    """A thread that waits for a value to be brought here."""
+
+    def __init__(self) -> None:
+        self._gate = Gate()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def done(self, value: Any, error: BaseException | None = None) -> None:
+        """Wake the thread that waits."""
+        self.value, self.error = value, error
+        self._gate.open()
+
+    def wait(self) -> Any:
+        """Return the value, or raise why there is none."""
+        with asleep():
+            self._gate.wait()
+        if self.error is not None:
+            raise self.error
+        return self.value

@@ -1,0 +1,179 @@
+"""What the parent and a worker send each other, as named tuples.
+
+They are written by `marshal`, which knows plain tuples only, so a message travels as the tuple of
+its fields; requests and notes, of which there are several kinds on one socket, with the number of
+their class in front.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+Segment: TypeAlias = tuple[int, int, int]
+
+# -- tasks and answers ----------------------------------------------------------------------
+
+
+class FlightMessage(NamedTuple):
+    """Tasks for a worker, and what it has not yet of what they need.
+
+    number
+        Of the flight; 0: there are no tasks, only things to forget.
+    run, environment
+        The number of the run, and the caller's environment if the worker has it not.
+    functions
+        Numbers and pickles.
+    loads
+        Values by id: ``[value]``, or an `Encoded` as a tuple.
+    records
+        The tasks, see ``remote/calls.py``.
+    blobs
+        Indices of the records whose arguments are in shared memory.
+    forget, old_runs, old_functions
+        Numbers of values, runs and functions that are not needed any more.
+    arenas
+        Numbers of the arenas whose descriptors come along.
+    """
+
+    number: int
+    run: int
+    environment: bytes | None
+    functions: list[tuple[int, bytes]]
+    loads: list[tuple[int, Any]]
+    records: list[Any]
+    blobs: list[int]
+    forget: list[int]
+    arenas: list[int]
+    old_runs: list[int]
+    old_functions: list[int]
+
+
+class Answer(NamedTuple):
+    """What a worker has done of a flight.
+
+    done
+        Results: (id,), or (id, kind, ...) with one of the kinds below.
+    failed
+        (id, error record, words of the arguments), or (id, id of the input that had failed).
+    deferred
+        Ids of tasks that were not run, since an input turned out to be a lazy value.
+    times
+        Calls and seconds, by function.
+    released
+        Segments of others that are not mapped there any more.
+    arenas
+        Numbers of the arenas whose descriptors come along.
+    stats
+        Bytes of its own shared memory in use and kept, and of others' that it maps.
+    """
+
+    number: int
+    done: list[tuple[Any, ...]]
+    failed: list[tuple[Any, ...]]
+    deferred: list[int]
+    times: dict[int, tuple[int, float]]
+    released: list[Segment]
+    arenas: list[int]
+    stats: tuple[int, int, int]
+
+
+#: Kinds of results, and what follows in their tuple.
+PLAIN = 0  # the value as it is
+PLAIN_KEPT = 1  # likewise; the worker has it still
+KEPT = 2  # its size in bytes: the worker has it
+ENCODED_KEPT = 3  # payload, buffers and size; the worker has it still
+ENCODED = 4  # payload, buffers and size
+LAZY = 5  # payload, buffers and size of a lazy value, to be computed in its place
+
+
+# -- requests, which a worker answers while a task runs -------------------------------------
+
+
+class Share(NamedTuple):
+    """Send the value of an id to the parent."""
+
+    i: int
+
+
+class Recall(NamedTuple):
+    """Give back what was not begun of these flights, the newest first; answer what is done."""
+
+    numbers: list[int]
+
+
+class GiveUp(NamedTuple):
+    """Stop what a task computes, if it is running: nobody wants it."""
+
+    i: int
+
+
+class Skip(NamedTuple):
+    """Do not begin a call of an actor: nobody wants its result."""
+
+    number: int
+
+
+class Free(NamedTuple):
+    """Use shared memory again that nobody looks at any more."""
+
+    segments: list[Segment]
+
+
+class Trim(NamedTuple):
+    """Give memory back that was kept for later, and say what is not mapped any more."""
+
+
+Request: TypeAlias = Share | Recall | GiveUp | Skip | Free | Trim
+_REQUESTS: tuple[Any, ...] = (Share, Recall, GiveUp, Skip, Free, Trim)
+
+
+# -- notes of a worker, which come while a task runs ----------------------------------------
+
+
+class Shared(NamedTuple):
+    """The value that the parent has asked for.
+
+    answer
+        An `Encoded` as a tuple; a tuple of an error record, if it can't leave the worker; an
+        empty one, if it was dropped meanwhile.
+    """
+
+    i: int
+    answer: tuple[Any, ...]
+    arenas: list[int]
+
+
+class Recalled(NamedTuple):
+    """Tasks that were not begun: number of the flight, and ids; None: all of it."""
+
+    groups: list[tuple[int, list[int] | None]]
+
+
+class Unmapped(NamedTuple):
+    """Segments of others that are not mapped any more, and `Answer.stats`."""
+
+    released: list[Segment]
+    stats: tuple[int, int, int]
+
+
+Note: TypeAlias = Shared | Recalled | Unmapped
+_NOTES: tuple[Any, ...] = (Shared, Recalled, Unmapped)
+
+_KINDS = {kind: n for kinds in (_REQUESTS, _NOTES) for n, kind in enumerate(kinds)}
+
+
+def as_tuple(message: Request | Note) -> tuple[Any, ...]:
+    """Return a request or a note as it travels."""
+    return (_KINDS[type(message)], *message)
+
+
+def as_request(data: tuple[Any, ...]) -> Request:
+    """Return the request that has travelled as this."""
+    request: Request = _REQUESTS[data[0]](*data[1:])
+    return request
+
+
+def as_note(data: tuple[Any, ...]) -> Note:
+    """Return the note that has travelled as this."""
+    note: Note = _NOTES[data[0]](*data[1:])
+    return note
