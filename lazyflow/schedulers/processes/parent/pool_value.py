@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.task import Task, task_name
+from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, told
 from lazyflow.schedulers.core.event import Gate
-from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.owned import copied
