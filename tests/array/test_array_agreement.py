@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import check_parts, raised
+from array_checks import check, raised
 
 import lazyflow.array as la
 from lazyflow import config
@@ -120,7 +120,7 @@ def test_it_is_what_numpy_makes(function, arrays, chunk):
         wanted = function(np, *map(np.copy, arrays))
         found = function(la, *[la.from_array(a, chunks=chunk) for a in arrays])
         if np.ndim(wanted) or found.dtype != object:
-            check_parts(found, wanted)
+            check(found, wanted)
     if found.dtype == object:
         of_found, of_numpy = (np.ravel(np.asarray(x, object)) for x in (found.compute(), wanted))
         assert list(map(repr, of_found)) == list(map(repr, of_numpy))
@@ -201,7 +201,7 @@ def test_the_type_of_quantiles_does_not_depend_on_values(first):
 def test_texts_without_axes_have_the_type_that_they_are_said_to_have():
     x = la.from_array(np.array(b"a", "S2"))
     with config.set(array_fusion=False):
-        check_parts((x + x).astype("S3")[None], np.array([b"aa"], "S3"))
+        check((x + x).astype("S3")[None], np.array([b"aa"], "S3"))
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "i4"])
@@ -233,4 +233,4 @@ def test_edges_turned_around_at_their_value(dtype, width, mode, chunk):
     with np.errstate(all="ignore"):
         wanted = np.pad(a, width, mode=mode, reflect_type="odd")
         found = la.pad(la.from_array(a, chunks=chunk), width, mode=mode, reflect_type="odd")
-        check_parts(found, wanted)
+        check(found, wanted)

@@ -2,19 +2,8 @@
 
 import numpy as np
 import pytest
-from array_checks import (
-    CHUNKS,
-    KEYS,
-    A,
-    Store,
-    check,
-    chunked,
-    keys,
-    kinds,
-    raised,
-    tasks_of,
-    value,
-)
+from array_checks import check, raised, tasks_of
+from array_examples import CHUNKS, KEYS, A, Store, chunked, keys, kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,11 +70,11 @@ def test_random_keys(data):
     found = x[given_key]
     wanted = a[key]
     assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(value(found), wanted, strict=True)
-    assert value((found + 1).sum()) == (wanted + 1).sum()
+    np.testing.assert_array_equal(found.compute(), wanted, strict=True)
+    assert ((found + 1).sum()).compute() == (wanted + 1).sum()
     again = tuple([slice(None, None, -1)] * wanted.ndim)
-    np.testing.assert_array_equal(value(found[again]), wanted[again], strict=True)
-    np.testing.assert_array_equal(value(found.T[1:2] if wanted.ndim else found),
+    np.testing.assert_array_equal(found[again].compute(), wanted[again], strict=True)
+    np.testing.assert_array_equal((found.T[1:2] if wanted.ndim else found).compute(),
                                   wanted.T[1:2] if wanted.ndim else wanted, strict=True)
 
 
@@ -100,11 +89,11 @@ def test_permutations_of_many_chunks(data):
     a = rng.random((n * size, 3))
     x = la.from_array(a, chunks=(size, 2))
     for y in (x * 1.0, (x * 1.0).persist()):
-        np.testing.assert_array_equal(value(y[at]), a[at], strict=True)
-        np.testing.assert_array_equal(value(y.T[:, at]), a.T[:, at], strict=True)
+        np.testing.assert_array_equal(y[at].compute(), a[at], strict=True)
+        np.testing.assert_array_equal(y.T[:, at].compute(), a.T[:, at], strict=True)
         some = at[: len(at) // 6 * 6].reshape(-1, 6)
-        np.testing.assert_array_equal(value(y[some]), a[some], strict=True)
-        np.testing.assert_array_equal(value(y[at, at % 3]), a[at, at % 3], strict=True)
+        np.testing.assert_array_equal(y[some].compute(), a[some], strict=True)
+        np.testing.assert_array_equal(y[at, at % 3].compute(), a[at, at % 3], strict=True)
 
 
 def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
@@ -113,7 +102,7 @@ def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
     a = np.arange(n * 25.0)
     x = la.from_array(a, chunks=25)
     tasks = (x + 0).persist()
-    np.testing.assert_array_equal(value(tasks[at]), a[at])
+    np.testing.assert_array_equal(tasks[at].compute(), a[at])
     plan = make_plan(tasks[at].__lazyflow_tasks__())
     assert plan.end <= 2 * n + 2 * 21  # blocks, groups, groups of blocks, blocks
     assert sum(len(made or ()) for made in plan.inputs) <= 4 * n
@@ -124,12 +113,12 @@ def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
 def test_only_blocks_that_are_needed_are_read(here):
     store = Store(np.arange(100).reshape(10, 10))
     x = la.from_array(store, chunks=(2, 5))
-    check_value = value(x[[0, 1, 8], 6:8])
+    check_value = x[[0, 1, 8], 6:8].compute()
     np.testing.assert_array_equal(check_value, store.array[[0, 1, 8], 6:8])
     assert {key[0].start for key in store.read} == {0, 8}
     assert all(key[1] == slice(6, 8) for key in store.read)
     store.read.clear()
-    np.testing.assert_array_equal(value(x[[0, 5, 8]][2]), store.array[8])
+    np.testing.assert_array_equal(x[[0, 5, 8]][2].compute(), store.array[8])
     assert {key[0].start for key in store.read} == {8}
     store.read.clear()
     x[[0, 5, 8]], x[x[0] > 3], x.vindex[[1], [1]]
@@ -153,8 +142,8 @@ def test_what_a_key_was_does_not_change_with_the_callers_arrays():
     wide = x[None][mask[None]]
     at[:] = 0
     mask[:] = False
-    assert value(taken).tolist() == [1, 2]
-    assert value(chosen).tolist() == value(wide).tolist() == [4, 5]
+    assert taken.compute().tolist() == [1, 2]
+    assert chosen.compute().tolist() == wide.compute().tolist() == [4, 5]
 
 
 ERRORS = {
@@ -222,10 +211,10 @@ def test_lengths_of_what_a_mask_chooses():
     assert len(y) == 5
     assert y.shape == (5, 2)
     assert y.chunks[0] == (2, 1, 2, 0)
-    assert value(y[:2]).tolist() == [[0, 1], [4, 5]]
-    assert value(y[-1]).tolist() == [16, 17]
-    assert value(x[x > 3][[0, -1]]).tolist() == [4, 19]
-    assert value((y + y)[y[:, 0] > 4]).tolist() == [[16, 18], [24, 26], [32, 34]]
+    assert y[:2].compute().tolist() == [[0, 1], [4, 5]]
+    assert y[-1].compute().tolist() == [16, 17]
+    assert x[x > 3][[0, -1]].compute().tolist() == [4, 19]
+    assert ((y + y)[y[:, 0] > 4]).compute().tolist() == [[16, 18], [24, 26], [32, 34]]
 
 
 def test_lengths_are_found_by_the_mask_alone_and_once(here):
@@ -239,7 +228,7 @@ def test_lengths_are_found_by_the_mask_alone_and_once(here):
         assert len(keep.read) == 4
         assert len(y) == len(x[mask] + 1) == 7
         assert len(keep.read) == 4
-        assert value(y[2:3]).tolist() == [6]
+        assert y[2:3].compute().tolist() == [6]
     assert len(data.read) == 1
 
 
@@ -291,8 +280,8 @@ def test_blocks():
         ((slice(None), slice(None, None, -1)), A[:, [4, 5, 2, 3, 0, 1]]),
         (slice(0, 0), A[:0]),
     ):
-        np.testing.assert_array_equal(value(x.blocks[key]), wanted, strict=True)
-    assert [value(b).tolist() for b in x.blocks.ravel()] == [
+        np.testing.assert_array_equal(x.blocks[key].compute(), wanted, strict=True)
+    assert [b.compute().tolist() for b in x.blocks.ravel()] == [
         A[r, c].tolist() for r in (np.s_[:1], np.s_[1:]) for c in (np.s_[:2], np.s_[2:4], np.s_[4:])
     ]
     assert [b.shape for b in x.blocks] == [(1, 6), (3, 6)]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from array_checks import check
 
 import lazyflow.array as la
 from lazyflow.array.functions import computed
@@ -50,13 +51,6 @@ def plain():
         return a * 2 + b
 
     return twice
-
-
-def check(x, expected, scheduler=None):
-    found = x.compute(scheduler=scheduler)
-    assert x.shape == found.shape == expected.shape
-    assert x.dtype == found.dtype == expected.dtype
-    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

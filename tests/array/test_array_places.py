@@ -5,18 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+from array_examples import Broken
 
 import lazyflow.array as la
-
-
-class Broken:
-    """A source that can't be read."""
-
-    shape, dtype, ndim = (4, 4), np.dtype(float), 2
-    name = "winds.h5"
-
-    def __getitem__(self, key):
-        raise OSError("disk is gone")
 
 
 def fails(block):

@@ -2,13 +2,8 @@
 
 import numpy as np
 import pytest
-from array_checks import (
-    CHUNKS,
-    A,
-    check,
-    raised,
-    value,
-)
+from array_checks import check, raised
+from array_examples import CHUNKS, A
 
 import lazyflow.array as la
 
@@ -62,7 +57,7 @@ def test_nonzero(chunks):
     check(la.flatnonzero(x[0]), np.flatnonzero(a[0]))
     assert raised(lambda: la.nonzero(x[0, 0])) == raised(lambda: np.nonzero(a[0, 0]))
     check(la.argwhere(x[0, 1]), np.argwhere(a[0, 1]))
-    np.testing.assert_array_equal(value(x[la.nonzero(x)]), a[a.nonzero()])
+    np.testing.assert_array_equal(x[la.nonzero(x)].compute(), a[a.nonzero()])
 
 
 @pytest.mark.parametrize("a", [
@@ -96,7 +91,7 @@ def test_choose():
     wanted = raised(lambda: np.choose(A, options))
     assert raised(lambda: la.choose(la.from_array(A, chunks=2), options)) == wanted
     with pytest.raises(ValueError, match="invalid entry in choice array"):
-        value(la.choose(x + 1, options))
+        la.choose(x + 1, options).compute()
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
@@ -205,7 +200,7 @@ def test_unique(chunks):
             la.unique(x, return_index=True, return_inverse=True, axis=axis),
             np.unique(a[[0, 1, 0]], return_index=True, return_inverse=True, axis=axis), strict=True,
         ):
-            np.testing.assert_array_equal(value(one), other.reshape(np.shape(value(one))))
+            np.testing.assert_array_equal(one.compute(), other.reshape(np.shape(one.compute())))
     check(la.unique(la.from_array(a, chunks=1)[0, 0]), np.unique(a[0, 0]))
     assert len(la.unique(la.from_array(a, chunks=chunks))) == 7
 

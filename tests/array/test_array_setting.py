@@ -2,19 +2,8 @@
 
 import numpy as np
 import pytest
-from array_checks import (
-    CHUNKS,
-    KEYS,
-    A,
-    Store,
-    check,
-    chunked,
-    keys,
-    kinds,
-    raised,
-    tasks_of,
-    value,
-)
+from array_checks import check, raised, tasks_of
+from array_examples import CHUNKS, KEYS, A, Store, chunked, keys, kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,9 +50,9 @@ def test_writing_by_random_keys(data):
     old = x.copy()
     lazy = data.draw(st.booleans())
     x[key] = la.from_array(new, chunks=2) if lazy and new.ndim else new
-    np.testing.assert_array_equal(value(x), wanted, strict=True)
-    np.testing.assert_array_equal(value(old), a, strict=True)
-    np.testing.assert_array_equal(value(x[key]), wanted[key], strict=True)
+    np.testing.assert_array_equal(x.compute(), wanted, strict=True)
+    np.testing.assert_array_equal(old.compute(), a, strict=True)
+    np.testing.assert_array_equal(x[key].compute(), wanted[key], strict=True)
 
 
 def test_writing_by_lazy_masks():
@@ -91,12 +80,12 @@ def test_what_was_made_before_keeps_its_values():
     x = la.from_array(np.arange(6), chunks=2)
     y, z = x + 1, x
     x[1:3] = 0
-    assert value(y).tolist() == [1, 2, 3, 4, 5, 6]
-    assert value(x).tolist() == value(z).tolist() == [0, 0, 0, 3, 4, 5]
+    assert y.compute().tolist() == [1, 2, 3, 4, 5, 6]
+    assert x.compute().tolist() == z.compute().tolist() == [0, 0, 0, 3, 4, 5]
     x[:-1] = x[1:]
-    assert value(x).tolist() == [0, 0, 3, 4, 5, 5]
+    assert x.compute().tolist() == [0, 0, 3, 4, 5, 5]
     x[[0, 1]] += 5
-    assert value(x).tolist() == [5, 5, 3, 4, 5, 5]
+    assert x.compute().tolist() == [5, 5, 3, 4, 5, 5]
 
 
 def test_the_callers_arrays_stay_and_may_change():
@@ -104,7 +93,7 @@ def test_the_callers_arrays_stay_and_may_change():
     x = la.from_array(a, chunks=3)
     x[1:3] = new
     new[:] = 0
-    assert value(x).tolist() == [0, 9, 9, 3, 4, 5]
+    assert x.compute().tolist() == [0, 9, 9, 3, 4, 5]
     assert a.tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -118,7 +107,7 @@ def test_only_blocks_that_change_are_written(here):
     store = Store(np.arange(100))
     y = la.from_array(store, chunks=10)
     y[10:95] = la.from_array(np.arange(85), chunks=9)
-    value(y)
+    y.compute()
     assert sorted(key[0].start for key in store.read) == [0, 90]  # the others are written over
 
 
@@ -127,7 +116,7 @@ def test_many_writes_one_after_the_other():
     for i in range(0, 3000, 2):
         x[i] = i
     a[::2] = np.arange(0, 3000, 2)
-    np.testing.assert_array_equal(value(x), a)
+    np.testing.assert_array_equal(x.compute(), a)
 
 
 WRONG_VALUES = {
@@ -173,7 +162,7 @@ def test_writing_where_lengths_are_not_known():
     y[y > 10] = 0
     b[b > 10] = 0
     assert y.shape == (None,)
-    np.testing.assert_array_equal(value(y), b)
+    np.testing.assert_array_equal(y.compute(), b)
     y = x[x % 3 > 0]
     mask = b > 5
     y[mask] = 7
@@ -215,7 +204,7 @@ def test_one_place_takes_one_element(dtype, given):
             assert str(refused.value) == str(error)
         else:
             x[key] = given
-        assert value(x).tolist() == a.tolist()
+        assert x.compute().tolist() == a.tolist()
 
 
 def test_one_place_takes_no_axes_of_lazy_arrays():

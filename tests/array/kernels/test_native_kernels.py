@@ -10,9 +10,10 @@ import warnings
 
 import numpy as np
 import pytest
+from array_checks import same_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run, same_bits
+from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
 from lazyflow import config
 from lazyflow.array.kernels.native import compiler
@@ -83,7 +84,7 @@ def test_random_programs_give_the_bits_of_tiles(seed, shape):
     by_tiles, by_kernel = both(program, blocks)
     if by_kernel is not None:
         for got, expected in zip(by_kernel, by_tiles, strict=True):
-            same_bits(got, expected)
+            same_values(got, expected)
             assert got.flags.c_contiguous and got.flags.writeable
 
 
@@ -106,7 +107,7 @@ def test_moments_of_kernels_are_those_of_tiles(shape, masked):
             )
             by_tiles, by_kernel = both(program, [x, mask])
             for got, expected in zip(by_kernel, by_tiles, strict=True):
-                same_bits(got, expected)
+                same_values(got, expected)
 
 
 #: x*x + y in the ways that blocks lie
@@ -137,8 +138,8 @@ def test_blocks_may_lie_in_any_way(cut):
     x = x[tuple(slice(n) if n > 1 else slice(None) for n in y.shape)]
     for a, b in ((x, y), (x, y.copy()), (np.asfortranarray(x), y), (x.T, y.T)):
         by_tiles, by_kernel = both(SQUARED, [a, b])
-        same_bits(by_kernel[0], a * a + b)
-        same_bits(by_kernel[1], by_tiles[1])
+        same_values(by_kernel[0], a * a + b)
+        same_values(by_kernel[1], by_tiles[1])
 
 
 def test_a_chain_may_be_long():
@@ -146,7 +147,7 @@ def test_a_chain_may_be_long():
     program = Program((F8,), steps, ((2000, None), (2000, Reduction("moments", (0,), F8))))
     x = np.arange(1000.0)
     for values, moments in both(program, [x]):
-        same_bits(values, x * 2001)
+        same_values(values, x * 2001)
         np.testing.assert_allclose(moments[1], values.mean(), rtol=1e-14)
 
 
@@ -155,8 +156,8 @@ def test_unaligned_blocks_are_read_too():
     x = np.frombuffer(b"1" + raw, F8, offset=1).reshape(2, 3, 401)
     assert not x.flags.aligned
     by_tiles, by_kernel = both(SQUARED, [x, x])
-    same_bits(by_kernel[0], x * x + x)
-    same_bits(by_kernel[1], by_tiles[1])
+    same_values(by_kernel[0], x * x + x)
+    same_values(by_kernel[1], by_tiles[1])
 
 
 def said(program, blocks, **errstate):
@@ -183,8 +184,8 @@ def test_powers_are_numpys(exponent):
             powers = x**exponents
             sums = powers + x
         for found in both(program, [x, exponents]):
-            same_bits(found[0], powers)
-            same_bits(found[1], sums)
+            same_values(found[0], powers)
+            same_values(found[1], sums)
 
 
 def test_casts_there_and_back_are_not_a_truncation():
@@ -193,7 +194,7 @@ def test_casts_there_and_back_are_not_a_truncation():
         steps = (Step(CAST, (0,), (F8, whole)), Step(CAST, (1,), (whole, F8)))
         for found in both(Program((F8,), steps, ((2, None),)), [x]):
             with np.errstate(invalid="ignore"):
-                same_bits(found[0], x.astype(whole).astype(F8))
+                same_values(found[0], x.astype(whole).astype(F8))
 
 
 ONE = np.ones(1000)
@@ -291,12 +292,12 @@ def test_kernels_are_compiled_behind_blocks_that_go_on_by_tiles():
     first = run_program(program, BLOCKS)
     assert wait_compiled(60)
     assert "by a kernel" in report(program, BLOCKS)
-    same_bits(run_program(program, BLOCKS)[0], first[0])
+    same_values(run_program(program, BLOCKS)[0], first[0])
     with config.set(kernels="tiles"):
-        same_bits(run_program(program, BLOCKS)[0], first[0])
+        same_values(run_program(program, BLOCKS)[0], first[0])
 
 
-def test_threads_that_meet_a_new_kernel_all_get_the_same_bits():
+def test_threads_that_meet_a_new_kernel_all_get_the_same_values():
     program = fresh()
     with config.set(kernels="tiles"):
         expected = run_program(program, BLOCKS)[0]
@@ -311,7 +312,7 @@ def test_threads_that_meet_a_new_kernel_all_get_the_same_bits():
         thread.join()
     assert len(found) == 4
     for got in found:
-        same_bits(got, expected)
+        same_values(got, expected)
 
 
 def test_waiting_says_when_the_time_was_too_short(monkeypatch):

@@ -1,0 +1,91 @@
+"""Functions of NumPy and of scikit-learn that look at the values of arrays."""
+
+import numpy as np
+import pytest
+
+import lazyflow.array as la
+from lazyflow.array.functions import computed
+from lazyflow.errors import LazyflowWarning
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: np.linalg.svd(x).S, lambda x: np.linalg.norm(x, axis=0), lambda x: np.kron(x, [1, 2]),
+    lambda x: np.linalg.multi_dot([x, x.T, x]), lambda x: np.fft.fft(x), lambda x: np.vander(x[0]),
+    lambda x: np.polyfit(x[:, 0], x[:, 1], 1), lambda x: np.intersect1d(x, x[1]),
+    lambda x: np.linalg.det(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
+])
+def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    a = np.arange(9.0).reshape(3, 3) ** 2 + 1
+    x = la.from_array(a, chunks=2)
+    with pytest.warns(LazyflowWarning, match=r"looks at values.* pass x\.compute\(\)") as told:
+        found = call(x)
+    assert [w.filename for w in told] == [__file__]
+    assert type(found) is type(call(a))
+    np.testing.assert_array_equal(found, call(a))
+
+
+def test_a_function_that_computes_says_so_once(monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    x = la.ones((2, 2), chunks=1)
+    with pytest.warns(LazyflowWarning) as told:
+        np.linalg.det(x)
+        np.linalg.det(x)
+        np.linalg.inv(x + la.eye(2))
+    names = [str(w.message).split(" ", 1)[0] for w in told]
+    assert names == ["numpy.linalg.det", "numpy.linalg.inv"]
+    assert str(told[0].message) == (
+        "numpy.linalg.det looks at values, so chunked arrays of 32 bytes are computed for it here "
+        "and now, and its result is in memory. For each block by itself: x.map_blocks(f). Where "
+        "that is meant, pass x.compute() for x. This is said once for each function."
+    )
+
+
+def test_functions_of_numpy_that_write_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(computed, "_told", set())
+    a = np.arange(6.0).reshape(3, 2)
+    x = la.from_array(a, chunks=2)
+    with pytest.warns(LazyflowWarning, match=r"x\.to_zarr\(path\) or la\.store"):
+        np.save(tmp_path / "x.npy", x)
+        np.savetxt(tmp_path / "x.txt", x)
+        np.savez(tmp_path / "x.npz", x=x, y=x[0])
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), a)
+    np.testing.assert_array_equal(np.loadtxt(tmp_path / "x.txt"), a)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npz")["y"], a[0])
+
+
+def test_a_function_that_computes_does_not_write_into_chunked_arrays():
+    out = la.zeros(3, dtype=complex)
+    with pytest.raises(TypeError, match=r"can't write into a chunked one.*numpy\.fft\.fft\(x"):
+        np.fft.fft(la.ones(3), out=out)
+    assert out.compute().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("ask", [np.may_share_memory, np.shares_memory])
+def test_arrays_share_memory_with_themselves_alone(ask):
+    a = np.ones(3)
+    x = la.from_array(a, chunks=2)
+    assert ask(x, x)
+    assert not ask(x, a)
+    assert not ask(np.asarray(x), x)
+    assert not ask(x, x[1:])
+
+
+@pytest.mark.parametrize("work", [
+    lambda pre, x: pre.StandardScaler().fit_transform(x), lambda pre, x: pre.scale(x),
+    lambda pre, x: pre.normalize(x), lambda pre, x: pre.MinMaxScaler().fit(x).transform(x),
+])
+def test_scikit_learn_takes_arrays(work):
+    pre = pytest.importorskip("sklearn.preprocessing")
+    a = np.random.default_rng(0).normal(size=(40, 3))
+    np.testing.assert_array_equal(work(pre, la.from_array(a, chunks=(10, 2))), work(pre, a))
+
+
+def test_estimators_of_scikit_learn_take_arrays():
+    cluster = pytest.importorskip("sklearn.cluster")
+    a = np.random.default_rng(0).normal(size=(40, 3))
+    found = [
+        cluster.KMeans(2, random_state=0, n_init=1).fit(x).cluster_centers_
+        for x in (a, la.from_array(a, chunks=10))
+    ]
+    np.testing.assert_array_equal(*found)

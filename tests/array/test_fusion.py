@@ -1,0 +1,97 @@
+"""Whole expressions are one task for each chunk, and read only what is needed."""
+
+import math
+import threading
+
+import numpy as np
+import pytest
+from array_examples import Store
+
+import lazyflow.array as la
+from lazyflow.array.nodes.expr import below
+from lazyflow.array.passes.fuse import Fused
+from lazyflow.array.passes.pipeline import optimize
+
+
+def tasks_of(x, **options):
+    """How many tasks a compute of x has."""
+    nodes = optimize([x.expr], keep=False, **options)
+    return sum(math.prod(node.numblocks) for node in below(nodes) if isinstance(node, Fused))
+
+
+def test_an_expression_is_one_task_per_chunk():
+    x = la.from_array(np.ones(4_000_000), chunks=1_000_000)
+    y = ((x - 0.5) * x + x * 2 - x / 3).sum()
+    assert tasks_of(y) == 4
+    assert tasks_of(y, fusion=False) > 20
+
+
+def test_small_chunks_are_put_together():
+    x = la.from_array(np.ones((200, 200)), chunks=20)
+    assert tasks_of((x + 1 + x.T).sum(0)) == 1
+
+
+def test_reductions_of_one_array_read_it_once():
+    x = la.from_array(np.ones((400_000, 5)), chunks=(100_000, 5))
+    nodes = optimize([(x * 2).sum(0).expr, (x * 2).std(0).expr, (x + 1).max(0).expr], keep=False)
+    fused = [node for node in below(nodes) if isinstance(node, Fused) and len(node.inputs) == 1]
+    assert [len(node.program.outputs) for node in fused if node.program.outputs[0][1]] == [3]
+
+
+def test_what_is_wanted_in_chunks_keeps_them():
+    x = la.from_array(np.arange(40), chunks=4)
+    assert (x + 1).persist().chunks == x.chunks
+    assert len((x + 1).__lazyflow_tasks__()) == 10
+
+
+def test_only_the_chunks_that_are_needed_are_read(here):
+    store = Store(np.ones((100, 100)))
+    x = la.from_array(store, chunks=10)
+    assert (x * 2 + 1)[5:7, 33].sum().compute() == 6.0
+    assert store.read == [(slice(5, 7), slice(33, 34))]
+
+
+@pytest.mark.parametrize("call", [
+    lambda xp, x: xp.median(x, axis=1), lambda xp, x: xp.sort(x, axis=1),
+    lambda xp, x: xp.argmax(x, axis=1), lambda xp, x: np.subtract.reduce(x, axis=1),
+    lambda xp, x: np.maximum.reduce(x, axis=1), lambda xp, x: xp.cumsum(x, axis=1),
+], ids=["median", "sort", "argmax", "subtract.reduce", "maximum.reduce", "cumsum"])  # fmt: skip
+def test_a_part_of_what_needs_whole_axes_is_made_of_whole_axes(call):
+    """Where an array in memory is turned, so that its chunks are those that the operation asked."""
+    for shape, chunks in (((2, 4, 3), (1, 4, 2)), ((1, 4, 3), ((0, 1), 4, 2))):
+        a = np.arange(np.prod(shape)).reshape(shape)
+        x = la.from_array(a, chunks=chunks)
+        found = call(la, x.transpose(1, 0, 2))[0].compute()
+        np.testing.assert_array_equal(found, call(np, a.transpose(1, 0, 2))[0], strict=True)
+
+
+def test_a_chain_of_thousands_of_operations_works():
+    x = la.ones(10, chunks=5)
+    for _ in range(5000):
+        x = x + 1
+    np.testing.assert_array_equal(x[2:4].compute(), [5001.0, 5001.0])
+
+
+def test_building_costs_nothing_for_each_chunk():
+    x = la.ones((10**6, 10**6), chunks=1000)  # a million chunks
+    assert (x + 1).sum().npartitions == 1
+    assert (x + 1)[5, 7].compute() == 2.0
+
+
+def test_many_short_tasks_run_on_one_thread():
+    kept = la.from_array(np.ones((40, 40)), chunks=2).persist()
+    threads = set()
+
+    def seen(block):
+        threads.add(threading.get_ident())
+        return block
+
+    def light(x):
+        (made,) = la.Array.__lazyflow_optimize__([x], keep=False)
+        return made.__lazyflow_light__
+
+    assert light((kept * 2 + 1).sum(0))
+    assert not light(np.exp(kept).sum())  # as long as it may be
+    assert not light(kept.map_blocks(seen, dtype=float))
+    assert not light(la.from_array(np.ones(10**6), chunks=10**5).persist() + 1)
+    np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))
