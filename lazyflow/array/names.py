@@ -33,6 +33,10 @@ PUBLIC: dict[str, str] = {
     ),
     "functions.indexing.nonzero": "argwhere flatnonzero nonzero",
     "functions.indexing.taking": "compress delete diag diagonal extract insert take tril triu",
+    "functions.manipulation.axes": (
+        "atleast_1d atleast_2d atleast_3d expand_dims matrix_transpose moveaxis permute_dims "
+        "rollaxis squeeze swapaxes transpose"
+    ),
     "functions.manipulation.joining": (
         "append block column_stack concat concatenate dstack hstack stack vstack"
     ),
@@ -43,9 +47,7 @@ PUBLIC: dict[str, str] = {
         "vsplit"
     ),
     "functions.manipulation.shaping": (
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand_dims "
-        "matrix_transpose moveaxis ndim permute_dims ravel reshape rollaxis shape size squeeze "
-        "swapaxes transpose"
+        "broadcast_arrays broadcast_to ndim ravel reshape shape size"
     ),
     "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
     "functions.reductions.arg_extremes": "argmax argmin nanargmax nanargmin",

@@ -10,7 +10,8 @@ arrays, which cannot import what imports them, and NumPy's dispatch.
     computed                      functions that get arrays computed
     types                         promotion and kinds of dtypes
     storage.loading               arrays of memory, files and lazy values
-    manipulation.shaping          reshape, squeeze, transpose, broadcast
+    manipulation.axes             squeeze, transpose, moveaxis, atleast_1d
+    manipulation.shaping          reshape, ravel, broadcast_to
     manipulation.joining          concatenate, stack, block
     manipulation.layout           rechunk, unify_chunks, view
     conversion                    asarray, array
@@ -38,6 +39,7 @@ arrays, which cannot import what imports them, and NumPy's dispatch.
     differences                   diff, gradient, trapezoid
     sets                          unique, union1d, isin
     histograms                    histogram, bincount, digitize, interp
+    labelled_products             products of nodes whose axes have labels
     products                      dot, matmul, tensordot, trace, cross
     einstein                      einsum
     statistics                    cov, corrcoef

@@ -19,7 +19,12 @@ from lazyflow.array.nodes.elementwise import constant
 def isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Return whether elements are equal within tolerances; parameters as np.isclose."""
+    """Return whether elements are equal within tolerances; parameters are those of ``np.isclose``.
+
+    >>> import lazyflow.array as la
+    >>> la.isclose(la.from_array([1.0, 1.1], chunks=1), 1.0, atol=0.01).compute()
+    array([ True, False])
+    """
     nodes = as_node(a), as_node(b)
     return Array(elementwise.function(
         np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
@@ -30,7 +35,15 @@ def isclose(
 def allclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Return whether all elements are equal within tolerances."""
+    """Return whether all elements are equal within tolerances.
+
+    Parameters are those of ``np.allclose``.
+
+    >>> import lazyflow.array as la
+    >>> measured = la.from_array([1.0, 2.0, 3.0], chunks=2)
+    >>> la.allclose(measured, [1.0, 2.0, 3.0 + 1e-9]).compute()
+    np.True_
+    """
     found: Array = totals.all(isclose(a, b, rtol, atol, equal_nan))
     return found
 
@@ -44,7 +57,17 @@ def _no() -> Array:
 
 @implements(np.array_equal)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
-    """Return whether two arrays have the same shape and elements."""
+    """Return whether two arrays have the same shape and equal elements.
+
+    Parameters are those of ``np.array_equal``. Chunks may differ.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.arange(4, chunks=2)
+    >>> la.array_equal(x, [0, 1, 2, 3]).compute(), la.array_equal(x, x[:3]).compute()
+    (np.True_, np.False_)
+    """
     one, other = Array(as_node(a1)), Array(as_node(a2))
     known(one, other)
     if one.shape != other.shape:
@@ -58,7 +81,12 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
 
 @implements(np.array_equiv)
 def array_equiv(a1: Any, a2: Any) -> Array:
-    """Return whether two arrays are equal once they are broadcast to one shape."""
+    """Return whether two arrays are equal once they are broadcast to one shape.
+
+    >>> import lazyflow.array as la
+    >>> la.array_equiv(la.ones((3, 2), chunks=2), [1, 1]).compute()
+    np.True_
+    """
     one, other = Array(as_node(a1)), Array(as_node(a2))
     known(one, other)
     try:

@@ -17,7 +17,18 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 
 @implements(np.asarray)
 def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
-    """Return a chunked array of anything that NumPy makes an array of; arrays as they are."""
+    """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
+
+    Automatic chunks are those of `from_array`, which has a parameter for others.
+
+    >>> import lazyflow.array as la
+    >>> x = la.asarray([[1, 2], [3, 4]])
+    >>> x.T.compute()
+    array([[1, 3],
+           [2, 4]])
+    >>> la.asarray(x) is x
+    True
+    """
     check_order(order)
     found = a if isinstance(a, Array) else _of(a)
     return found if dtype is None else found.astype(dtype)
@@ -25,13 +36,26 @@ def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
 
 @implements(np.asanyarray)
 def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
-    """As `asarray`."""
+    """Return a chunked array of anything that NumPy makes an array of, as `asarray`.
+
+    >>> import lazyflow.array as la
+    >>> la.asanyarray(range(3)).compute()
+    array([0, 1, 2])
+    """
     return asarray(a, dtype, order)
 
 
 @implements(np.array)
 def array(a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True) -> Array:
-    """Return a chunked array of a copy of `a`; with ``copy=False`` of its memory, as np.array."""
+    """Return a chunked array of a copy of `a`.
+
+    With ``copy=False`` it reads the memory of `a`, which must not change then. Other parameters are
+    those of ``np.array``.
+
+    >>> import lazyflow.array as la
+    >>> la.array([[1, 2], [3, 4]], dtype=float).sum(axis=0).compute()
+    array([4., 6.])
+    """
     if isinstance(a, list | tuple) and _holds_arrays(a):
         a = _of(a)
     elif not isinstance(a, Array) and kinds[type(a)] != FOREIGN:

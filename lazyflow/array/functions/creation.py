@@ -138,7 +138,20 @@ def made(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, chunks: Any = "auto"
 ) -> Array:
-    """Return an array with one value everywhere."""
+    """Return an array with one value everywhere.
+
+    Raises
+    ------
+    ValueError
+        `fill_value` is an array with axes; `broadcast_to` repeats it.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.full((2, 3), 7, chunks=2).compute()
+    array([[7, 7, 7],
+           [7, 7, 7]])
+    """
     check_order(order)
     value = np.asarray(fill_value)
     if value.ndim == 0 and dtype is not None:
@@ -154,21 +167,51 @@ def full(
 
 @implements()
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
-    """Return an array of zeros."""
+    """Return an array of zeros.
+
+    Parameters
+    ----------
+    shape
+        A length or lengths.
+    dtype
+        Of the elements.
+    chunks
+        As of `normalize_chunks`; automatic ones hold ``config.chunk_bytes`` at most.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.zeros(5, dtype=int, chunks=3).compute()
+    array([0, 0, 0, 0, 0])
+    >>> la.zeros((4, 6), chunks=(2, 3)).chunks
+    ((2, 2), (3, 3))
+    """
     dtype = np.dtype(float if dtype is None else dtype)
     return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks)
 
 
 @implements()
 def ones(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
-    """Return an array of ones."""
+    """Return an array of ones.
+
+    >>> import lazyflow.array as la
+    >>> la.ones((1000, 1000), chunks=(500, 1000)).numblocks
+    (2, 1)
+    >>> la.ones(3, dtype=int).compute()
+    array([1, 1, 1])
+    """
     dtype = np.dtype(float if dtype is None else dtype)
     return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks)
 
 
 @implements()
 def empty(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
-    """Return an array whose values don't matter: zeros."""
+    """Return an array whose values do not matter; here they are zeros.
+
+    >>> import lazyflow.array as la
+    >>> la.empty((2, 3), dtype="f4").nbytes
+    24
+    """
     return zeros(shape, dtype, order, chunks=chunks)
 
 
@@ -184,7 +227,12 @@ def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
     shape: Any = None, *, chunks: Any = None,
 ) -> Array:
-    """Return an array with one value everywhere, else like `a`."""
+    """Return an array with one value everywhere, and else the shape, dtype and chunks of `a`.
+
+    >>> import lazyflow.array as la
+    >>> la.full_like(la.arange(3), 9).compute()
+    array([9, 9, 9])
+    """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
     return full(shape, fill_value, dtype, order, chunks=chunks)
 
@@ -194,7 +242,12 @@ def zeros_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     chunks: Any = None,
 ) -> Array:
-    """Return an array of zeros like `a`."""
+    """Return an array of zeros with the shape, dtype and chunks of `a`.
+
+    >>> import lazyflow.array as la
+    >>> la.zeros_like(la.arange(5, chunks=2)).chunks
+    ((2, 2, 1),)
+    """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
     return zeros(shape, dtype, order, chunks=chunks)
 
@@ -204,7 +257,13 @@ def ones_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     chunks: Any = None,
 ) -> Array:
-    """Return an array of ones like `a`."""
+    """Return an array of ones with the shape, dtype and chunks of `a`.
+
+    >>> import lazyflow.array as la
+    >>> la.ones_like(la.asarray([[1, 2], [3, 4]])).compute()
+    array([[1, 1],
+           [1, 1]])
+    """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
     return ones(shape, dtype, order, chunks=chunks)
 
@@ -214,7 +273,12 @@ def empty_like(
     a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
     chunks: Any = None,
 ) -> Array:
-    """Return an array like `a` whose values don't matter."""
+    """Return an array with the shape, dtype and chunks of `a` whose values do not matter.
+
+    >>> import lazyflow.array as la
+    >>> la.empty_like(la.ones(6, chunks=4)).chunks
+    ((4, 2),)
+    """
     return zeros_like(a, dtype, order, subok, shape, chunks=chunks)
 
 
@@ -222,7 +286,16 @@ def empty_like(
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, chunks: Any = "auto"
 ) -> Array:
-    """Return numbers from `start` (0) up to, without, `stop`, `step` apart."""
+    """Return the numbers from `start`, or 0, to before `stop`, `step` apart.
+
+    Each block is made by its own task: no task holds all of them.
+
+    >>> import lazyflow.array as la
+    >>> la.arange(2, 10, 3).compute()
+    array([2, 5, 8])
+    >>> la.arange(10, chunks=4).chunks
+    ((4, 4, 2),)
+    """
     if stop is None:
         start, stop = 0, start
     step = 1 if step is None else step
@@ -240,7 +313,14 @@ def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: Any = None, *, chunks: Any = "auto",
 ) -> Any:
-    """Return `num` numbers evenly from `start` to `stop`."""
+    """Return `num` numbers evenly from `start` to `stop`; parameters are those of ``np.linspace``.
+
+    With ``retstep=True`` the distance between them is returned, too.
+
+    >>> import lazyflow.array as la
+    >>> la.linspace(0, 1, 5, chunks=2).compute()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -256,7 +336,12 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
     dtype: Any = None, *, chunks: Any = "auto",
 ) -> Array:
-    """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``."""
+    """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``.
+
+    >>> import lazyflow.array as la
+    >>> la.logspace(0, 3, 4).compute()
+    array([   1.,   10.,  100., 1000.])
+    """
     found: Array = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
     return found if dtype is None else found.astype(dtype)
 
@@ -265,14 +350,27 @@ def logspace(
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
 ) -> Array:
-    """Return a matrix with ones on a diagonal."""
+    """Return a matrix with ones on a diagonal: `k` columns above the main one.
+
+    >>> import lazyflow.array as la
+    >>> la.eye(3, k=1, dtype=int, chunks=2).compute()
+    array([[0, 1, 0],
+           [0, 0, 1],
+           [0, 0, 0]])
+    """
     shape = _shape((N, N if M is None else M))
     return made(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
 
 
 @implements()
 def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
-    """Return a square matrix with ones on the diagonal."""
+    """Return a square matrix with ones on the main diagonal.
+
+    >>> import lazyflow.array as la
+    >>> la.identity(2, dtype=int).compute()
+    array([[1, 0],
+           [0, 1]])
+    """
     return eye(n, dtype=float if dtype is None else dtype, chunks=chunks)
 
 
@@ -280,5 +378,12 @@ def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
 ) -> Array:
-    """Return a matrix with ones on and below a diagonal."""
+    """Return a matrix with ones on and below a diagonal: `k` columns above the main one.
+
+    >>> import lazyflow.array as la
+    >>> la.tri(3, dtype=int, chunks=2).compute()
+    array([[1, 0, 0],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
     return made(Tri(int(k), np.dtype(dtype)), _shape((N, N if M is None else M)), dtype, chunks)

@@ -30,8 +30,16 @@ def _cumulative(
 def cumsum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
-    """Return the sums of what is before each element and itself; parameters as np.cumsum.
+    """Return the sums of each element and those before it; parameters are those of ``np.cumsum``.
 
+    Parameters
+    ----------
+    method
+        How blocks get the sum of those before them: one after the other ("sequential"), or by a
+        tree ("blelloch"), of fewer steps in a row. Blocks themselves are scanned at the same time.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.cumsum(la.arange(6, chunks=2)).compute()
     array([ 0,  1,  3,  6, 10, 15])
@@ -43,7 +51,12 @@ def cumsum(
 def cumprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
-    """Return the products of what is before each element and itself; parameters as np.cumprod."""
+    """Return the products of each element and those before it; parameters are those of `cumsum`.
+
+    >>> import lazyflow.array as la
+    >>> la.cumprod(la.asarray([1, 2, 3, 4])).compute()
+    array([ 1,  2,  6, 24])
+    """
     return _cumulative(np.multiply, a, axis, dtype, out, method)
 
 
@@ -51,7 +64,12 @@ def cumprod(
 def nancumsum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
-    """Return cumulative sums in which NaN count as 0."""
+    """Return cumulative sums in which NaN counts as 0; parameters are those of `cumsum`.
+
+    >>> import lazyflow.array as la
+    >>> la.nancumsum(la.from_array([1.0, np.nan, 2.0], chunks=1)).compute()
+    array([1., 1., 3.])
+    """
     return cumsum(filled(a, 0), axis, dtype, out, method=method)
 
 
@@ -59,33 +77,54 @@ def nancumsum(
 def nancumprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
 ) -> Array:
-    """Return cumulative products in which NaN count as 1."""
+    """Return cumulative products in which NaN counts as 1; parameters are those of `cumsum`.
+
+    >>> import lazyflow.array as la
+    >>> la.nancumprod(la.from_array([2.0, np.nan, 3.0], chunks=1)).compute()
+    array([2., 2., 6.])
+    """
     return cumprod(filled(a, 1), axis, dtype, out, method=method)
 
 
-def _array_api(name: str, ufunc: np.ufunc) -> Any:
-    def function(
-        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
-        include_initial: bool = False,
-    ) -> Array:
-        node = as_1d(x, axis).expr
-        if axis is None and node.ndim != 1:
-            raise ValueError("For arrays which have more than one dimension ``axis`` argument is "
-                             "required.")
-        axis = 0 if axis is None else axis_of(axis, node.ndim)
-        made = ufunc_accumulate(ufunc, Array(node), axis, dtype)
-        if include_initial:
-            start = np.full(
-                [1 if k == axis else n for k, n in enumerate(made.shape)],
-                ufunc.identity, made.dtype,
-            )
-            made = concatenate([start, made], axis=axis)
-        return as_result(made.expr, out)
+@implements(*filter(None, [getattr(np, "cumulative_sum", None)]))  # NumPy 2.1
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """Return cumulative sums as the Array API has them; parameters as ``np.cumulative_sum``.
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As ``np.{name}``."
-    return implements(*filter(None, [getattr(np, name, None)]))(function)
+    >>> import lazyflow.array as la
+    >>> la.cumulative_sum(la.arange(1, 4, chunks=2), include_initial=True).compute()
+    array([0, 1, 3, 6])
+    """
+    return _array_api(np.add, x, axis, dtype, out, include_initial)
 
 
-cumulative_sum = _array_api("cumulative_sum", np.add)
-cumulative_prod = _array_api("cumulative_prod", np.multiply)
+@implements(*filter(None, [getattr(np, "cumulative_prod", None)]))  # NumPy 2.1
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
+    include_initial: bool = False,
+) -> Array:
+    """Return cumulative products as the Array API has them; parameters as ``np.cumulative_prod``.
+
+    >>> import lazyflow.array as la
+    >>> la.cumulative_prod(la.arange(1, 4, chunks=2)).compute()
+    array([1, 2, 6])
+    """
+    return _array_api(np.multiply, x, axis, dtype, out, include_initial)
+
+
+def _array_api(
+    ufunc: np.ufunc, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool
+) -> Array:
+    node = as_1d(x, axis).expr
+    if axis is None and node.ndim != 1:
+        raise ValueError(
+            "For arrays which have more than one dimension ``axis`` argument is required."
+        )
+    axis = 0 if axis is None else axis_of(axis, node.ndim)
+    made = ufunc_accumulate(ufunc, Array(node), axis, dtype)
+    if include_initial:
+        shape = [1 if k == axis else n for k, n in enumerate(made.shape)]
+        made = concatenate([np.full(shape, ufunc.identity, made.dtype), made], axis=axis)
+    return as_result(made.expr, out)

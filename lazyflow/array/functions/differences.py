@@ -43,6 +43,8 @@ def diff(
     >>> import lazyflow.array as la
     >>> la.diff(la.from_array([1, 4, 9, 16], chunks=2)).compute()
     array([3, 5, 7])
+    >>> la.diff(la.from_array([1, 4, 9, 16], chunks=2), n=2).compute()
+    array([2, 2])
     """
     n = operator.index(n)
     if n == 0:
@@ -71,7 +73,14 @@ def diff(
 
 @implements(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
-    """Return differences between neighbours of the raveled array; parameters as np.ediff1d."""
+    """Return differences between neighbours of the raveled array.
+
+    Parameters are those of ``np.ediff1d``.
+
+    >>> import lazyflow.array as la
+    >>> la.ediff1d(la.from_array([1, 2, 4, 7], chunks=2), to_begin=0).compute()
+    array([0, 1, 2, 3])
+    """
     x = flat(ary)
     begin = _end_of(to_begin, "to_begin", x.dtype)
     end = _end_of(to_end, "to_end", x.dtype)
@@ -104,6 +113,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """Return the slope along each axis; parameters are those of ``np.gradient``.
 
     Coordinates that are chunked arrays are computed when this is called.
+
+    >>> import lazyflow.array as la
+    >>> heights = la.from_array([1.0, 2.0, 4.0, 7.0, 11.0], chunks=2)
+    >>> la.gradient(heights, 2.0).compute()
+    array([0.5 , 0.75, 1.25, 1.75, 2.  ])
     """
     known(f)
     x = Array(as_node(f))
@@ -221,7 +235,13 @@ def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array
 
 @implements(*filter(None, [getattr(np, "trapezoid", None)]))
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
-    """Return the area under points joined by lines; parameters are those of ``np.trapezoid``."""
+    """Return the area under points joined by lines; parameters are those of ``np.trapezoid``.
+
+    >>> import lazyflow.array as la
+    >>> x = la.linspace(0, 1, 101, chunks=20)
+    >>> round(float(la.trapezoid(x**2, x).compute()), 4)
+    0.3333
+    """
     known(y, x)
     heights = Array(as_node(y))
     axis = axis_of(axis, heights.ndim)

@@ -12,7 +12,7 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
-from lazyflow.array.functions.products import product, summed
+from lazyflow.array.functions.labelled_products import product, summed
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.contraction import Labels

@@ -115,7 +115,15 @@ def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
 
 @implements(np.where)
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return elements of `x` where the condition holds, else of `y`; parameters as np.where."""
+    """Return elements of `x` where the condition holds, and elsewhere those of `y`.
+
+    With the condition alone it is `nonzero`.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(5, chunks=2)
+    >>> la.where(x % 2 == 0, x, -1).compute()
+    array([ 0, -1,  2, -1,  4])
+    """
     if (x is None) != (y is None):
         raise ValueError("either both or neither of x and y should be given")
     if x is None:
@@ -128,7 +136,19 @@ def astype(
     x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
     copy: bool = True, device: Any = None,
 ) -> Array:
-    """Return the array with elements of another type."""
+    """Return the array with elements of another dtype; parameters are those of ``np.astype``.
+
+    Raises
+    ------
+    TypeError
+        `casting` does not allow it.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.astype(la.arange(3), float).compute()
+    array([0., 1., 2.])
+    """
     node = as_node(x)
     dtype = np.dtype(dtype)
     check_order(order)
@@ -150,7 +170,14 @@ def clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, dtype: Any = None,
 ) -> Array:
-    """Return elements moved into an interval; parameters as np.clip."""
+    """Return elements limited to an interval; parameters are those of ``np.clip``.
+
+    >>> import lazyflow.array as la
+    >>> la.clip(la.arange(6, chunks=2), 1, 4).compute()
+    array([1, 1, 2, 3, 4, 4])
+    >>> la.clip(la.arange(6, chunks=2), min=3).compute()
+    array([3, 3, 3, 3, 4, 5])
+    """
     if (a_min is not None or a_max is not None) and (min is not None or max is not None):
         raise ValueError(
             "clip() takes the bounds as a_min and a_max or as min= and max=, not both"
@@ -175,7 +202,12 @@ def clip(
 
 @implements(np.round, np.around)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
-    """Return elements rounded to decimals, halves to even."""
+    """Return elements rounded to some decimals, halves to the even neighbour.
+
+    >>> import lazyflow.array as la
+    >>> la.round(la.asarray([0.5, 1.5, 2.25])).compute()
+    array([0., 2., 2.])
+    """
     node = as_node(a)
     if decimals == 0 and node.dtype.kind == "f":
         made = _called(np.rint, (Array(node),)).expr
@@ -191,7 +223,12 @@ around = round
 
 @implements(np.real)
 def real(x: Any) -> Array:
-    """Return the real parts."""
+    """Return the real parts of elements.
+
+    >>> import lazyflow.array as la
+    >>> la.real(la.asarray([1 + 2j, 3])).compute()
+    array([1., 3.])
+    """
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(node)
@@ -201,7 +238,12 @@ def real(x: Any) -> Array:
 
 @implements(np.imag)
 def imag(x: Any) -> Array:
-    """Return the imaginary parts."""
+    """Return the imaginary parts of elements.
+
+    >>> import lazyflow.array as la
+    >>> la.imag(la.asarray([1 + 2j, 3])).compute()
+    array([2., 0.])
+    """
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(stretched(elementwise.constant(np.zeros((), node.dtype)), node.shape))
@@ -211,7 +253,12 @@ def imag(x: Any) -> Array:
 
 @implements()
 def conj(x: Any) -> Array:
-    """Return complex conjugates."""
+    """Return complex conjugates.
+
+    >>> import lazyflow.array as la
+    >>> la.conj(la.asarray([1 + 2j, 3])).compute()
+    array([1.-2.j, 3.-0.j])
+    """
     found: Array = _called(np.conjugate, (Array(as_node(x)),))
     return found
 
@@ -224,7 +271,12 @@ def conj_of(x: Array) -> Array:
 
 @implements(np.angle)
 def angle(x: Any, deg: bool = False) -> Array:
-    """Return the angle of complex numbers, in radians or degrees."""
+    """Return the angles of complex numbers, in radians, or with ``deg=True`` in degrees.
+
+    >>> import lazyflow.array as la
+    >>> la.angle(la.asarray([1, 1j, -1]), deg=True).compute()
+    array([  0.,  90., 180.])
+    """
     node = as_node(x)
     dtype = np.angle(np.zeros(1, node.dtype), deg).dtype
     return Array(elementwise.function(np.angle, (node,), dtype, deg=bool(deg)))
@@ -234,7 +286,14 @@ def angle(x: Any, deg: bool = False) -> Array:
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """Return elements with NaN and infinities replaced; with ``copy=False`` in the array itself."""
+    """Return elements with NaN and infinities replaced; parameters are those of ``np.nan_to_num``.
+
+    With ``copy=False`` they are replaced in the array itself.
+
+    >>> import lazyflow.array as la
+    >>> la.nan_to_num(la.asarray([1.0, np.nan, np.inf]), posinf=9.0).compute()
+    array([1., 0., 9.])
+    """
     node = as_node(x)
     made = elementwise.function(
         np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
@@ -244,7 +303,15 @@ def nan_to_num(
 
 @implements(np.copy)
 def copy(a: Any) -> Array:
-    """Return the same: an array of its own, which in-place operations don't change for others."""
+    """Return an equal array of its own, which in-place operations on the other do not change.
+
+    >>> import lazyflow.array as la
+    >>> x = la.zeros(3)
+    >>> y = la.copy(x)
+    >>> y[0] = 1
+    >>> x.compute(), y.compute()
+    (array([0., 0., 0.]), array([1., 0., 0.]))
+    """
     return Array(as_node(a))
 
 

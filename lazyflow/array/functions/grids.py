@@ -16,13 +16,9 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.creation import arange, tri, zeros
 from lazyflow.array.functions.indexing.nonzero import nonzero
+from lazyflow.array.functions.manipulation.axes import swapaxes
 from lazyflow.array.functions.manipulation.joining import stack
-from lazyflow.array.functions.manipulation.shaping import (
-    broadcast_arrays,
-    broadcast_to,
-    ravel,
-    swapaxes,
-)
+from lazyflow.array.functions.manipulation.shaping import broadcast_arrays, broadcast_to, ravel
 from lazyflow.array.nodes import elementwise
 
 
@@ -30,9 +26,17 @@ from lazyflow.array.nodes import elementwise
 def meshgrid(
     *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> tuple[Array, ...]:
-    """Return coordinates of a grid, one array for each axis; parameters as np.meshgrid.
+    """Return coordinates of a grid, one array for each axis.
 
-    Results are views until they are computed, with ``copy=False`` as with True.
+    Parameters are those of ``np.meshgrid``.
+
+    Results are views until they are computed, whatever `copy` says.
+
+    >>> import lazyflow.array as la
+    >>> x, y = la.meshgrid(la.arange(3), la.arange(2))
+    >>> (x + 10 * y).compute()
+    array([[ 0,  1,  2],
+           [10, 11, 12]])
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
@@ -50,7 +54,16 @@ def meshgrid(
 def indices(
     dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *, chunks: Any = "auto"
 ) -> Any:
-    """Return an array of the indices of a grid, or with ``sparse=True`` a tuple of thin arrays."""
+    """Return the indices of a grid, one array along the first axis for each axis of the grid.
+
+    With ``sparse=True`` it is a tuple of arrays that broadcast to the grid.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.indices((2, 3), chunks=2)
+    >>> (10 * rows + columns).compute()
+    array([[ 0,  1,  2],
+           [10, 11, 12]])
+    """
     shape = tuple(map(operator.index, dimensions))
     sizes = normalize_chunks(chunks, shape, None, dtype)
     thin = tuple([
@@ -68,13 +81,25 @@ def indices(
 
 @implements()
 def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
-    """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix."""
+    """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.tril_indices(3)
+    >>> rows.compute(), columns.compute()
+    (array([0, 1, 1, 2, 2, 2]), array([0, 0, 1, 0, 1, 2]))
+    """
     return nonzero(tri(n, m, k=k, dtype=bool, chunks=chunks))
 
 
 @implements()
 def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
-    """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix."""
+    """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.triu_indices(3, k=1)
+    >>> rows.compute(), columns.compute()
+    (array([0, 0, 1]), array([1, 2, 2]))
+    """
     return nonzero(np.logical_not(tri(n, m, k=k - 1, dtype=bool, chunks=chunks)))
 
 
@@ -87,21 +112,43 @@ def _matrix(arr: Any) -> Array:
 
 @implements(np.tril_indices_from)
 def tril_indices_from(arr: Any, k: int = 0) -> Any:
-    """Return the indices of what is on and below a diagonal of a matrix."""
+    """Return the indices of what is on and below a diagonal of this matrix.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.tril_indices_from(la.ones((2, 2)))
+    >>> rows.compute(), columns.compute()
+    (array([0, 1, 1]), array([0, 0, 1]))
+    """
     x = _matrix(arr)
     return tril_indices(x.shape[0], k, x.shape[1], chunks=x.chunks)
 
 
 @implements(np.triu_indices_from)
 def triu_indices_from(arr: Any, k: int = 0) -> Any:
-    """Return the indices of what is on and above a diagonal of a matrix."""
+    """Return the indices of what is on and above a diagonal of this matrix.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.triu_indices_from(la.ones((2, 2)))
+    >>> rows.compute(), columns.compute()
+    (array([0, 0, 1]), array([0, 1, 1]))
+    """
     x = _matrix(arr)
     return triu_indices(x.shape[0], k, x.shape[1], chunks=x.chunks)
 
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: Any = "C") -> tuple[Array, ...]:
-    """Return the coordinates of flat indices, an array for each axis; as np.unravel_index."""
+    """Return the coordinates of flat indices, an array for each axis.
+
+    Parameters are those of ``np.unravel_index``.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.unravel_index(la.asarray([1, 5]), (2, 3))
+    >>> rows.compute(), columns.compute()
+    (array([0, 1]), array([1, 2]))
+    """
     node = as_node(indices)
     shape = tuple(shape) if np.iterable(shape) else (shape,)
     np.unravel_index(np.zeros(0, node.dtype), shape, order)  # its errors, now
@@ -119,7 +166,16 @@ def _coordinate(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
 def ravel_multi_index(
     multi_index: Sequence[Any], dims: Any, mode: Any = "raise", order: Any = "C"
 ) -> Array:
-    """Return flat indices of coordinates, an array for each axis; as np.ravel_multi_index."""
+    """Return the flat indices of coordinates, which are an array for each axis.
+
+    Parameters are those of ``np.ravel_multi_index``.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.ravel_multi_index((la.asarray([0, 1]), la.asarray([2, 0])), (2, 3)).compute()
+    array([2, 3])
+    """
     known(*multi_index)
     nodes = tuple([as_node(x) for x in broadcast_arrays(*multi_index)])
     dims = tuple(dims) if np.iterable(dims) else (dims,)

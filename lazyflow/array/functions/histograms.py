@@ -161,7 +161,14 @@ def _numbers(a: Any) -> Expr:
 def histogram_bin_edges(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None
 ) -> Array:
-    """Return the edges of the bins of a histogram; `weights` has no say in them, as in NumPy."""
+    """Return the edges of the bins of a histogram; parameters are those of `histogram`.
+
+    `weights` do not change them, as in NumPy.
+
+    >>> import lazyflow.array as la
+    >>> la.histogram_bin_edges(la.arange(10, chunks=3), bins=3).compute()
+    array([0., 3., 6., 9.])
+    """
     known(a)
     edges, _ = _edges(_numbers(a), bins, range)
     return Array(edges)
@@ -220,7 +227,24 @@ def _sample(sample: Any) -> list[Expr]:
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Array, tuple[Array, ...]]:
-    """Return a histogram of points in several dimensions; parameters as np.histogramdd."""
+    """Return a histogram of points of several coordinates.
+
+    Parameters are those of ``np.histogramdd``.
+
+    Parameters
+    ----------
+    sample
+        An array of shape ``(points, coordinates)``, or a list of arrays, one for each coordinate.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> points = la.from_array([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]], chunks=2)
+    >>> counts, edges = la.histogramdd(points, bins=2)
+    >>> counts.compute()
+    array([[1., 0.],
+           [0., 2.]])
+    """
     known(sample, weights, *(sample if isinstance(sample, list | tuple) else ()))
     nodes = _sample(sample)
     common = np.result_type(*[node.dtype for node in nodes])
@@ -256,7 +280,15 @@ def histogramdd(
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Array, Array, Array]:
-    """Return a histogram of points in two dimensions; parameters as np.histogram2d."""
+    """Return a histogram of points in the plane; parameters are those of ``np.histogram2d``.
+
+    >>> import lazyflow.array as la
+    >>> x, y = la.from_array([0, 1, 1, 2], chunks=2), la.from_array([0, 1, 1, 0], chunks=2)
+    >>> counts, x_edges, y_edges = la.histogram2d(x, y, bins=[[0, 1, 3], [0, 1, 2]])
+    >>> counts.compute()
+    array([[1., 0.],
+           [1., 2.]])
+    """
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):
         bins = [bins, bins]
     found, (one, other) = histogramdd([x, y], bins, range, density, weights)
@@ -287,10 +319,14 @@ class BinCount(TreeReduction):
 
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
-    """Return how often each number from 0 is there; parameters are those of ``np.bincount``.
+    """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 
-    The length of the result is known only when it was computed, unless no number of the type of
-    `x` is as large as `minlength`.
+    The length of the result is known only when it was computed, unless no number of the type of `x`
+    is as large as `minlength`.
+
+    >>> import lazyflow.array as la
+    >>> la.bincount(la.from_array([0, 1, 1, 3], chunks=2)).compute()
+    array([1, 2, 0, 1])
     """
     known(x, weights)
     node = as_node(x)
@@ -323,7 +359,14 @@ def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords:
 
 @implements(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
-    """Return in which bin each element is; parameters are those of ``np.digitize``."""
+    """Return the number of the bin that each element is in.
+
+    Parameters are those of ``np.digitize``.
+
+    >>> import lazyflow.array as la
+    >>> la.digitize(la.from_array([0.2, 6.4, 3.0], chunks=2), [0.0, 1.0, 2.5, 4.0]).compute()
+    array([1, 4, 3])
+    """
     if not isinstance(bins, Array):
         np.digitize(np.empty(0, as_node(x).dtype), bins, right)  # NumPy's checks
     return _looked_up(np.digitize, x, [bins], np.intp, right=bool(right))
@@ -333,6 +376,13 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Array:
-    """Return values between points of a piecewise linear function; parameters as np.interp."""
+    """Return values of the piecewise linear function through points.
+
+    Parameters are those of ``np.interp``.
+
+    >>> import lazyflow.array as la
+    >>> la.interp(la.from_array([0.5, 2.5], chunks=1), [0, 1, 2, 3], [0, 10, 20, 30]).compute()
+    array([ 5., 25.])
+    """
     dtype = complex if as_node(fp).dtype.kind == "c" else float
     return _looked_up(np.interp, x, [xp, fp], dtype, left=left, right=right, period=period)

@@ -15,77 +15,16 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import as_array, as_result, stretched
 from lazyflow.array.functions.elementwise import astype, conj
 from lazyflow.array.functions.indexing.taking import diagonal
+from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.reductions import totals
-from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
-from lazyflow.array.nodes.contraction import Labels, contraction
+from lazyflow.array.nodes.contraction import Labels
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axis_of, reduced
-from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.tree import TreeReduction, tree, whole_along
-from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import users_depth
-
-# -- two nodes with labelled axes ---------------------------------------------------------------
-
-
-def product(
-    one: Expr, first: Labels, other: Expr, second: Labels, out: Labels, dtype: Any
-) -> Expr:
-    """Return the product of two nodes, summed over labels that are not in `out`.
-
-    Labels stand once in each; lengths are equal, or 1 in one of both.
-    """
-    dtype = np.dtype(dtype)
-    of_one = dict(zip(first, one.shape, strict=True))
-    of_other = dict(zip(second, other.shape, strict=True))
-    one, first = _narrow(one, first, of_other)
-    other, second = _narrow(other, second, of_one)
-    one, first = summed(one, first, (*second, *out), dtype)
-    other, second = summed(other, second, (*first, *out), dtype)
-    away = [label for label in first if label not in out]
-    shared = set(first) & set(second)
-    if away and not shared.issuperset({*first, *second}):
-        return contraction(one, other, (first, second, out), dtype)
-    whole = (*out, *away)
-    (made,) = elementwise.ufunc(np.multiply, (
-        elementwise.cast(_laid_out(one, first, whole), dtype),
-        elementwise.cast(_laid_out(other, second, whole), dtype),
-    ))
-    return summed(made, whole, out, dtype)[0]
-
-
-def summed(node: Expr, labels: Labels, kept: Labels, dtype: np.dtype[Any]) -> tuple[Expr, Labels]:
-    """Return a node without the labels that nobody needs, summed over them."""
-    axes = tuple([k for k, label in enumerate(labels) if label not in kept])
-    if not axes:
-        return node, labels
-    kind = "any" if dtype.kind == "b" else "sum"
-    if dtype.hasobject:  # of which sums depend on the order
-        node = whole_along(node, axes)
-    return reduced(node, kind, axes, False, dtype), tuple([x for x in labels if x in kept])
-
-
-def _narrow(node: Expr, labels: Labels, others: dict[int, Any]) -> tuple[Expr, Labels]:
-    """Leave out axes of length 1 along which the other node is longer."""
-    gone = [
-        n == 1 and others.get(label, 1) != 1 for label, n in zip(labels, node.shape, strict=True)
-    ]
-    if not any(gone):
-        return node, labels
-    selection = Selection(
-        tuple([0 if each else None for each in gone]),
-        tuple([k for k, each in enumerate(gone) if not each]),
-    )
-    left = tuple([x for x, each in zip(labels, gone, strict=True) if not each])
-    return view(node, selection), left
-
-
-def _laid_out(node: Expr, labels: Labels, whole: Labels) -> Expr:
-    axes = tuple([labels.index(label) if label in labels else ~1 for label in whole])
-    return view(node, Selection((None,) * node.ndim, axes))
 
 
 def _contracted(
@@ -159,7 +98,13 @@ def _dtype(a: Array, b: Array) -> np.dtype[Any]:
 
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Array:
-    """Return the dot product; parameters are those of ``np.dot``."""
+    """Return the dot product: of vectors, of matrices, or of the last axis of `a` with one of `b`.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(4, chunks=2)
+    >>> la.dot(x, x).compute()
+    np.int64(14)
+    """
     a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
         return as_result((a * b).expr, out)
@@ -178,7 +123,12 @@ def _shown(x: Array) -> str:
 
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
-    """Return sums of products over axes; parameters are those of ``np.tensordot``."""
+    """Return sums of products over axes; parameters are those of ``np.tensordot``.
+
+    >>> import lazyflow.array as la
+    >>> la.tensordot(la.ones((2, 3, 4)), la.ones((3, 4, 5)), axes=2).shape
+    (2, 5)
+    """
     a, b = as_array(a), as_array(b)
     if not isinstance(axes, tuple | list) and np.ndim(axes) == 0:
         count = operator.index(axes)
@@ -214,7 +164,12 @@ def _as_numbers(x: Array) -> Array:
 
 @implements(np.inner)
 def inner(a: Any, b: Any) -> Array:
-    """Return sums of products over the last axes."""
+    """Return sums of products over the last axes.
+
+    >>> import lazyflow.array as la
+    >>> la.inner(la.asarray([[1, 2], [3, 4]]), la.asarray([10, 1])).compute()
+    array([12, 34])
+    """
     a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
         found: Array = a * b
@@ -229,13 +184,25 @@ def inner(a: Any, b: Any) -> Array:
 
 @implements(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Array:
-    """Return the products of all elements with all others."""
+    """Return the products of all elements of `a` with all of `b`.
+
+    >>> import lazyflow.array as la
+    >>> la.outer(la.arange(3), la.asarray([1, 10])).compute()
+    array([[ 0,  0],
+           [ 1, 10],
+           [ 2, 20]])
+    """
     return as_result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
 
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Array:
-    """Return the sum of products of the conjugate of `a` with `b`, both raveled."""
+    """Return the sum of products of the conjugate of `a` with `b`, both raveled.
+
+    >>> import lazyflow.array as la
+    >>> la.vdot(la.asarray([1j, 2]), la.asarray([1j, 3])).compute()
+    np.complex128(7+0j)
+    """
     a, b = as_array(a), as_array(b)
     if a.shape != b.shape:
         known(a, b)
@@ -252,7 +219,12 @@ def vdot(a: Any, b: Any, /) -> Array:
 
 @implements()
 def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
-    """Return the sums of products of the conjugate of `x1` with `x2` along an axis."""
+    """Return sums of products of the conjugate of `x1` with `x2` along an axis.
+
+    >>> import lazyflow.array as la
+    >>> la.vecdot(la.asarray([[1, 2], [3, 4]]), la.asarray([1, 1])).compute()
+    array([3, 7])
+    """
     a, b = as_array(x1), as_array(x2)
     for at, x in enumerate((a, b)):
         if x.ndim == 0:
@@ -282,14 +254,24 @@ def _last(x: Array, axis: int) -> Array:
 
 @implements()
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
-    """Return products of matrices with vectors, the last axes."""
+    """Return products of matrices, the last two axes, with vectors, the last axis.
+
+    >>> import lazyflow.array as la
+    >>> la.matvec(la.asarray([[1, 2], [3, 4]]), la.asarray([1, 1])).compute()
+    array([3, 7])
+    """
     a, b = as_array(x1), as_array(x2)
     return as_result(matmul(a, b[..., None])[..., 0].expr, out)
 
 
 @implements()
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
-    """Return products of conjugate vectors, the last axis, with matrices."""
+    """Return products of conjugate vectors, the last axis, with matrices, the last two axes.
+
+    >>> import lazyflow.array as la
+    >>> la.vecmat(la.asarray([1, 1]), la.asarray([[1, 2], [3, 4]])).compute()
+    array([4, 6])
+    """
     a, b = as_array(x1), as_array(x2)
     return as_result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
 
@@ -298,7 +280,12 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Array:
-    """Return the sum along diagonals; parameters are those of ``np.trace``."""
+    """Return the sums along diagonals; parameters are those of ``np.trace``.
+
+    >>> import lazyflow.array as la
+    >>> la.trace(la.arange(9, chunks=4).reshape(3, 3)).compute()
+    np.int64(12)
+    """
     found = diagonal(as_array(a), offset, axis1, axis2)
     total: Array = totals.sum(found, -1, dtype, out)
     return total
@@ -337,7 +324,12 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Array:
-    """Return the cross product of vectors; parameters are those of ``np.cross``."""
+    """Return the cross product of vectors; parameters are those of ``np.cross``.
+
+    >>> import lazyflow.array as la
+    >>> la.cross(la.asarray([1, 0, 0]), la.asarray([0, 1, 0])).compute()
+    array([0, 0, 1])
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     known(a, b)

@@ -21,7 +21,16 @@ from lazyflow.array.nodes.rechunking import rechunk
 
 @implements(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
-    """Return for each element the one of the choices that it is the number of."""
+    """Return for each element of `a` that of the choice whose number it is.
+
+    Parameters are those of ``np.choose``.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.choose(la.from_array([0, 1, 1], chunks=2), [[1, 2, 3], [10, 20, 30]]).compute()
+    array([ 1, 20, 30])
+    """
     if isinstance(choices, Array):
         choices = list(choices)
     given = [x if type(x) in (int, float, complex) else as_node(x) for x in choices]
@@ -58,7 +67,14 @@ def _choose(a: Any, *choices: Any, mode: str) -> Any:
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
-    """Return elements by their places along an axis, which are others for each row."""
+    """Return elements by indices along an axis that are others for each row.
+
+    >>> import lazyflow.array as la
+    >>> x = la.from_array([[3, 1, 2], [9, 7, 8]], chunks=(1, 3))
+    >>> la.take_along_axis(x, x.argsort(axis=1), axis=1).compute()
+    array([[1, 2, 3],
+           [7, 8, 9]])
+    """
     x, at = Array(as_node(arr)), Array(as_node(indices))
     known(x, at)
     if at.dtype.kind not in "iu":
@@ -102,7 +118,12 @@ class TakeAlongAxis:
 
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
-    """Return where elements would go into a sorted array, which becomes one block for that."""
+    """Return the indices at which elements would go into a sorted array, which becomes one block.
+
+    >>> import lazyflow.array as la
+    >>> la.searchsorted(la.asarray([1, 3, 5]), la.from_array([2, 5, 9], chunks=2)).compute()
+    array([1, 2, 3])
+    """
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
     x, value = Array(as_node(a)), Array(as_node(v))

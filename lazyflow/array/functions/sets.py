@@ -101,10 +101,16 @@ def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:
-    """Return the different elements, sorted; parameters as np.unique.
+    """Return the different elements, sorted; parameters are those of ``np.unique``.
 
     How many there are is known only when something was computed. Along an axis the array becomes
     one block.
+
+    >>> import lazyflow.array as la
+    >>> x = la.from_array([3, 1, 3, 2], chunks=2)
+    >>> values, counts = la.unique(x, return_counts=True)
+    >>> values.compute(), counts.compute()
+    (array([1, 2, 3]), array([1, 1, 2]))
     """
     x = Array(as_node(ar))
     known(x)
@@ -145,7 +151,12 @@ def _of_one_block(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[E
 
 @implements(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Array:
-    """Return the different elements of two arrays together, sorted."""
+    """Return the different elements of two arrays together, sorted.
+
+    >>> import lazyflow.array as la
+    >>> la.union1d(la.asarray([1, 3]), la.asarray([2, 3])).compute()
+    array([1, 2, 3])
+    """
     found: Array = unique(concatenate((ar1, ar2), axis=None))
     return found
 
@@ -155,7 +166,12 @@ def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
     kind: Any = None,
 ) -> Array:
-    """Return whether each element is among others; parameters as np.isin."""
+    """Return whether each element is among others; parameters are those of ``np.isin``.
+
+    >>> import lazyflow.array as la
+    >>> la.isin(la.arange(5, chunks=2), [1, 3, 9]).compute()
+    array([False,  True, False,  True, False])
+    """
     node = as_node(element)
     values = np.asarray(test_elements).ravel()
     op: Any = Among(values, bool(assume_unique), bool(invert), kind)

@@ -45,7 +45,12 @@ def _order(order: Any) -> Any:
 def sort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Array:
-    """Return the elements sorted along an axis, which becomes one chunk."""
+    """Return the elements sorted along an axis, which becomes one chunk.
+
+    >>> import lazyflow.array as la
+    >>> la.sort(la.from_array([30, 10, 20], chunks=2)).compute()
+    array([10, 20, 30])
+    """
     return _sorted(np.sort, a, axis, None, kind=kind, order=_order(order), stable=stable)
 
 
@@ -53,7 +58,12 @@ def sort(
 def argsort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Array:
-    """Return the places of elements in sorted order along an axis, which becomes one chunk."""
+    """Return the indices of elements in sorted order along an axis, which becomes one chunk.
+
+    >>> import lazyflow.array as la
+    >>> la.argsort(la.from_array([30, 10, 20], chunks=2)).compute()
+    array([1, 2, 0])
+    """
     a = as_1d(a, axis)
     return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=_order(order), stable=stable)
 
@@ -74,7 +84,16 @@ def _kth(kth: Any, a: Any, axis: Any) -> Any:
 def partition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Array:
-    """Return the elements with the `kth` smallest in their places; parameters as np.partition."""
+    """Return the elements with the `kth` smallest at their sorted place along an axis.
+
+    Parameters are those of ``np.partition``. The axis becomes one chunk.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.partition(la.asarray([7, 1, 5, 3]), 1)[1].compute()
+    np.int64(3)
+    """
     kth = _kth(kth, a, axis)
     return _sorted(np.partition, a, axis, None, kth=kth, kind=kind, order=_order(order))
 
@@ -83,7 +102,13 @@ def partition(
 def argpartition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Array:
-    """Return the places of elements as `partition` orders them."""
+    """Return the indices of elements in the order that `partition` gives them.
+
+    >>> import lazyflow.array as la
+    >>> x = la.asarray([7, 1, 5])
+    >>> x[la.argpartition(x, 0)[:1]].compute()
+    array([1])
+    """
     a = as_1d(a, axis)
     kth = _kth(kth, a, axis)
     return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=_order(order))
@@ -190,5 +215,10 @@ def topk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
 
 @implements()
 def argtopk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
-    """Return where the `k` largest elements along an axis are; parameters as of `topk`."""
+    """Return the indices of the `k` largest elements along an axis; parameters are those of `topk`.
+
+    >>> import lazyflow.array as la
+    >>> la.argtopk(la.from_array([5, 1, 3, 6], chunks=2), 2).compute()
+    array([3, 0])
+    """
     return _top(a, k, axis, split_every, True)

@@ -25,43 +25,78 @@ def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
 
 @implements(np.sinc)
 def sinc(x: Any) -> Array:
-    """Return ``sin(pi x) / (pi x)``, 1 where `x` is 0."""
+    """Return ``sin(pi x) / (pi x)`` of elements, which is 1 for 0.
+
+    >>> import lazyflow.array as la
+    >>> la.sinc(la.asarray([0.0, 0.5])).compute().round(4)
+    array([1.    , 0.6366])
+    """
     return _each(np.sinc, x)
 
 
 @implements(np.i0)
 def i0(x: Any) -> Array:
-    """Return the modified Bessel function of the first kind, order 0."""
+    """Return the modified Bessel function of the first kind, order 0, of elements.
+
+    >>> import lazyflow.array as la
+    >>> la.i0(la.asarray([0.0, 1.0])).compute().round(4)
+    array([1.    , 1.2661])
+    """
     return _each(np.i0, x)
 
 
 @implements(np.fix)
 def fix(x: Any, out: Any = None) -> Array:
-    """Return elements rounded towards zero."""
+    """Return elements rounded towards zero.
+
+    >>> import lazyflow.array as la
+    >>> la.fix(la.asarray([-1.7, 1.7])).compute()
+    array([-1.,  1.])
+    """
     return _each(np.fix, x, out)
 
 
 @implements(np.isreal)
 def isreal(x: Any) -> Array:
-    """Return whether the imaginary parts of elements are 0."""
+    """Return whether elements have no imaginary part other than 0.
+
+    >>> import lazyflow.array as la
+    >>> la.isreal(la.asarray([1 + 1j, 2])).compute()
+    array([False,  True])
+    """
     return _each(np.isreal, x)
 
 
 @implements(np.iscomplex)
 def iscomplex(x: Any) -> Array:
-    """Return whether the imaginary parts of elements are not 0."""
+    """Return whether elements have an imaginary part other than 0.
+
+    >>> import lazyflow.array as la
+    >>> la.iscomplex(la.asarray([1 + 1j, 2])).compute()
+    array([ True, False])
+    """
     return _each(np.iscomplex, x)
 
 
 @implements(np.isneginf)
 def isneginf(x: Any, out: Any = None) -> Array:
-    """Return whether elements are minus infinity."""
+    """Return whether elements are minus infinity.
+
+    >>> import lazyflow.array as la
+    >>> la.isneginf(la.asarray([-np.inf, 0.0, np.inf])).compute()
+    array([ True, False, False])
+    """
     return _each(np.isneginf, x, out)
 
 
 @implements(np.isposinf)
 def isposinf(x: Any, out: Any = None) -> Array:
-    """Return whether elements are plus infinity."""
+    """Return whether elements are plus infinity.
+
+    >>> import lazyflow.array as la
+    >>> la.isposinf(la.asarray([-np.inf, 0.0, np.inf])).compute()
+    array([False, False,  True])
+    """
     return _each(np.isposinf, x, out)
 
 
@@ -78,7 +113,12 @@ def isnull(values: Any) -> Array:
 
 @implements()
 def notnull(values: Any) -> Array:
-    """Return whether elements are there: the opposite of `isnull`."""
+    """Return whether elements are not missing: the opposite of `isnull`.
+
+    >>> import lazyflow.array as la
+    >>> la.notnull(la.asarray([1.0, np.nan])).compute()
+    array([ True, False])
+    """
     found: Any = np.logical_not(isnull(values))
     return found
 
@@ -94,7 +134,13 @@ def _missing(x: Any) -> Any:
 
 @implements(np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
-    """Return elements of the first choice whose condition holds; parameters as np.select."""
+    """Return for each element that of the first choice whose condition holds, else the default.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=2)
+    >>> la.select([x < 2, x > 3], [-x, x**2], default=10).compute()
+    array([ 0, -1, 10, 10, 16, 25])
+    """
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
     if len(condlist) == 0:

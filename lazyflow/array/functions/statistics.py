@@ -103,7 +103,13 @@ def cov(
 def corrcoef(
     x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None
 ) -> Array:
-    """Return the correlations of variables; parameters are those of ``np.corrcoef``."""
+    """Return the correlations of variables; parameters are those of ``np.corrcoef``.
+
+    >>> import lazyflow.array as la
+    >>> la.corrcoef(la.asarray([[0.0, 1.0, 2.0], [5.0, 3.0, 1.0]])).compute().round(6)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return c / c

@@ -28,23 +28,43 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 @implements(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Return whether elements can be had in another dtype; parameters as np.can_cast."""
+    """Return whether a cast to another dtype is allowed; parameters are those of ``np.can_cast``.
+
+    >>> import lazyflow.array as la
+    >>> la.can_cast(la.ones(3), "f4"), la.can_cast(la.ones(3), "f4", casting="same_kind")
+    (False, True)
+    """
     return np.can_cast(_type_or_value(from_), to, casting)
 
 
 @implements(np.common_type)
 def common_type(*arrays: Any) -> type:
-    """Return the inexact type that all arrays fit into; parameters as np.common_type."""
+    """Return the inexact type that the elements of all arrays fit into.
+
+    >>> import lazyflow.array as la
+    >>> la.common_type(la.ones(2, dtype="f4"), la.arange(3)).__name__
+    'float64'
+    """
     return np.common_type(*[np.empty(0, as_array(x).dtype) for x in arrays])
 
 
 @implements(np.iscomplexobj)
 def iscomplexobj(x: Any) -> bool:
-    """Return whether the elements are of a complex type, whatever their values."""
+    """Return whether the dtype is a complex one, whatever the values.
+
+    >>> import lazyflow.array as la
+    >>> la.iscomplexobj(la.ones(2, dtype=complex)), la.iscomplexobj(la.ones(2))
+    (True, False)
+    """
     return as_array(x).dtype.kind == "c"
 
 
 @implements(np.isrealobj)
 def isrealobj(x: Any) -> bool:
-    """Return whether the elements are not of a complex type."""
+    """Return whether the dtype is not a complex one.
+
+    >>> import lazyflow.array as la
+    >>> la.isrealobj(la.ones(2))
+    True
+    """
     return not iscomplexobj(x)

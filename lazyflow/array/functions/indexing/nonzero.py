@@ -50,7 +50,16 @@ def _mask(a: Any) -> Array:
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Array:
-    """Return the places of the elements that are not zero, a row for each."""
+    """Return the indices of elements that are not zero, a row for each element.
+
+    How many there are is known only when something was computed.
+
+    >>> import lazyflow.array as la
+    >>> la.argwhere(la.eye(3, chunks=2)).compute()
+    array([[0, 0],
+           [1, 1],
+           [2, 2]])
+    """
     mask = _mask(a)
     known(mask)
     if not mask.ndim:
@@ -62,7 +71,14 @@ def argwhere(a: Any) -> Array:
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Array, ...]:
-    """Return the places of the elements that are not zero, an array for each axis."""
+    """Return the indices of elements that are not zero, an array for each axis.
+
+    >>> import lazyflow.array as la
+    >>> x = la.from_array([0, 3, 0, 5], chunks=2)
+    >>> (indices,) = la.nonzero(x)
+    >>> indices.compute()
+    array([1, 3])
+    """
     if not as_node(a).ndim:
         raise ValueError(
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
@@ -74,7 +90,12 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Array:
-    """Return the places, in C order, of the elements that are not zero."""
+    """Return the indices, in C order, of elements that are not zero.
+
+    >>> import lazyflow.array as la
+    >>> la.flatnonzero(la.arange(6, chunks=2) % 2).compute()
+    array([1, 3, 5])
+    """
     mask = _mask(a)
     known(mask)
     if not mask.ndim:

@@ -83,9 +83,15 @@ def _placed(at: np.ndarray[Any, Any], axis: int, n: int, mode: str) -> np.ndarra
 
 @implements(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Array:
-    """Return elements by their places along an axis, or, without one, in C order.
+    """Return elements by their indices along an axis; without `axis`, of all elements in C order.
 
-    Lazy places are computed: chunks depend on how they spread.
+    Parameters are those of ``np.take``. Lazy indices are computed: the chunks depend on them.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.take(la.arange(0, 50, 10, chunks=2), [4, 0, 1]).compute()
+    array([40,  0, 10])
     """
     x = as_1d(a, axis)
     known(x)
@@ -121,7 +127,15 @@ def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array:
-    """Return what a 1-d condition chooses along an axis, or, without one, in C order."""
+    """Return what a 1-d condition chooses along an axis.
+
+    Without `axis` it chooses among all elements, in C order.
+
+    >>> import lazyflow.array as la
+    >>> la.compress([True, False, True], la.arange(6, chunks=2).reshape(2, 3), axis=1).compute()
+    array([[0, 2],
+           [3, 5]])
+    """
     x = as_1d(a, axis)
     if as_node(condition).ndim != 1:
         raise ValueError("condition must be a 1-d array")
@@ -138,7 +152,13 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array
 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Array:
-    """Return what a condition of the array's shape chooses, in C order."""
+    """Return the elements for which a condition of the array's shape holds, in C order.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=4)
+    >>> la.extract(x % 2 == 1, x).compute()
+    array([1, 3, 5])
+    """
     x = Array(as_node(arr))
     mask = Array(elementwise.not_zero(as_node(condition)))
     known(x, mask)
@@ -149,7 +169,12 @@ def extract(condition: Any, arr: Any) -> Array:
 
 @implements(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
-    """Return the array without some places of an axis, or, without one, in C order."""
+    """Return the array without some indices of an axis; without `axis`, of all elements in C order.
+
+    >>> import lazyflow.array as la
+    >>> la.delete(la.arange(5, chunks=2), [0, 3]).compute()
+    array([1, 2, 4])
+    """
     x = Array(as_node(arr))
     known(x)
     if axis is None:
@@ -170,7 +195,14 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
 
 @implements(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
-    """Return the array with values put in before some places of an axis."""
+    """Return the array with values put in before some indices.
+
+    Parameters are those of ``np.insert``.
+
+    >>> import lazyflow.array as la
+    >>> la.insert(la.arange(4, chunks=2), 2, [7, 8]).compute()
+    array([0, 1, 7, 8, 2, 3])
+    """
     x = Array(as_node(arr))
     known(x)
     if axis is None:
@@ -211,7 +243,12 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
 
 @implements(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """Return diagonals of matrices; parameters as np.diagonal."""
+    """Return diagonals of matrices, along the last axis; parameters are those of ``np.diagonal``.
+
+    >>> import lazyflow.array as la
+    >>> la.diagonal(la.arange(6, chunks=3).reshape(2, 3), offset=1).compute()
+    array([1, 5])
+    """
     x = Array(as_node(a))
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
@@ -229,7 +266,15 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
 
 @implements(np.diag)
 def diag(v: Any, k: int = 0) -> Array:
-    """Return a diagonal of a matrix, or a matrix with one."""
+    """Return a diagonal of a matrix, or a matrix with a 1-d array on a diagonal.
+
+    >>> import lazyflow.array as la
+    >>> la.diag(la.arange(9, chunks=3).reshape(3, 3)).compute()
+    array([0, 4, 8])
+    >>> la.diag(la.asarray([1, 2])).compute()
+    array([[1, 0],
+           [0, 2]])
+    """
     x = Array(as_node(v))
     if x.ndim == 2:
         return diagonal(x, k)
@@ -247,13 +292,27 @@ def diag(v: Any, k: int = 0) -> Array:
 
 @implements(np.tril)
 def tril(m: Any, k: int = 0) -> Array:
-    """Return the array with zeros above a diagonal of its last two axes."""
+    """Return the array with zeros above a diagonal of its last two axes.
+
+    >>> import lazyflow.array as la
+    >>> la.tril(la.ones((3, 3), dtype=int, chunks=2)).compute()
+    array([[1, 0, 0],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
     return _triangle(m, k, True)
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Array:
-    """Return the array with zeros below a diagonal of its last two axes."""
+    """Return the array with zeros below a diagonal of its last two axes.
+
+    >>> import lazyflow.array as la
+    >>> la.triu(la.ones((3, 3), dtype=int, chunks=2), k=1).compute()
+    array([[0, 1, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
+    """
     return _triangle(m, k - 1, False)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_result
-from lazyflow.array.functions.manipulation.shaping import (
+from lazyflow.array.functions.manipulation.axes import (
     atleast_1d,
     atleast_2d,
     atleast_3d,
     expand_dims,
-    ravel,
 )
+from lazyflow.array.functions.manipulation.shaping import ravel
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -114,7 +114,13 @@ def concat(
     arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None,
     casting: Any = "same_kind",
 ) -> Array:
-    """As `concatenate`."""
+    """Return arrays one after another along an axis that they have, as `concatenate`.
+
+    >>> import lazyflow.array as la
+    >>> la.concat([la.zeros((1, 2)), la.ones((1, 2))]).compute()
+    array([[0., 0.],
+           [1., 1.]])
+    """
     return concatenate(arrays, axis, out, dtype, casting)
 
 
@@ -122,7 +128,16 @@ def concat(
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Array:
-    """Return arrays of one shape along a new axis."""
+    """Return arrays of one shape along a new axis.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(3)
+    >>> la.stack([x, 10 * x]).compute()
+    array([[ 0,  1,  2],
+           [ 0, 10, 20]])
+    >>> la.stack([x, 10 * x], axis=1).shape
+    (3, 2)
+    """
     parts = _several(arrays, "need at least one array to stack")
     if len({x.ndim for x in parts}) > 1 or any(
         len(set(lengths) - {None}) > 1 for lengths in zip(*[x.shape for x in parts], strict=True)
@@ -134,28 +149,52 @@ def stack(
 
 @implements(np.hstack)
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
-    """Return arrays side by side: along the second axis, of 1-d arrays along the first."""
+    """Return arrays side by side: along the second axis, 1-d arrays along their only one.
+
+    >>> import lazyflow.array as la
+    >>> la.hstack([la.zeros((2, 1)), la.ones((2, 2))]).compute()
+    array([[0., 1., 1.],
+           [0., 1., 1.]])
+    """
     parts = [atleast_1d(x) for x in _several(tup, "need at least one array to concatenate")]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @implements(np.vstack)
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
-    """Return arrays below each other: along the first axis, 1-d arrays as rows."""
+    """Return arrays below each other: along the first axis, 1-d arrays as rows.
+
+    >>> import lazyflow.array as la
+    >>> la.vstack([la.arange(3), la.zeros((1, 3), dtype=int)]).compute()
+    array([[0, 1, 2],
+           [0, 0, 0]])
+    """
     parts = [atleast_2d(x) for x in _several(tup, "need at least one array to concatenate")]
     return concatenate(parts, 0, dtype=dtype, casting=casting)
 
 
 @implements(np.dstack)
 def dstack(tup: Any) -> Array:
-    """Return arrays along the third axis."""
+    """Return arrays one after another along the third axis.
+
+    >>> import lazyflow.array as la
+    >>> la.dstack([la.arange(3), la.arange(3)]).shape
+    (1, 3, 2)
+    """
     parts = [atleast_3d(x) for x in _several(tup, "need at least one array to concatenate")]
     return concatenate(parts, 2)
 
 
 @implements(np.column_stack)
 def column_stack(tup: Any) -> Array:
-    """Return arrays side by side, 1-d arrays as columns."""
+    """Return arrays side by side, 1-d arrays as columns.
+
+    >>> import lazyflow.array as la
+    >>> la.column_stack([la.arange(3), la.ones(3, dtype=int)]).compute()
+    array([[0, 1],
+           [1, 1],
+           [2, 1]])
+    """
     parts = [
         x if x.ndim > 1 else atleast_2d(x).T
         for x in _several(tup, "need at least one array to concatenate")
@@ -165,7 +204,12 @@ def column_stack(tup: Any) -> Array:
 
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
-    """Return an array with values after it; of all elements where no axis is given."""
+    """Return an array with values after it; without `axis`, of all elements in C order.
+
+    >>> import lazyflow.array as la
+    >>> la.append(la.arange(3), [7, 8]).compute()
+    array([0, 1, 2, 7, 8])
+    """
     return concatenate([arr, values] if axis is not None else [ravel(arr), ravel(values)], axis)
 
 

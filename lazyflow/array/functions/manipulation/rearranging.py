@@ -18,8 +18,9 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import as_1d, as_array, stretched
 from lazyflow.array.functions.creation import arange, zeros
 from lazyflow.array.functions.indexing.taking import take
+from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
 from lazyflow.array.functions.manipulation.joining import concatenate, stack
-from lazyflow.array.functions.manipulation.shaping import expand_dims, ravel, transpose
+from lazyflow.array.functions.manipulation.shaping import ravel
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.reshaped import reshaped
@@ -35,7 +36,12 @@ def along(x: Array, axis: int, key: Any) -> Array:
 
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Array:
-    """Return an array with axes turned around: all, or those given."""
+    """Return an array with the elements along axes in reverse order: all axes, or those given.
+
+    >>> import lazyflow.array as la
+    >>> la.flip(la.arange(4, chunks=3)).compute()
+    array([3, 2, 1, 0])
+    """
     x = as_array(m)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return x[tuple([slice(None, None, -1) if k in axes else slice(None) for k in range(x.ndim)])]
@@ -43,7 +49,13 @@ def flip(m: Any, axis: Any = None) -> Array:
 
 @implements(np.flipud)
 def flipud(m: Any) -> Array:
-    """Return an array with its first axis turned around."""
+    """Return an array with its rows in reverse order.
+
+    >>> import lazyflow.array as la
+    >>> la.flipud(la.asarray([[1, 2], [3, 4]])).compute()
+    array([[3, 4],
+           [1, 2]])
+    """
     if as_array(m).ndim < 1:
         raise ValueError("Input must be >= 1-d.")
     return flip(m, 0)
@@ -51,7 +63,13 @@ def flipud(m: Any) -> Array:
 
 @implements(np.fliplr)
 def fliplr(m: Any) -> Array:
-    """Return an array with its second axis turned around."""
+    """Return an array with the elements of each row in reverse order.
+
+    >>> import lazyflow.array as la
+    >>> la.fliplr(la.asarray([[1, 2], [3, 4]])).compute()
+    array([[2, 1],
+           [4, 3]])
+    """
     if as_array(m).ndim < 2:
         raise ValueError("Input must be >= 2-d.")
     return flip(m, 1)
@@ -59,7 +77,13 @@ def fliplr(m: Any) -> Array:
 
 @implements(np.rot90)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
-    """Return an array turned by 90 degrees `k` times, from the first towards the second axis."""
+    """Return an array turned by 90 degrees `k` times, from the first of `axes` towards the second.
+
+    >>> import lazyflow.array as la
+    >>> la.rot90(la.asarray([[1, 2], [3, 4]])).compute()
+    array([[2, 4],
+           [1, 3]])
+    """
     x = as_array(m)
     if len(tuple(axes)) != 2:
         raise ValueError("len(axes) must be 2.")
@@ -80,9 +104,13 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Array:
-    """Return an array whose elements moved on, those at the end to the beginning.
+    """Return an array whose elements moved on along axes; those past the end come to the beginning.
 
     Chunks stay as they are.
+
+    >>> import lazyflow.array as la
+    >>> la.roll(la.arange(5, chunks=2), 2).compute()
+    array([3, 4, 0, 1, 2])
     """
     x = as_array(a)
     known(x)
@@ -110,12 +138,22 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
-    """Return an array with each element, or each row of an axis, repeated.
+    """Return an array with each element, or each index of an axis, repeated.
 
     Parameters
     ----------
     repeats
-        How often: one number for all, or one for each, known now.
+        How often: one number for all, or one for each; lazy ones are computed.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.repeat(la.arange(3, chunks=2), 2).compute()
+    array([0, 0, 1, 1, 2, 2])
+    >>> la.repeat(la.asarray([[1, 2], [3, 4]]), [1, 2], axis=0).compute()
+    array([[1, 2],
+           [3, 4],
+           [3, 4]])
     """
     x = as_1d(a, axis)
     if axis is None:
@@ -142,7 +180,13 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> Array:
-    """Return an array put side by side as often as `reps` says for each axis."""
+    """Return copies of an array side by side, as many along each axis as `reps` says.
+
+    >>> import lazyflow.array as la
+    >>> la.tile(la.asarray([1, 2]), (2, 2)).compute()
+    array([[1, 2, 1, 2],
+           [1, 2, 1, 2]])
+    """
     given = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
     counts = list(map(operator.index, given))
     x = as_array(A)
@@ -182,7 +226,12 @@ def _chunk_bytes() -> int:
 
 @implements(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Return parts of an array along an axis, as even as can be, or cut at given places."""
+    """Return parts of an array along an axis, as even as can be, or cut at some indices.
+
+    >>> import lazyflow.array as la
+    >>> [part.compute().tolist() for part in la.array_split(la.arange(7, chunks=4), 3)]
+    [[0, 1, 2], [3, 4], [5, 6]]
+    """
     x = as_array(ary)
     axis = axis_of(axis, x.ndim)
     known(x)
@@ -200,7 +249,21 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
 
 @implements(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Return equal parts of an array along an axis, or parts cut at given places."""
+    """Return equal parts of an array along an axis, or parts that are cut at some indices.
+
+    Raises
+    ------
+    ValueError
+        The axis does not divide into as many equal parts; `array_split` makes uneven ones.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> [part.compute().tolist() for part in la.split(la.arange(6, chunks=4), 3)]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> [part.shape for part in la.split(la.arange(6, chunks=4), [1, 4])]
+    [(1,), (3,), (2,)]
+    """
     x = as_array(ary)
     if not np.ndim(indices_or_sections):
         known(x)
@@ -212,7 +275,12 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Return parts of an array along the second axis, of a 1-d array along the first."""
+    """Return parts of an array along the second axis, of a 1-d array along the first, as `split`.
+
+    >>> import lazyflow.array as la
+    >>> [part.shape for part in la.hsplit(la.ones((2, 6)), [1, 3])]
+    [(2, 1), (2, 2), (2, 3)]
+    """
     x = as_array(ary)
     if x.ndim == 0:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
@@ -221,7 +289,12 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Return parts of an array along the first axis."""
+    """Return parts of an array along the first axis, as `split`.
+
+    >>> import lazyflow.array as la
+    >>> [part.shape for part in la.vsplit(la.ones((4, 3)), 2)]
+    [(2, 3), (2, 3)]
+    """
     x = as_array(ary)
     if x.ndim < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
@@ -230,7 +303,12 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Return parts of an array along the third axis."""
+    """Return parts of an array along the third axis, as `split`.
+
+    >>> import lazyflow.array as la
+    >>> [part.shape for part in la.dsplit(la.ones((2, 2, 6)), 3)]
+    [(2, 2, 2), (2, 2, 2), (2, 2, 2)]
+    """
     x = as_array(ary)
     if x.ndim < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
@@ -239,9 +317,15 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 @implements(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
-    """Return an array without the zeros at the ends of axes; parameters as np.trim_zeros.
+    """Return an array without the zeros at the ends of axes.
+
+    Parameters are those of ``np.trim_zeros``.
 
     Where they end is computed when this is called.
+
+    >>> import lazyflow.array as la
+    >>> la.trim_zeros(la.from_array([0, 0, 1, 0, 2, 0], chunks=3)).compute()
+    array([1, 0, 2])
     """
     x = as_array(filt)
     known(x)

@@ -16,11 +16,8 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import as_array, check_order, stretched
 from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
-from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reshaped import reshaped
-from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.views import view
 
 # -- the same elements in another shape -----------------------------------------------------------
 
@@ -97,7 +94,12 @@ def reshape_method(
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Array:
-    """Return the elements along one axis, in C order."""
+    """Return the elements along one axis, in C order.
+
+    >>> import lazyflow.array as la
+    >>> la.ravel(la.asarray([[1, 2], [3, 4]])).compute()
+    array([1, 2, 3, 4])
+    """
     if order == "K":
         order = "A"
     return reshape(a, -1, order)
@@ -114,127 +116,6 @@ def flat(a: Any) -> Array:
     return found
 
 
-# -- axes -----------------------------------------------------------------------------------------
-
-
-@implements(np.squeeze)
-def squeeze(a: Any, axis: Any = None) -> Array:
-    """Return an array without axes of length 1: all, or those given."""
-    x = as_array(a)
-    if axis is None:
-        gone: Any = {k for k, n in enumerate(x.with_known_sizes().shape) if n == 1}
-    elif not x.ndim and axis in (0, -1):
-        gone = set()  # as in NumPy
-    else:
-        gone = set(normalize_axis_tuple(axis, x.ndim))
-        if any(x.shape[k] is None for k in gone):
-            known(x)
-        if any(x.shape[k] != 1 for k in gone):
-            raise ValueError(
-                "cannot select an axis to squeeze out which has size not equal to one: the shape "
-                f"is {x.shape}"
-            )
-    picks = tuple([0 if k in gone else None for k in range(x.ndim)])
-    return Array(view(x.expr, Selection(picks, tuple([k for k in range(x.ndim) if k not in gone]))))
-
-
-@implements(np.expand_dims)
-def expand_dims(a: Any, axis: Any) -> Array:
-    """Return an array with new axes of length 1 at these places of the result."""
-    x = as_array(a)
-    count = len(axis) if isinstance(axis, tuple | list) else 1
-    new = set(normalize_axis_tuple(axis, x.ndim + count))
-    old = iter(range(x.ndim))
-    axes = tuple([~1 if k in new else next(old) for k in range(x.ndim + count)])
-    return Array(view(x.expr, Selection((None,) * x.ndim, axes)))
-
-
-@implements(np.transpose)
-def transpose(a: Any, axes: Any = None) -> Array:
-    """Return an array with its axes in another order; turned around if none is given."""
-    return as_array(a).transpose(axes)
-
-
-@implements(*filter(None, [getattr(np, "permute_dims", None)]))
-def permute_dims(a: Any, axes: Any = None) -> Array:
-    """As `transpose`."""
-    return as_array(a).transpose(axes)
-
-
-@implements(*filter(None, [getattr(np, "matrix_transpose", None)]))
-def matrix_transpose(x: Any, /) -> Array:
-    """Return an array with its last two axes exchanged."""
-    found = as_array(x)
-    if found.ndim < 2:
-        raise ValueError(
-            f"Input array must be at least 2-dimensional, but it is {found.ndim}"
-        )
-    return found.mT
-
-
-@implements(np.moveaxis)
-def moveaxis(a: Any, source: Any, destination: Any) -> Array:
-    """Return an array with axes moved to other places; the others keep their order."""
-    x = as_array(a)
-    sources = normalize_axis_tuple(source, x.ndim)
-    places = normalize_axis_tuple(destination, x.ndim)
-    if len(sources) != len(places):
-        raise ValueError(
-            "`source` and `destination` arguments must have the same number of elements"
-        )
-    order = [k for k in range(x.ndim) if k not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        order.insert(place, axis)
-    return x.transpose(order)
-
-
-@implements(np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
-    """Return an array with an axis moved to before another; parameters as np.rollaxis."""
-    x = as_array(a)
-    axis = axis_of(axis, x.ndim)
-    if not -x.ndim <= start <= x.ndim:
-        raise np.exceptions.AxisError(
-            f"'start' arg requires {-x.ndim} <= start < {x.ndim + 1}, but {start} was passed in"
-        )
-    start += x.ndim if start < 0 else 0
-    return moveaxis(x, axis, start - (axis < start))
-
-
-@implements(np.swapaxes)
-def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
-    """Return an array with two axes exchanged."""
-    x = as_array(a)
-    order = list(range(x.ndim))
-    one, other = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
-    order[one], order[other] = other, one
-    return x.transpose(order)
-
-
-def _each(arrays: tuple[Any, ...], change: Any) -> Any:
-    found = [change(as_array(x)) for x in arrays]
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-@implements(np.atleast_1d)
-def atleast_1d(*arys: Any) -> Any:
-    """Return arrays with at least one axis."""
-    return _each(arys, lambda x: x if x.ndim else x[None])
-
-
-@implements(np.atleast_2d)
-def atleast_2d(*arys: Any) -> Any:
-    """Return arrays with at least two axes; new ones come first."""
-    return _each(arys, lambda x: x[(None,) * (2 - x.ndim)] if x.ndim < 2 else x)
-
-
-@implements(np.atleast_3d)
-def atleast_3d(*arys: Any) -> Any:
-    """Return arrays with at least three axes, as np.atleast_3d places them."""
-    keys: Any = {0: (None, None, None), 1: (None, slice(None), None), 2: (..., None)}
-    return _each(arys, lambda x: x[keys[x.ndim]] if x.ndim < 3 else x)
-
-
 # -- stretching ---------------------------------------------------------------------------------
 
 
@@ -242,13 +123,20 @@ def atleast_3d(*arys: Any) -> Any:
 def broadcast_to(
     array: Any, shape: Any, subok: bool = False, *, chunks: Any = None
 ) -> Array:
-    """Return an array stretched to a shape.
+    """Return an array broadcast to a shape.
 
     Parameters
     ----------
     chunks
         Of the result, as of `normalize_chunks`. Left out: those of the array, and automatic ones
-        along stretched axes.
+        along axes that it repeats.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.broadcast_to(la.arange(3), (2, 3)).compute()
+    array([[0, 1, 2],
+           [0, 1, 2]])
     """
     if subok:
         raise TypeError("chunked arrays have no subclasses; leave subok=True out")
@@ -279,31 +167,56 @@ def broadcast_to(
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
-    """Return arrays stretched to their common shape."""
+    """Return arrays broadcast to their common shape.
+
+    >>> import lazyflow.array as la
+    >>> x, y = la.broadcast_arrays(la.arange(3), la.asarray([[1], [2]]))
+    >>> x.shape, y.compute()
+    ((2, 3), array([[1, 1, 1],
+           [2, 2, 2]]))
+    """
     arrays = [as_array(x) for x in args]
     known(*arrays)
     shape = broadcast_shape([x.shape for x in arrays])
     return tuple([broadcast_to(x, shape, subok) for x in arrays])
 
 
-# -- questions ----------------------------------------------------------------------------------
+# -- lengths ------------------------------------------------------------------------------------
 
 
 @implements(np.shape)
 def shape(a: Any) -> tuple[Any, ...]:
-    """Return the lengths of the axes."""
+    """Return the lengths of the axes; None for one that is not known yet.
+
+    >>> import lazyflow.array as la
+    >>> la.shape(la.ones((2, 3)))
+    (2, 3)
+    >>> x = la.arange(5)
+    >>> la.shape(x[x > 2])
+    (None,)
+    """
     return as_array(a).shape
 
 
 @implements(np.ndim)
 def ndim(a: Any) -> int:
-    """Return the number of axes."""
+    """Return the number of axes.
+
+    >>> import lazyflow.array as la
+    >>> la.ndim(la.ones((2, 3)))
+    2
+    """
     return as_array(a).ndim
 
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
-    """Return the number of elements, of all axes or of some."""
+    """Return the number of elements, of all axes or along some.
+
+    >>> import lazyflow.array as la
+    >>> la.size(la.ones((2, 3))), la.size(la.ones((2, 3)), axis=1)
+    (6, 3)
+    """
     x = as_array(a).with_known_sizes()
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return prod([x.shape[k] for k in axes])

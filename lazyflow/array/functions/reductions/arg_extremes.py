@@ -111,28 +111,61 @@ def _arg(
 
 @implements(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
-    """Return where the smallest element is; parameters are those of ``np.argmin``.
+    """Return the index of the smallest element, the first one of several.
 
+    Parameters are those of ``np.argmin``; without `axis` it is an index in C order.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
-    >>> int(la.argmin(la.asarray([3, 1, 2, 1])).compute())
-    1
+    >>> la.argmin(la.from_array([3, 1, 2, 1], chunks=2)).compute()
+    np.int64(1)
     """
     return _arg(np.argmin, a, axis, out, keepdims)
 
 
 @implements(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
-    """Return where the largest element is; parameters are those of ``np.argmax``."""
+    """Return the index of the largest element, the first one of several; parameters as of `argmin`.
+
+    >>> import lazyflow.array as la
+    >>> la.argmax(la.asarray([[1, 5], [7, 2]]), axis=1).compute()
+    array([1, 0])
+    """
     return _arg(np.argmax, a, axis, out, keepdims)
 
 
 @implements(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
-    """Return where the smallest element is that is not NaN."""
+    """Return the index of the smallest element that is not NaN; parameters are those of `argmin`.
+
+    Raises
+    ------
+    ValueError
+        When computed: all elements of a row are NaN.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.nanargmin(la.from_array([np.nan, 3.0, 2.0], chunks=2)).compute()
+    np.int64(2)
+    """
     return _arg(np.argmin, a, axis, out, keepdims, np.inf)
 
 
 @implements(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
-    """Return where the largest element is that is not NaN."""
+    """Return the index of the largest element that is not NaN; parameters are those of `argmin`.
+
+    Raises
+    ------
+    ValueError
+        When computed: all elements of a row are NaN.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.nanargmax(la.from_array([1.0, np.nan, 4.0], chunks=2)).compute()
+    np.int64(2)
+    """
     return _arg(np.argmax, a, axis, out, keepdims, -np.inf)

@@ -50,7 +50,13 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
     where: Any = True,
 ) -> Array:
-    """Return the mean over axes; parameters are those of ``np.mean``."""
+    """Return the mean over axes; parameters are those of ``np.mean``.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=4).reshape(2, 3)
+    >>> x.mean().compute(), la.mean(x, axis=0).compute()
+    (np.float64(2.5), array([1.5, 2.5, 3.5]))
+    """
     if is_objects(a, dtype):
         axes_of(axis, as_node(a).ndim, as_1d=where is not True)
         return of_objects(np.mean, a, axis, out, keepdims, where)
@@ -119,9 +125,13 @@ def var(
 ) -> Array:
     """Return the variance over axes; parameters are those of ``np.var``.
 
-    Blocks give how many there are, their mean and the squares of distances to it, merged by the
-    formula of Chan, Golub and LeVeque (1983), so that a large mean costs few digits. The method
-    ``x.var()`` takes ``correction=`` too, as the Array API has it.
+    Blocks give how many elements they have, their mean and the squares of the distances to it,
+    which are merged by the formula of Chan, Golub and LeVeque (1983): a large mean costs few
+    digits. The method ``x.var()`` takes ``correction=`` too, as the Array API has it.
+
+    >>> import lazyflow.array as la
+    >>> la.var(la.arange(5, chunks=2)).compute()
+    np.float64(2.0)
     """
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
@@ -131,7 +141,12 @@ def std(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
 ) -> Array:
-    """Return the standard deviation over axes; parameters are those of ``np.std``."""
+    """Return the standard deviation over axes; parameters are those of `var`.
+
+    >>> import lazyflow.array as la
+    >>> la.std(la.asarray([2.0, 4.0, 4.0, 6.0]), ddof=1).compute().round(3)
+    np.float64(1.633)
+    """
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
@@ -149,7 +164,21 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
     keepdims: Any = False,
 ) -> Any:
-    """Return the weighted mean over axes; parameters are those of ``np.average``."""
+    """Return the weighted mean over axes; parameters are those of ``np.average``.
+
+    With ``returned=True`` the sum of the weights is returned, too.
+
+    Raises
+    ------
+    ZeroDivisionError
+        When computed: weights sum to zero.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.average(la.arange(4, chunks=2), weights=[4, 3, 2, 1]).compute()
+    np.float64(1.0)
+    """
     x = Array(as_node(a))
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)

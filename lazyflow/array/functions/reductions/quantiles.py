@@ -74,8 +74,12 @@ def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     keepdims: Any = False,
 ) -> Array:
-    """Return the median over axes, exactly; `overwrite_input` changes nothing, as blocks are read.
+    """Return the median over axes, exactly: axes become one chunk.
 
+    Parameters are those of ``np.median``; blocks are only read, whatever `overwrite_input` says.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.median(la.arange(10, chunks=3)).compute()
     np.float64(4.5)
@@ -88,7 +92,12 @@ def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     keepdims: Any = False,
 ) -> Array:
-    """Return the median over axes of what is not NaN, exactly."""
+    """Return the median over axes of what is not NaN, exactly.
+
+    >>> import lazyflow.array as la
+    >>> la.nanmedian(la.asarray([1.0, np.nan, 3.0])).compute()
+    np.float64(2.0)
+    """
     return _median(np.nanmedian, a, axis, out, keepdims)
 
 
@@ -145,7 +154,18 @@ def quantile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
 ) -> Array:
-    """Return quantiles over axes, exactly, by any of NumPy's methods."""
+    """Return quantiles over axes, exactly: axes become one chunk.
+
+    Parameters are those of ``np.quantile``, with all of its methods; `q` must not be lazy.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.quantile(la.arange(11, chunks=4), 0.25).compute()
+    np.float64(2.5)
+    >>> la.quantile(la.ones((3, 4), chunks=2), [0.1, 0.9], axis=0).shape
+    (2, 4)
+    """
     return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
 
 
@@ -154,7 +174,12 @@ def nanquantile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
 ) -> Array:
-    """Return quantiles over axes of what is not NaN, exactly, by any of NumPy's methods."""
+    """Return quantiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanquantile(la.asarray([1.0, np.nan, 3.0]), 0.5).compute()
+    np.float64(2.0)
+    """
     return _quantile(np.nanquantile, a, q, axis, out, method, keepdims, weights)
 
 
@@ -163,7 +188,14 @@ def percentile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
 ) -> Array:
-    """Return percentiles over axes, exactly: not the approximation that dask makes."""
+    """Return percentiles over axes, exactly; parameters are those of `quantile`.
+
+    They are those of the whole array, not approximations of those of blocks as dask's.
+
+    >>> import lazyflow.array as la
+    >>> la.percentile(la.arange(101, chunks=30), [5, 95]).compute()
+    array([ 5., 95.])
+    """
     return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
 
 
@@ -172,7 +204,12 @@ def nanpercentile(
     a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: Any = False, *, weights: Any = None,
 ) -> Array:
-    """Return percentiles over axes of what is not NaN, exactly."""
+    """Return percentiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanpercentile(la.asarray([1.0, np.nan, 3.0]), [0, 50]).compute()
+    array([1., 2.])
+    """
     return _quantile(np.nanpercentile, a, q, axis, out, method, keepdims, weights)
 
 

@@ -48,7 +48,15 @@ def sum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     initial: Any = MISSING, where: Any = True,
 ) -> Array:
-    """Return the sum over axes; parameters are those of ``np.sum``."""
+    """Return the sum over axes; parameters are those of ``np.sum``.
+
+    Floats are added in pairs, in an order that depends on the chunks only.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((4, 6), chunks=(2, 3))
+    >>> la.sum(x).compute(), la.sum(x, axis=0).chunks
+    (np.float64(24.0), ((3, 3),))
+    """
     return _total("sum", np.add, 0, a, axis, dtype, out, keepdims, initial, where)
 
 
@@ -57,7 +65,12 @@ def prod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     initial: Any = MISSING, where: Any = True,
 ) -> Array:
-    """Return the product over axes; parameters are those of ``np.prod``."""
+    """Return the product over axes; parameters are those of ``np.prod``.
+
+    >>> import lazyflow.array as la
+    >>> la.prod(la.arange(1, 6, chunks=2)).compute()
+    np.int64(120)
+    """
     return _total("prod", np.multiply, 1, a, axis, dtype, out, keepdims, initial, where)
 
 
@@ -95,7 +108,21 @@ def max(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
-    """Return the largest element over axes; parameters are those of ``np.max``."""
+    """Return the largest element over axes; NaN if there is one.
+
+    Parameters are those of ``np.max``.
+
+    Raises
+    ------
+    ValueError
+        There is no element and no `initial`, or a `where` without `initial`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.max(la.asarray([[1, 5], [7, 2]]), axis=0).compute()
+    array([7, 5])
+    """
     return _extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
 
 
@@ -107,7 +134,17 @@ def min(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
-    """Return the smallest element over axes; parameters are those of ``np.min``."""
+    """Return the smallest element over axes; NaN if there is one.
+
+    Parameters are those of ``np.min``; errors are those of `max`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.from_array([3, 1, 2], chunks=2)
+    >>> la.min(x).compute(), la.min(x, initial=0).compute()
+    (np.int64(1), np.int64(0))
+    """
     return _extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
 
 
@@ -150,7 +187,12 @@ def _extreme(
 def any(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Array:
-    """Return whether some element over axes is true; parameters are those of ``np.any``."""
+    """Return whether some element over axes is true; parameters are those of ``np.any``.
+
+    >>> import lazyflow.array as la
+    >>> la.any(la.asarray([[True, False], [False, False]]), axis=1).compute()
+    array([ True, False])
+    """
     return _truth("any", False, a, axis, out, keepdims, where)
 
 
@@ -158,7 +200,12 @@ def any(
 def all(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Array:
-    """Return whether all elements over axes are true; parameters are those of ``np.all``."""
+    """Return whether all elements over axes are true; parameters are those of ``np.all``.
+
+    >>> import lazyflow.array as la
+    >>> la.all(la.arange(4, chunks=2) < 4).compute()
+    np.True_
+    """
     return _truth("all", True, a, axis, out, keepdims, where)
 
 
@@ -174,7 +221,12 @@ def _truth(
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Return how many elements over axes are not zero."""
+    """Return the number of elements over axes that are not zero.
+
+    >>> import lazyflow.array as la
+    >>> la.count_nonzero(la.arange(10, chunks=4) % 3).compute()
+    np.int64(6)
+    """
     node = as_node(a)
     if axis is not None or keepdims:
         np.count_nonzero(np.zeros(1, node.dtype), axis=0)  # refuses records, unless of all axes
@@ -183,7 +235,12 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Array:
-    """Return the largest minus the smallest element over axes."""
+    """Return the range of the elements over axes: the largest minus the smallest.
+
+    >>> import lazyflow.array as la
+    >>> la.ptp(la.from_array([4, 9, 2, 7], chunks=2)).compute()
+    np.int64(7)
+    """
     found = max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
     return as_result(found.expr, out, "unsafe")
 

@@ -56,7 +56,12 @@ def nansum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     initial: Any = MISSING, where: Any = True,
 ) -> Array:
-    """Return the sum over axes of what is not NaN."""
+    """Return the sum over axes in which NaN counts as 0; parameters are those of `sum`.
+
+    >>> import lazyflow.array as la
+    >>> la.nansum(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(4.0)
+    """
     if is_objects(a, dtype):
         return total_of_objects(np.nansum, np.add, a, axis, out, keepdims, initial, where)
     return sum(filled(a, 0), axis, dtype, out, keepdims, initial, where)
@@ -67,7 +72,12 @@ def nanprod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     initial: Any = MISSING, where: Any = True,
 ) -> Array:
-    """Return the product over axes of what is not NaN."""
+    """Return the product over axes in which NaN counts as 1; parameters are those of `prod`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanprod(la.from_array([2.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(6.0)
+    """
     if is_objects(a, dtype):
         return total_of_objects(np.nanprod, np.multiply, a, axis, out, keepdims, initial, where)
     return prod(filled(a, 1), axis, dtype, out, keepdims, initial, where)
@@ -84,7 +94,12 @@ def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
     where: Any = True,
 ) -> Array:
-    """Return the mean over axes of what is not NaN."""
+    """Return the mean over axes of what is not NaN; parameters are those of `mean`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanmean(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(2.0)
+    """
     if is_objects(a, dtype):
         return of_objects(np.nanmean, a, axis, out, keepdims, where)
     node, mask = _numbers_only(a, where)
@@ -111,7 +126,12 @@ def nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
 ) -> Array:
-    """Return the variance over axes of what is not NaN."""
+    """Return the variance over axes of what is not NaN; parameters are those of `var`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanvar(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(1.0)
+    """
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
@@ -120,7 +140,12 @@ def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
 ) -> Array:
-    """Return the standard deviation over axes of what is not NaN."""
+    """Return the standard deviation over axes of what is not NaN; parameters are those of `var`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanstd(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(1.0)
+    """
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
@@ -129,7 +154,12 @@ def nanmax(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
-    """Return the largest element over axes of what is not NaN."""
+    """Return the largest element over axes that is not NaN; parameters are those of `max`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanmax(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(3.0)
+    """
     return _nan_extreme(max, np.fmax, -np.inf, a, axis, out, keepdims, initial, where)
 
 
@@ -138,7 +168,12 @@ def nanmin(
     a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
     where: Any = True,
 ) -> Array:
-    """Return the smallest element over axes of what is not NaN."""
+    """Return the smallest element over axes that is not NaN; parameters are those of `min`.
+
+    >>> import lazyflow.array as la
+    >>> la.nanmin(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
+    np.float64(1.0)
+    """
     return _nan_extreme(min, np.fmin, np.inf, a, axis, out, keepdims, initial, where)
 
 

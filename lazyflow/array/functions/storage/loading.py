@@ -45,6 +45,15 @@ def from_array(
     ------
     TypeError
         `x` has no shape or dtype.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.from_array(np.arange(6).reshape(2, 3), chunks=(1, 3))
+    >>> x.chunks
+    ((1, 1), (3,))
+    >>> (x + 1).sum().compute()
+    np.int64(21)
     """
     if isinstance(x, Array):
         raise TypeError("from_array() got a chunked array; x.rechunk(chunks) changes its chunks")
@@ -153,6 +162,15 @@ def from_delayed(
         `value` is not lazy, or no dtype is given; when computed: it is no array of that dtype.
     ValueError
         When computed: it has another shape.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> from lazyflow import delayed
+    >>> load = delayed(np.ones)
+    >>> x = la.concatenate([la.from_delayed(load(3), (3,), float) for _ in range(2)])
+    >>> x.sum().compute()
+    np.float64(6.0)
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if kinds[type(value)] == FOREIGN:
@@ -179,7 +197,13 @@ def _same(value: Any) -> Any:
 
 @implements()
 def to_delayed(x: Array) -> np.ndarray[Any, Any]:
-    """Return the blocks of an array as lazy values, in an object array of ``x.numblocks``."""
+    """Return the blocks of an array as lazy values, in an array of shape ``x.numblocks``.
+
+    >>> import lazyflow.array as la
+    >>> blocks = la.to_delayed(la.arange(4, chunks=2))
+    >>> blocks.shape, blocks[1].compute()
+    ((2,), array([2, 3]))
+    """
     tasks = x.__lazyflow_tasks__()
     out = np.empty(x.numblocks, dtype=object)
     for at, task in zip(np.ndindex(*x.numblocks), tasks, strict=True):

@@ -34,6 +34,15 @@ def from_zarr(url: Any, component: str | None = None, chunks: Any = "auto", **kw
         As of `normalize_chunks`; automatic ones are multiples of the stored ones.
     **kwargs
         Of ``zarr.open_array``.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> import tempfile, zarr
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = la.to_zarr(la.arange(6, chunks=3), f"{folder}/numbers.zarr")
+    ...     la.from_zarr(f"{folder}/numbers.zarr").sum().compute()
+    np.int64(15)
     """
     zarr = _zarr()
     if isinstance(url, zarr.Array):
@@ -70,6 +79,15 @@ def to_zarr(
     ------
     ValueError
         `region` is given with a path, or shapes differ.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> import tempfile, zarr
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     la.ones((4, 6), chunks=(2, 6)).to_zarr(f"{folder}/ones.zarr")
+    ...     zarr.open_array(f"{folder}/ones.zarr", mode="r").chunks
+    (2, 6)
     """
     zarr = _zarr()
     arr = arr.with_known_sizes()
