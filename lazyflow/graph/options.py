@@ -1,15 +1,16 @@
-"""What can be said about a task beside its function and arguments, and `annotate`."""
+"""The options of tasks, beside their functions and arguments, and `annotate`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import Any
 
 __all__ = ["DEFAULT", "NAMED", "OPERATOR", "Options", "annotate"]
 
 
 class Options:
-    """The options of a task; immutable, and shared by all tasks made by one `delayed` function.
+    """The options of a task; immutable, and shared by all tasks of one `delayed` function.
 
     label
         What errors, drawings and `repr` call the task; the function's own name when None.
@@ -20,12 +21,13 @@ class Options:
     operator
         An operator, attribute or item: as pure as its inputs are.
     nout
-        Length of the result, when said.
+        The length of the result, if given.
     mutates
         The function edits its arguments: it gets private, writable values.
-    retries, crash_retries
-        How often to run again after an exception; after the death of a worker
-        (None: the scheduler's default).
+    retries
+        How often the task runs again after an exception.
+    crash_retries
+        How often it runs again after the death of a worker; None: the scheduler's default.
     priority
         Among ready tasks, higher ones start first.
     resources
@@ -77,22 +79,29 @@ class Options:
         if isinstance(workers, str | int):
             workers = (workers,)
         self.workers = None if workers is None else tuple(workers)
-        #: Planning has to look closer at this task.
+        #: Whether planning has to look closer at such tasks.
         self.special = bool(
             pure or named or mutates or nout is not None or priority or resources is not None
             or crash_retries is not None or workers is not None
         )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        for name in ("DEFAULT", "NAMED", "OPERATOR"):  # compared by identity when planning
-            if self is globals()[name]:
-                return name
-        return _again, ({f: getattr(self, f) for f in self.__slots__ if f != "special"},)
+        name = _names_of_constants.get(self)  # planning compares them by identity
+        if name is not None:
+            return name
+        return _again, (self.given(),)
+
+    def given(self) -> dict[str, Any]:
+        """Return what the options were made of."""
+        return dict(zip(_GIVEN, _values_given(self), strict=True))
 
     def replace(self, **changes: Any) -> "Options":
         """Return a copy with some fields changed."""
-        fields = {f: getattr(self, f) for f in self.__slots__ if f != "special"}
-        return Options(**(fields | changes))
+        return Options(**(self.given() | changes))
+
+
+_GIVEN = tuple(name for name in Options.__slots__ if name != "special")
+_values_given = attrgetter(*_GIVEN)
 
 
 def _again(fields: dict[str, Any]) -> Options:
@@ -108,7 +117,7 @@ def check_options(
     label: str | None = None,
     workers: Any = None,
 ) -> None:
-    """Raise where a value can't be meant, at the line where it was written."""
+    """Raise for a value that can't be meant, at the line where it was written."""
     if nout is not None and (type(nout) is not int or nout < 0):
         raise ValueError(f"nout must be a whole number, 0 or more, or None; got {nout!r}")
     for name, count in (("retries", retries), ("crash_retries", crash_retries)):
@@ -131,11 +140,12 @@ def check_options(
                 f"got {workers!r}"
             )
         if not workers:
-            raise ValueError("workers is empty, so nobody could run the task; leave it out")
+            raise ValueError("workers is empty, so no worker could run the task; leave it out")
 
 
-#: The options of a task about which nothing was said.
+#: The options of a task for which none was given.
 DEFAULT = Options()
+_DEFAULTS = DEFAULT.given()
 
 #: The options of a value under a key of its own.
 NAMED = Options(named=True)
@@ -143,9 +153,11 @@ NAMED = Options(named=True)
 #: The options of operators, attributes and items.
 OPERATOR = Options(operator=True)
 
+_names_of_constants = {DEFAULT: "DEFAULT", NAMED: "NAMED", OPERATOR: "OPERATOR"}
+
 
 class Annotation:
-    """What the enclosing ``with annotate(...)`` blocks say, with the merged options cached."""
+    """The options that enclosing ``with annotate(...)`` blocks give, and merged ones, cached."""
 
     __slots__ = ("cache", "fields")
 
@@ -154,13 +166,12 @@ class Annotation:
         self.cache: dict[Options, Options] = {}
 
     def apply(self, options: Options) -> Options:
-        """Return `options`, with what they leave unsaid filled in from the annotation."""
+        """Return `options`, with those that were not given filled in from the annotation."""
         merged = self.cache.get(options)
         if merged is None:
-            unsaid = {
-                f: v for f, v in self.fields.items() if getattr(options, f) == getattr(DEFAULT, f)
-            }
-            merged = self.cache[options] = options.replace(**unsaid)
+            given = options.given()
+            missing = {f: v for f, v in self.fields.items() if given[f] == _DEFAULTS[f]}
+            merged = self.cache[options] = options.replace(**missing)
         return merged
 
 
@@ -180,15 +191,16 @@ def annotate(
 ) -> Iterator[None]:
     """Give options to every task that is made inside the block.
 
-    Blocks nest, the inner one rules; an option said at `delayed` itself rules over both. The
-    block is a context variable: other threads and other async tasks do not see it.
+    Blocks nest, and the inner one rules; an option that was given to `delayed` itself rules over
+    both. The block is a context variable: other threads and other async tasks do not see it.
 
     Parameters
     ----------
     retries, crash_retries, priority, resources, workers
         As in `delayed`.
     name
-        A label for errors, drawings and progress. Not a key: tasks with one label stay apart.
+        A label for errors, drawings and progress. It is not a key: tasks with one label stay
+        apart.
 
     Examples
     --------
@@ -198,7 +210,7 @@ def annotate(
     >>> x
     <Delayed download('7')>
     """
-    said: dict[str, Any] = {
+    words: dict[str, Any] = {
         "retries": retries,
         "crash_retries": crash_retries,
         "priority": priority,
@@ -206,7 +218,7 @@ def annotate(
         "workers": workers,
         "label": name,
     }
-    fields = {f: v for f, v in said.items() if v is not None}
+    fields = {f: v for f, v in words.items() if v is not None}
     check_options(**fields)
     outer = annotation.get()
     if outer is not None:

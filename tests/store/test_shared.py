@@ -375,7 +375,7 @@ def test_a_recycled_range_does_not_show_old_private_pages(make):
 def test_recycled_memory_is_written_whole(make, monkeypatch, size, can_map):
     """Pages that are there are written through a mapping; large values by two threads."""
     if not can_map:
-        monkeypatch.setattr("lazyflow.store.memory.shared._POPULATE_WRITE", 999)
+        monkeypatch.setattr("lazyflow.store.memory.arena._POPULATE_WRITE", 999)
     arenas = make(0, 1)
     first = arenas.write(np.zeros(size, np.uint8))
     mappings = mapped(arenas)
@@ -806,7 +806,7 @@ def test_the_system_refuses(make, monkeypatch):
         patch.setattr(os, "pwrite", refuse)
         with pytest.raises(StoreFull, match="the system refuses more: .*No space left on device"):
             arenas.write(bytes(MB))
-        patch.setattr("lazyflow.store.memory.shared._memory_file", refuse)
+        patch.setattr("lazyflow.store.memory.arena._memory_file", refuse)
         with pytest.raises(StoreFull, match="the system refuses a new arena: .*No space left"):
             arenas._new_place(300 * MB)
     assert arenas.in_use == PAGE

@@ -1,0 +1,128 @@
+"""One memory file: made, written by its process, and read by others.
+
+The file has no name, so nothing is left behind however the processes end. New pages are filled by
+`pwrite`; pages that are there are written through a mapping, large ones by two threads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import sys
+import threading
+from typing import Any
+
+from lazyflow.departures import owned
+
+__all__ = ["Arena"]
+
+_REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
+_POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
+_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+_TWO_FROM = 32 << 20  # bytes that are copied by two threads: 2 GB in 80 ms instead of 105
+_PART = 4 << 20  # bytes copied before another thread may go on: 0.3 ms
+
+
+def _memory_file(size: int) -> int:
+    """Return the descriptor of a new nameless file of zeros."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("lazyflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, size)
+            # Who reads what was cut off a file is killed: nobody can shorten this one.
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            return fd
+        except BaseException:
+            os.close(fd)
+            raise
+    import tempfile
+
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    fd, path = tempfile.mkstemp(prefix="lazyflow-", dir=folder)
+    try:
+        os.ftruncate(fd, size)
+        return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    finally:
+        os.unlink(path)
+
+
+def _join(thread: threading.Thread) -> None:
+    """Wait for a thread that writes here; a Ctrl-C meanwhile comes when it does no more."""
+    interrupt: KeyboardInterrupt | None = None
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt as caught:
+            interrupt = caught
+    if interrupt is not None:
+        raise interrupt
+
+
+class Arena:
+    """One memory file on the writer's side."""
+
+    __slots__ = ("_file", "fd", "map", "mapped", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._file = owned(_memory_file(size))
+        self.fd: int = self._file.fileno()
+        self.mapped: set[tuple[int, int]] = set()  # ranges whose pages this process has mapped
+        try:
+            self.map = mmap.mmap(self.fd, size)  # only to give pages back
+        except BaseException:
+            self.close(mapped=False)
+            raise
+
+    def reader(self) -> int:
+        """Return a new descriptor, which can only read."""
+        return os.open(f"{_DESCRIPTORS}/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def drop_pages(self, offset: int, length: int) -> None:
+        if _REMOVE is not None:
+            self.mapped.clear()
+            self.map.madvise(_REMOVE, offset, length)
+
+    def map_pages(self, offset: int, length: int) -> bool:
+        """Map pages that are there; False where the system can't."""
+        if (offset, length) not in self.mapped:
+            try:
+                self.map.madvise(_POPULATE_WRITE, offset, length)
+            except OSError:
+                return False
+            self.mapped.add((offset, length))
+        return True
+
+    def copy_in(self, offset: int, data: memoryview) -> None:
+        """Write to pages that are mapped. One thread does not use all of the memory's speed."""
+        size = data.nbytes
+        numpy: Any = sys.modules.get("numpy")  # copies without the interpreter lock
+        # uint8 comes last of what is needed, where another thread is importing it.
+        if size < _TWO_FROM or not hasattr(numpy, "uint8"):
+            with memoryview(self.map) as target, data.cast("B") as source:
+                for start in range(0, size, _PART):
+                    end = min(start + _PART, size)
+                    target[offset + start : offset + end] = source[start:end]
+            return
+        to = numpy.frombuffer(self.map, numpy.uint8, size, offset)
+        source = numpy.frombuffer(data, numpy.uint8)
+        half = size // 2
+        other = threading.Thread(target=numpy.copyto, args=(to[:half], source[:half]))
+        try:
+            other.start()
+        except RuntimeError:  # the system gives no more threads
+            numpy.copyto(to, source)
+            return
+        try:
+            numpy.copyto(to[half:], source[half:])
+        finally:
+            _join(other)
+
+    def close(self, mapped: bool = True) -> None:
+        if mapped:
+            self.map.close()
+        self._file.close()
