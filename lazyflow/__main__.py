@@ -15,8 +15,8 @@ def main(argv: list[str]) -> int:
     if out is sys.stderr:
         print(f"python -m lazyflow: no command {argv[0]!r}\n", file=out)
     print("usage: python -m lazyflow COMMAND [options]\n\ncommands:", file=out)
-    for name, told in COMMANDS.items():
-        print(f"  {name}  {told}; --help for its options", file=out)
+    for name, purpose in COMMANDS.items():
+        print(f"  {name}  {purpose}; --help for its options", file=out)
     return 0 if out is sys.stdout else 2
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from lazyflow.api.runs import observers
 from lazyflow.errors import LazyflowWarning
-from lazyflow.learn.result import Result
+from lazyflow.learn.result import SolverResult
 from lazyflow.schedulers.core.base import Observer
 
 __all__ = ["main"]
@@ -107,7 +107,7 @@ class Check(NamedTuple):
     holds: bool
 
 
-def metered(train: Callable[[], Result], scheduler: str) -> tuple[Result, str]:
+def metered(train: Callable[[], SolverResult], scheduler: str) -> tuple[SolverResult, str]:
     """Train under a meter; return the model and a line on what its tasks cost."""
     meter = Meter()
     token = observers.set((*observers.get(), meter))
@@ -127,7 +127,7 @@ def metered(train: Callable[[], Result], scheduler: str) -> tuple[Result, str]:
     )
 
 
-def print_trace(model: Result, unit: str) -> None:
+def print_trace(model: SolverResult, unit: str) -> None:
     """Print about ten points of a trace, closer together at its start."""
     count = len(model.trace)
     places = np.unique(np.geomspace(1, count, min(LINES, count)).round().astype(int)) - 1
@@ -144,7 +144,7 @@ def print_checks(checks: Sequence[Check]) -> None:
 
 
 def checks_of(
-    model: Result, tol: float, accuracy: float, least: float, difference: float, of: str
+    model: SolverResult, tol: float, accuracy: float, least: float, difference: float, of: str
 ) -> list[Check]:
     """Return the three checks that both solvers must pass."""
     norm = model.trace[-1].gradient_norm

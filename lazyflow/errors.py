@@ -1,6 +1,7 @@
-"""Every error that lazyflow raises by a name of its own.
+"""The errors that lazyflow itself raises.
 
-A task's own exception is raised with its own type; these names are for what the library finds.
+The exception of a task is raised with its own type; these classes are for problems that the
+library finds.
 """
 
 __all__ = [
@@ -20,53 +21,184 @@ __all__ = [
 
 
 class LazyflowError(Exception):
-    """Base of all errors below, so that one ``except`` catches what the library finds."""
+    """The base of all errors below: one ``except`` catches them all.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> try:
+    ...     lazyflow.compute(lazyflow.delayed(abs)(-1), timeout=60)
+    ... except lazyflow.LazyflowError as error:
+    ...     print("lazyflow could not compute it:", error)
+    (1,)
+    """
 
 
 class LazyflowWarning(UserWarning):
-    """Base of the advice that lazyflow gives without failing."""
+    """The base of the advice that lazyflow gives without failing.
+
+    Examples
+    --------
+    >>> import warnings, lazyflow
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", lazyflow.LazyflowWarning)
+    ...     lazyflow.delayed(abs)(-1).compute()
+    1
+    """
 
 
 class RemoteTaskError(LazyflowError):
-    """A task raised what must not be raised as it is in the caller.
+    """A task raised an exception that must not be raised in the caller as it is.
 
-    `SystemExit`, `GeneratorExit`, `StopIteration`, `asyncio.CancelledError`, or
-    `KeyboardInterrupt` off the main thread: raised as they are they would end the caller's
-    program, generator or event loop. The original is ``__cause__``.
+    `SystemExit`, `GeneratorExit`, `StopIteration`, `asyncio.CancelledError`, and
+    `KeyboardInterrupt` outside of the main thread would end the caller's program, generator or
+    event loop. The exception of the task is ``__cause__``.
+
+    Examples
+    --------
+    >>> import sys, lazyflow
+    >>> try:
+    ...     lazyflow.delayed(sys.exit)(3).compute()
+    ... except lazyflow.RemoteTaskError as error:
+    ...     error.__cause__
+    SystemExit(3)
     """
 
 
 class Cancelled(LazyflowError):
-    """The value was asked for after its work had been cancelled."""
+    """The value was asked for after its work had been cancelled.
+
+    Examples
+    --------
+    >>> from threading import Event
+    >>> import lazyflow
+    >>> event = Event()
+    >>> x = lazyflow.submit(event.wait)
+    >>> x.cancel()
+    True
+    >>> x.result()
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.Cancelled: wait was cancelled before it was computed
+    >>> event.set()
+    """
 
 
 class TaskTimeout(LazyflowError, TimeoutError):
-    """``timeout=`` ran out; the message names the tasks that were running."""
+    """``timeout=`` ran out; the message names the tasks that were running.
+
+    Examples
+    --------
+    >>> from threading import Event
+    >>> import lazyflow
+    >>> event = Event()
+    >>> lazyflow.delayed(event.wait)().compute(timeout=0.01)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.TaskTimeout: no result of wait after 0.01 s...
+    >>> event.set()
+    """
 
 
 class KeyConflict(LazyflowError, ValueError):
-    """Two different tasks carry one key; the message has both creation lines."""
+    """Two different tasks have the same key; the message names the lines that made them.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> one, two = lazyflow.delayed(1, name="x"), lazyflow.delayed(2, name="x")
+    >>> lazyflow.compute(one, two)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.KeyConflict: ...
+    """
 
 
 class CycleError(LazyflowError, ValueError):
-    """A graph given as data refers to itself; the message has the path."""
+    """A graph that was given as data depends on itself; the message names the path.
+
+    Graphs of calls can't: nothing in lazyflow raises it yet, but readers of graphs from elsewhere
+    may.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> raise lazyflow.CycleError("a needs b, which needs a")
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.CycleError: a needs b, which needs a
+    """
 
 
 class InputMutated(LazyflowError):
-    """A task changed one of its inputs in place (found by ``config.check_mutation``)."""
+    """A task changed one of its inputs in place; found with ``config.check_mutation``.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> class Account:
+    ...     total = 0
+    >>> account = lazyflow.delayed(Account)()
+    >>> with lazyflow.config.set(check_mutation=True):
+    ...     lazyflow.delayed(setattr)(account, "total", 1).compute()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.InputMutated: ...
+    """
 
 
 class SerializationError(LazyflowError, TypeError):
-    """Something cannot be pickled; the message says which task, role and path."""
+    """An object can't be pickled; the message names its task and its place in it.
+
+    Examples
+    --------
+    >>> import pickle, lazyflow
+    >>> pickle.dumps(lazyflow.put(1))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.SerializationError: ... can't be pickled: a future belongs to this process...
+    """
 
 
 class StoreFull(LazyflowError, MemoryError):
-    """The store of results has no room left."""
+    """The memory for results is full.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> x = lazyflow.delayed(sum)([1, 2, 3])
+    >>> try:
+    ...     x.compute()
+    ... except lazyflow.StoreFull:
+    ...     x.compute(num_workers=1)  # fewer results at a time
+    6
+    """
 
 
 class WorkerDied(LazyflowError):
-    """A worker ended while it ran a task; the message says which task and how it ended."""
+    """A worker process ended while it ran a task; the message names the task and the reason.
+
+    Examples
+    --------
+    >>> import os, lazyflow
+    >>> leave = lazyflow.delayed(os._exit, crash_retries=0)
+    >>> leave(3).compute(scheduler="processes")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lazyflow.errors.WorkerDied: ...
+    """
 
 
 class SchedulerLost(LazyflowError):
-    """The connection to the cluster that runs the tasks is gone, or its scheduler is."""
+    """The cluster that runs the tasks, or the connection to it, is lost.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> x = lazyflow.delayed(sum)([1, 2, 3])
+    >>> try:
+    ...     x.compute()
+    ... except lazyflow.SchedulerLost:
+    ...     x.compute(scheduler="threads")
+    6
+    """

@@ -1,3 +1,6 @@
-"""Where pickles of before look for what is in `lazyflow.api.lazy` now."""
+"""Older pickles look here for what `lazyflow.api.lazy` has now."""
 
 from lazyflow.api.lazy import Delayed as Delayed
+from lazyflow.api.lazy import _Attribute as _Attribute
+from lazyflow.api.lazy import _call as _call
+from lazyflow.api.lazy import _MethodCall as _Method  # noqa: F401

@@ -156,6 +156,13 @@ def set_flat(model: Any, vector: Any) -> None:
     ------
     ValueError
         The vector has another length, or more than one dimension.
+
+    Examples
+    --------
+    >>> model = {"w": np.zeros((2, 2), "float32"), "b": np.ones(2)}
+    >>> set_flat(model, [1, 2, 3, 4, 5, 6])
+    >>> model["w"].tolist(), model["b"]
+    ([[1.0, 2.0], [3.0, 4.0]], array([5., 6.]))
     """
     vector = np.asarray(vector)
     moved = list(_moved(model))

@@ -1,3 +1,3 @@
-"""Where pickles of before look for what is in `lazyflow.api.graph_pickle` now."""
+"""Older pickles look here for what `lazyflow.api.graph_pickle` has now."""
 
 from lazyflow.api.graph_pickle import unpacked as unpacked

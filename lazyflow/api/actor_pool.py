@@ -1,4 +1,4 @@
-"""`ActorPool`: work given to whichever of several actors is free."""
+"""`ActorPool`: a group of actors, each of which takes the next work item when it is free."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lazyflow.schedulers.core.future import TaskFuture
 
 __all__ = ["ActorPool"]
 
-_AHEAD = 2  # calls for each actor that `map` has begun or queued before it is asked for a result
+_AHEAD = 2  # calls per actor that `map` begins before the first result is taken (a guess)
 
 Work = Callable[[Any, Any], Future]
 
 
 class ActorPool:
-    """Several actors that take work one after the other, each when it is free.
+    """A group of actors: each work item goes to the next actor that is free.
 
     Parameters
     ----------
     actors
-        Handles; what each can do is for the functions below to know: they are called with a
-        handle and an item, and return the future of a method call.
+        Handles of actors. The functions given to the methods below are called with a handle and
+        an item, and return the future of a method call.
 
     Examples
     --------
@@ -57,26 +57,46 @@ class ActorPool:
         self._size = len(found)
         self._host = found[0]._core.host
         self._pending = PendingCalls()
-        self._office = _Office(found)
-        self._end = LastCall(self._office.close)
+        self._dispatcher = _Dispatcher(found)
+        self._end = LastCall(self._dispatcher.close)
 
     def submit(self, fn: Work, value: Any) -> Future:
-        """Have ``fn(actor, value)`` called once an actor is free; returns the future of the end.
+        """Have ``fn(actor, value)`` called once an actor is free; return the future of its result.
 
-        Sleeps while ``config.max_pending_calls`` are pending, as a call of an actor does.
+        Sleeps while ``config.max_pending_calls`` calls are pending, as a call of an actor does.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> @lazyflow.actor
+        ... class Doubler:
+        ...     def double(self, x): return 2 * x
+        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
+        >>> pool.submit(lambda actor, x: actor.double(x), 21).result()
+        42
         """
         self._pending.make_room(self._host)
-        inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._office.scheduler)
+        inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._dispatcher.scheduler)
         future = Future(inner)
         self._pending.add(inner)
-        self._office.take(fn, value, inner)
+        self._dispatcher.take(fn, value, inner)
         return future
 
     def map(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
         """Return an iterator of the results of ``fn(actor, value)``, in the order of `values`.
 
-        The first calls begin at once; later ones as results are taken, two for each actor ahead.
-        An error is raised where its result would be.
+        The first calls begin at once, two for each actor; each result that is taken begins
+        another one. An error is raised in the place of its result.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> @lazyflow.actor
+        ... class Doubler:
+        ...     def double(self, x): return 2 * x
+        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
+        >>> list(pool.map(lambda actor, x: actor.double(x), "abc"))
+        ['aa', 'bb', 'cc']
         """
         left = iter(values)
         ahead = deque(self._some(fn, left, self._size * _AHEAD))
@@ -91,7 +111,18 @@ class ActorPool:
             yield value
 
     def map_unordered(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
-        """Return an iterator of the same results, each as soon as it is there."""
+        """Return an iterator of the results of ``fn(actor, value)``, in the order of their ends.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> @lazyflow.actor
+        ... class Doubler:
+        ...     def double(self, x): return 2 * x
+        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
+        >>> sorted(pool.map_unordered(lambda actor, x: actor.double(x), range(4)))
+        [0, 2, 4, 6]
+        """
         left = iter(values)
         done: SimpleQueue[Future] = SimpleQueue()
         begun = self._noted(self._some(fn, left, self._size * _AHEAD), done)
@@ -115,28 +146,28 @@ class ActorPool:
         return len(futures)
 
 
-class _Office:
-    """Who is free, and what waits. It outlives its pool until the work is done."""
+class _Dispatcher:
+    """The free actors and the waiting items of a pool, which it outlives until all is done."""
 
     def __init__(self, actors: list[Actor]) -> None:
         self.scheduler = actors[0]._core.scheduler
         self._lock = threading.Lock()
         self._free = deque(actors)
         self._waiting: deque[tuple[Work, Any, TaskFuture]] = deque()
-        self._calls: SimpleQueue[bool] = SimpleQueue()  # for the thread; False: the pool is gone
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # to the thread; False: the pool is gone
         self._has_thread = False
 
     def take(self, fn: Work, value: Any, inner: TaskFuture) -> None:
-        """Take work in."""
+        """Queue a call, and begin it if an actor is free."""
         with self._lock:
             self._waiting.append((fn, value, inner))
-        self._hand_out()
+        self._begin_waiting()
 
     def close(self) -> None:
-        """End when the work is done. Never locks."""
+        """End the thread once no work waits; takes no lock."""
         self._calls.put(False)
 
-    def _hand_out(self) -> None:
+    def _begin_waiting(self) -> None:
         while True:
             with self._lock:
                 if not self._waiting:
@@ -149,7 +180,10 @@ class _Office:
             self._begin(actor, fn, value, inner)
 
     def _need_thread(self) -> None:
-        """Have a thread hand out what waits: who ends a call must not run the user's code."""
+        """Start the thread that begins waiting calls.
+
+        The thread that ends a call must not run the user's code.
+        """
         if not self._has_thread:
             self._has_thread = True
             threading.Thread(target=self._serve, name="lazyflow-actor-pool", daemon=True).start()
@@ -158,12 +192,12 @@ class _Office:
         is_wanted = True
         while is_wanted or self._waiting:
             is_wanted = self._calls.get() and is_wanted
-            self._hand_out()
+            self._begin_waiting()
 
     def _begin(self, actor: Actor, fn: Work, value: Any, inner: TaskFuture) -> None:
         try:
             if inner.done():  # it was cancelled
-                self._back(actor)
+                self._free_again(actor)
                 return
             future = fn(actor, value)
             if not isinstance(future, Future):
@@ -172,20 +206,20 @@ class _Office:
                     f"lambda actor, x: actor.method(x); it returned {type(future).__name__}"
                 )
         except Exception as error:
-            self._back(actor)
+            self._free_again(actor)
             inner.set_error(error)
             return
         future._inner.add_callback(partial(self._ended, actor, inner))
 
     def _ended(self, actor: Actor, inner: TaskFuture, done: TaskFuture) -> None:
-        self._back(actor)
+        self._free_again(actor)
         value, error = done.local_outcome()
         if error is not None:
             inner.set_error(error)
         else:
             inner.set_value(value)
 
-    def _back(self, actor: Actor) -> None:
+    def _free_again(self, actor: Actor) -> None:
         with self._lock:
             self._free.append(actor)
             is_waited_for = bool(self._waiting)

@@ -1,10 +1,9 @@
-"""Actors: objects with a state of their own that many tasks and callers share by calling it.
+"""Actors: objects with a state of their own, which many tasks and callers share by calls.
 
 A class marked with `actor` is called as before, but its object lives where the scheduler keeps
-it: a process of its own on processes and Ray, a worker of the cluster on distributed, a thread of
-its own on threads, here on sync. A method
-call returns a future at once; calls run one after the other, in the order in which they were
-made.
+it: in a process of its own on processes and Ray, in a worker of the cluster on distributed, in a
+thread of its own on threads, in the caller's thread on sync. A method call returns a future at
+once; calls run one after the other, in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -39,10 +38,17 @@ __all__ = ["Actor", "ActorClass", "actor"]
 
 
 class ActorClass:
-    """A class whose objects are actors. Calling it makes one, and returns a handle.
+    """A class whose objects are actors, made by `actor`. Calling it returns a handle.
 
-    Made by `actor`. ``__wrapped__`` is the class itself; `options` returns one like this with
-    other options.
+    ``__wrapped__`` is the class itself.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> Words = lazyflow.actor(list)
+    >>> words = Words("ab")
+    >>> words.count("a").result()
+    1
     """
 
     def __init__(self, cls: type, settings: dict[str, Any]) -> None:
@@ -58,17 +64,25 @@ class ActorClass:
         self._init = Method(cls.__name__, "__init__")
 
     def options(self, **settings: Any) -> ActorClass:
-        """Return the same with other options; parameters are those of `actor`."""
+        """Return a copy of this class with other options; parameters are those of `actor`.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> Words = lazyflow.actor(list)
+        >>> Words.options(scheduler="sync", name="words")("ab")
+        <actor list 'words' on sync>
+        """
         return ActorClass(self.__wrapped__, {**self._given, **settings})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Actor:
-        """Make an actor; its constructor runs where it lives, with these arguments."""
+        """Make an actor and return its handle; the constructor runs where the actor lives."""
         settings = self._settings
         if settings.name is None:
             return Actor(_Core(self, args, kwargs))
         with _names_lock:
             known = _named.get(settings.name)
-            if known is None or known.host.is_over:  # somebody still has a handle on a dead one
+            if known is None or known.host.is_over:  # a handle on a dead actor still exists
                 known = _named[settings.name] = _Core(self, args, kwargs)
             elif not settings.get_if_exists:
                 raise ValueError(
@@ -86,17 +100,18 @@ class ActorClass:
         return (self.__wrapped__,)  # a class derived from this one is a plain class
 
     def __reduce__(self) -> Any:
-        named = self.in_module()
+        named = self._in_module()
         if named is self:
             return self.__qualname__  # to be looked up in the module
         if named is not None:
             return _with_options, (named, self._given)
         return ActorClass, (self.__wrapped__, self._given)
 
-    def in_module(self) -> ActorClass | None:
-        """Return what the class's name leads to, where that is its factory: ``@actor`` was used.
+    def _in_module(self) -> ActorClass | None:
+        """Return the actor class that stands in the module under the name of the plain class.
 
-        Then pickle can't find the class by its name, but this.
+        With ``@actor`` it hides the plain class, which pickle then can't find by its name. None:
+        the plain class stands there itself.
         """
         if self.__module__ == "__main__":
             return None
@@ -109,8 +124,8 @@ class ActorClass:
     def __repr__(self) -> str:
         return f"<actor class {self.__module__}.{self.__qualname__}>"
 
-    def method(self, name: str) -> Method:
-        """Return what stands for a method, or say what the class has instead."""
+    def _method(self, name: str) -> Method:
+        """Return the record of a method, or raise an error that lists the methods of the class."""
         known = self._methods.get(name)
         if known is None:
             self._check(name)
@@ -149,7 +164,7 @@ def _same(one: ActorClass, other: ActorClass) -> bool:
 
 
 def actor(cls: Any = None, /, **options: Any) -> Any:
-    """Make the objects of a class actors: each lives by itself, and calls of it are futures.
+    """Make the objects of a class actors: each lives by itself, and its calls return futures.
 
     Use it as a decorator, ``@actor`` or ``@actor(restarts=1)``, or as ``actor(Cls)(*args)``.
 
@@ -160,30 +175,31 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
     scheduler
         ``"sync"``: calls run in the caller's thread at once. ``"threads"``: in a thread of its
         own. ``"processes"``, ``"ray"``: in a process of its own. ``"distributed"``: in a worker of
-        the cluster. Left out: as `submit` chooses.
+        the cluster. By default the scheduler is chosen as for `submit`.
     name, get_if_exists
         A name that only one living actor of this process may have; with ``get_if_exists=True``
-        a handle on the one that has it is returned, if there is one.
+        a handle on the actor that has the name is returned, if there is one.
     max_concurrency
-        Calls that may run at once: 1, and 1000 for a class with async methods, which run on an
-        event loop.
+        Calls that may run at once: by default 1, and 1000 for a class with async methods, which
+        run on an event loop.
     restarts
-        How many times the process of the actor is started again when it ends. The call that ran
-        then fails with `WorkerDied` and is not run again; later ones go on with a new object. On
-        sync and threads there is no process that could end.
+        How many times the process of the actor is started again when it ends. The call that was
+        running fails with `WorkerDied` and is not run again; later calls go on with a new object.
+        On sync and threads there is no process that could end.
     checkpoint, checkpoint_every
-        What the new object starts from. ``"get_state"``: the name of a method whose result is
-        kept after every `checkpoint_every` calls and given to ``set_state`` after a restart; or
-        ``(save, load)``: two names, or functions of the object, and of the object and a state.
+        The state that the new object starts from. ``"get_state"``: the name of a method whose
+        result is kept after every `checkpoint_every` calls and given to ``set_state`` after a
+        restart; or ``(save, load)``: two names, or functions of the object, and of the object
+        and a state.
 
     Returns
     -------
     ActorClass
-        To be called like the class. It returns a handle: ``h.method(*args)`` is a `Future`.
-        Lazy values and futures among the arguments, at any depth, reach the method as values.
+        Call it like the class: it returns a handle, and ``handle.method(*args)`` is a `Future`.
+        The method gets the values of lazy values and futures among the arguments, at any depth.
         The actor ends with the last reference to its handle, after the calls that were made.
-        A call sleeps while ``config.max_pending_calls`` of its actor are pending, unless a task,
-        another call or a coroutine makes it.
+        While ``config.max_pending_calls`` calls of an actor are pending, the next one sleeps,
+        unless a task, another call or a coroutine makes it.
 
     Examples
     --------
@@ -200,7 +216,7 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
     22
     """
     if cls is None:
-        ActorSettings(**options)  # so that a wrong one is told of here
+        ActorSettings(**options)  # a wrong option raises here
         return lambda cls: actor(cls, **options)
     if isinstance(cls, ActorClass):
         return cls.options(**options)
@@ -219,7 +235,7 @@ _named: WeakValues[_Core] = WeakValues()
 
 
 class _Core:
-    """One actor, shared by all handles on it; when it is collected the actor ends."""
+    """One actor, shared by all handles on it; the actor ends when this object is collected."""
 
     def __init__(self, cls: ActorClass, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         settings = cls._settings
@@ -234,7 +250,7 @@ class _Core:
         self.shares_memory = self.scheduler.actors_share_memory
         init = self._call_of(cls._init, args, kwargs, 4)
         spec = Spec(
-            cls.__wrapped__, cls.in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
+            cls.__wrapped__, cls._in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,
         )
         self.pending = PendingCalls()
@@ -242,15 +258,15 @@ class _Core:
         self._end = LastCall(self.host.close)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        """Have a method called."""
-        method = self.cls.method(name)
+        """Have a method called; return the future of its result."""
+        method = self.cls._method(name)
         self.pending.make_room(self.host)
         call = self._call_of(method, args, kwargs, 4)
         future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
         self.pending.add(call.future)
         try:
             self.host.call(call)
-        except BaseException:  # nobody gets the future; a call that never ended would count on
+        except BaseException:  # the call would stay pending for ever, as no one gets its future
             call.future.cancel()
             raise
         return future
@@ -265,7 +281,7 @@ class _Core:
         return Call(task, inputs, TaskFuture(method.__name__, self.scheduler))
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
-        """Start what the arguments need that does not run yet."""
+        """Return the futures of input tasks, after starting those that do not run yet."""
         found = {id(t): t._args[0] for t in tasks if t._func is HELD}
         lazy = [t for t in tasks if t._func is not HELD]
         if lazy:
@@ -276,7 +292,16 @@ class _Core:
 
 
 class Actor:
-    """A handle on an actor: its methods return futures."""
+    """A handle on an actor: its methods return futures.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> words = lazyflow.actor(list)("ab")
+    >>> added = words.append("c")
+    >>> words.count("c").result()
+    1
+    """
 
     __slots__ = ("__weakref__", "_core")
     _core: _Core
@@ -287,7 +312,7 @@ class Actor:
     def __getattr__(self, name: str) -> BoundMethod:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"an actor's handle has no {name!r}")
-        self._core.cls.method(name)
+        self._core.cls._method(name)
         return BoundMethod(self._core, name)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -332,7 +357,7 @@ class BoundMethod:
         self._name = name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Future:
-        """Have the method called; returns the future of its result."""
+        """Have the method called; return the future of its result."""
         return self._core.call(self._name, args, kwargs)
 
     def __repr__(self) -> str:

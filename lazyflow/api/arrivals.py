@@ -1,4 +1,4 @@
-"""Futures in the order of their ends: `as_completed`."""
+"""Futures in the order in which they are done: `as_completed`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ __all__ = ["as_completed"]
 
 
 class as_completed:
-    """Yield futures and persisted values as they come to their ends; more may be added meanwhile.
+    """Yield futures and persisted values in the order in which they are done.
+
+    More may be added meanwhile.
 
     Iterate with ``for`` or with ``async for``, which does not block the event loop.
 
     Parameters
     ----------
     fs
-        A list of them; left out: none so far.
+        Futures and persisted values; none when left out.
     with_results
-        Yield pairs (value given, result); a failure is raised when its turn comes.
+        Yield pairs (future, result) instead; the error of a failed one is raised in its place.
     timeout
-        Seconds from now.
+        Seconds from now, after which iterating raises `TaskTimeout`.
 
     Raises
     ------
     TaskTimeout
-        Some are not done when the time is over; they go on.
+        Some are not done in time; their work goes on.
 
     Examples
     --------
@@ -57,13 +59,22 @@ class as_completed:
         self._deadline = None if timeout is None else monotonic() + timeout
         self._left: dict[int, tuple[Any, TaskFuture]] = {}  # by id: each once
         self._done: deque[int] = deque()
-        self._gates: list[TaskFuture] = []  # of who waits; whoever pops it sets it
+        self._gates: list[TaskFuture] = []  # of waiting iterations; popped, then set
         self.update(fs)
 
     # -- what it is made of -----------------------------------------------------------------
 
     def add(self, future: Any) -> None:
-        """Add a future or a persisted value; one that is there already is there once."""
+        """Add a future or a persisted value, unless it is there already.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, submit
+        >>> ended = as_completed()
+        >>> ended.add(submit(abs, -1))
+        >>> [future.result() for future in ended]
+        [1]
+        """
         if id(future) in self._left:
             return
         key, whole = id(future), whole_of(future)
@@ -71,24 +82,63 @@ class as_completed:
         whole.add_callback(lambda _: self._arrived(key, whole))
 
     def update(self, fs: Any) -> None:
-        """Add several."""
+        """Add several futures or persisted values.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, map
+        >>> ended = as_completed()
+        >>> ended.update(map(abs, [-1, -2]))
+        >>> ended.count()
+        2
+        """
         for each in items_of(fs):
             self.add(each)
 
     def count(self) -> int:
-        """Return how many were not yielded so far."""
+        """Return how many were not yielded yet.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, put
+        >>> as_completed([put(1), put(2)]).count()
+        2
+        """
         return len(self._left)
 
     def is_empty(self) -> bool:
-        """Tell whether all were yielded."""
+        """Tell whether all were yielded.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed
+        >>> as_completed().is_empty()
+        True
+        """
         return not self._left
 
     def has_ready(self) -> bool:
-        """Tell whether the next one is there without waiting."""
+        """Tell whether the next one would be yielded without waiting.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, put
+        >>> as_completed([put(1)]).has_ready()
+        True
+        """
         return bool(self._done)
 
     def clear(self) -> None:
-        """Forget all that were not yielded; their work goes on."""
+        """Remove all that were not yielded yet; their work goes on.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, put
+        >>> ended = as_completed([put(1), put(2)])
+        >>> ended.clear()
+        >>> list(ended)
+        []
+        """
         self._left.clear()
         self._done.clear()
 
@@ -106,7 +156,7 @@ class as_completed:
         gate.set_value(None)
 
     def _gate(self) -> TaskFuture | None:
-        """Return what is done when another one comes; None: it is here."""
+        """Return a future that is done when the next one is; None: one is done already."""
         gate = TaskFuture("the next one", None)
         self._gates.append(gate)
         if self._done:  # it may have come before the gate was there
@@ -151,14 +201,29 @@ class as_completed:
         return (item, compute(item)[0]) if self._with_results else item
 
     def next_batch(self, block: bool = True) -> list[Any]:
-        """Return all that are there; with ``block=True`` at least one, waiting for it."""
+        """Return all that are done; with ``block=True`` wait for at least one.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, put
+        >>> ended = as_completed([put(1), put(2)])
+        >>> len(ended.next_batch()), ended.next_batch(block=False)
+        (2, [])
+        """
         found = [next(self)] if block and not self._done else []
         while self._done:
             found.append(next(self))
         return found
 
     def batches(self) -> Iterator[list[Any]]:
-        """Yield lists of what has come meanwhile."""
+        """Yield lists of those that are done since the last one.
+
+        Examples
+        --------
+        >>> from lazyflow import as_completed, put
+        >>> [len(batch) for batch in as_completed([put(1), put(2)]).batches()]
+        [2]
+        """
         while self._left:
             yield self.next_batch()
 

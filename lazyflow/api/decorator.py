@@ -40,9 +40,10 @@ class _Unfinished(Task):
 
 
 class DelayedFunction(Delayed, _Unfinished):
-    """A callable made lazy. Calling it makes a task; as an argument it is the function itself.
+    """A callable made lazy by `delayed`. Calling it makes a task.
 
-    Made by `delayed`; keeps the function's name, docstring and signature.
+    As an argument of another call it is the function itself. It keeps the name, the docstring and
+    the signature of the function.
     """
 
     __slots__ = ()

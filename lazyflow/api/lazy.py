@@ -27,8 +27,8 @@ from lazyflow.services import service
 __all__ = ["Delayed"]
 
 
-class _Method:
-    """Calls a method by name."""
+class _MethodCall:
+    """Calls the method of this name of its first argument."""
 
     __slots__ = ("name",)
 
@@ -43,7 +43,7 @@ class _Method:
         return getattr(obj, self.name)(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Method, (self.name,)
+        return _MethodCall, (self.name,)
 
 
 def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def _reflected(func: Callable[[Any, Any], Any]) -> Callable[[Delayed, Any], Dela
 
 
 def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
-    """Make the task of a binary operator; quickly when both sides are Delayed."""
+    """Return the task of a binary operator; quickly when both sides are Delayed."""
     if type(one) is not Delayed or type(other) is not Delayed or annotation.get() is not None:
         return new_task(Delayed, func, (one, other), None, OPERATOR, depth=3)
     task = object.__new__(Task)
@@ -101,8 +101,8 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
 class Delayed(NeedsValue, Task):
     """The result of a call that has not been made yet.
 
-    Made by calling what `delayed` returns. Behaves like the value to come: operators,
-    attributes, method calls, ``[...]`` and NumPy's ufuncs give further lazy values.
+    Calling a function that `delayed` has marked returns one. It behaves like its future value:
+    operators, attributes, method calls, ``[...]`` and NumPy's ufuncs return more lazy values.
 
     Examples
     --------
@@ -119,7 +119,14 @@ class Delayed(NeedsValue, Task):
     # -- evaluation -------------------------------------------------------------------------
 
     def compute(self, **options: Any) -> Any:
-        """Compute the value; options are those of `lazyflow.compute`."""
+        """Compute the value and return it; options are those of `lazyflow.compute`.
+
+        Examples
+        --------
+        >>> from lazyflow import delayed
+        >>> delayed(sum)([1, 2, 3]).compute(scheduler="sync")
+        6
+        """
         values, error = evaluate.evaluate((self,), RunOptions.of("compute", options))
         if error is not None:
             try:
@@ -129,26 +136,60 @@ class Delayed(NeedsValue, Task):
         return values[0]
 
     def persist(self, **options: Any) -> Delayed:
-        """Start computing; returns a lazy value without history, see `lazyflow.persist`."""
+        """Start computing; return a lazy value without history, see `lazyflow.persist`.
+
+        Examples
+        --------
+        >>> from lazyflow import delayed
+        >>> x = delayed(sum)([1, 2, 3]).persist()
+        >>> (x + 1).compute()
+        7
+        """
         return evaluate.persist(self, **options)[0]
 
     def cancel(self, *, force: bool = False) -> bool:
-        """Give up a persisted value; returns whether that came before it was computed.
+        """Give up a persisted value; return whether it was not computed yet.
 
-        Work that nothing else needs is not started any more; a task that is running ends, and
-        its result is ignored. Using the value then raises `Cancelled`. ``force=True`` on
-        processes ends the worker that runs the value's own task, also while that sleeps in C;
-        what else that worker had is made again. Threads can't be ended: there it raises.
+        Tasks that nothing else needs are not started any more; a running task goes on to its
+        end, and its result is ignored. Using the value then raises `Cancelled`. On processes
+        ``force=True`` ends the worker that runs the task of the value, also while it is in C
+        code; other results of that worker are computed again. Threads can't be ended: there
+        ``force=True`` raises a ValueError.
+
+        Examples
+        --------
+        >>> from threading import Event
+        >>> from lazyflow import delayed
+        >>> event = Event()
+        >>> x = delayed(event.wait)().persist()
+        >>> x.cancel()
+        True
+        >>> event.set()
         """
         return waiting.future_of(self).cancel(force)
 
     def visualize(self, filename: str | None = None, **options: Any) -> Any:
-        """Draw the graph; see `lazyflow.visualize`."""
+        """Draw the graph; see `lazyflow.visualize`.
+
+        Examples
+        --------
+        >>> from lazyflow import delayed
+        >>> (delayed(abs)(-1) + 1).visualize()
+        <Picture: 2 nodes, 1 edge, svg of 994 characters>
+        """
         return service("visualize")(self, filename=filename, **options)
 
     @property
     def key(self) -> str:
-        """The task's name as text: unique, or a content hash with ``pure=True``."""
+        """The name of the task: unique, or a hash of the contents with ``pure=True``.
+
+        Examples
+        --------
+        >>> from lazyflow import delayed
+        >>> f = delayed(abs, pure=True)
+        >>> f(-1).key == f(-1).key, f(-1).key == f(-2).key
+        (True, False)
+        """
         return keys.key_of(self)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -200,7 +241,7 @@ class Delayed(NeedsValue, Task):
         n = self._length("iterate over it", "iterate inside a delayed function")
         maker = task_name(self)
         items = []
-        for i in range(n):  # in a comprehension it would be a frame more, or not (Python 3.12)
+        for i in range(n):  # a comprehension is one more frame before Python 3.12
             items.append(  # noqa: PERF401
                 new_task(Delayed, Item(i, n, maker), (self,), None, OPERATOR, depth=2)
             )
@@ -226,13 +267,13 @@ class Delayed(NeedsValue, Task):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"<Delayed {_told(self)}>"
+        return f"<Delayed {_description(self)}>"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         rows = {
-            "task": _told(self),
+            "task": _description(self),
             "made at": place_text(self),
             "inputs": str(len(self._inputs)),
         }
@@ -281,13 +322,13 @@ class Delayed(NeedsValue, Task):
 
 
 class _Attribute(Delayed):
-    """``x.name``: when it is called, one task calls the method; else it is the attribute."""
+    """``x.name``: a lazy attribute; calling it makes one task that calls the method."""
 
     __slots__ = ()
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
         name = attribute_of(self._func)
-        return _called(_Method(name), (*self._inputs, *args), kwargs, dask_key_name)
+        return _called(_MethodCall(name), (*self._inputs, *args), kwargs, dask_key_name)
 
 
 def _called(
@@ -299,7 +340,8 @@ def _called(
     return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)
 
 
-def _told(task: Task) -> str:
+def _description(task: Task) -> str:
+    """Return the text of a task between the brackets of its `repr`."""
     if task._func is VALUE:
         return task_name(task) if task._options.named else summary(task._args[0])
     if task._func is HELD:

@@ -1,7 +1,7 @@
-"""`trace`: a graph built and planned once, and run again with other leaf values.
+"""`trace`: a graph that is built and planned once, and run again with other leaf values.
 
-An optimiser calls the same graph a thousand times with other parameters. Traced, it pays for
-building and planning once; a rerun copies a few lists and runs.
+An optimiser calls the same graph a thousand times with other parameters. Once it is traced, a
+rerun costs no building and planning: it copies a few lists and runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ _Built = tuple[Plan, Targets, int, list[str], dict[int, int]]
 
 
 class Trace:
-    """A function of leaf values whose graph is kept; made by `trace`. Threads may share it."""
+    """A function of leaf values whose graph is kept; made by `trace`. Threads may share it.
+
+    Examples
+    --------
+    >>> from lazyflow import delayed, trace
+    >>> total = trace(lambda x, y: delayed(max)(x, y) * 2)
+    >>> total(1, 2), total(4, 3), total
+    (4, 8, <trace of <lambda>: 4 tasks>)
+    """
 
     def __init__(self, func: Callable[..., Any], options: RunOptions) -> None:
         self._func = func
@@ -51,12 +59,12 @@ class Trace:
         return f"<trace of {function_name(self._func)}: {state}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph with these values for its leaves; return what the function returned.
+        """Run the graph with these values as leaves; return the values of what it returned.
 
         Raises
         ------
         TypeError
-            Other leaves than in the first call, or a lazy value as a leaf.
+            The leaves are not those of the first call, or a leaf is a lazy value.
         """
         self._check(args, kwargs)
         if self._built is None:
@@ -66,8 +74,8 @@ class Trace:
         plan, targets, count, names, leaves = self._built
         if len(args) != count or kwargs.keys() != set(names):
             raise TypeError(
-                f"{function_name(self._func)} was traced with {_leaves_told(count, names)}; this "
-                f"call has {_leaves_told(len(args), list(kwargs))}. For other leaves make another "
+                f"{function_name(self._func)} was traced with {_leaves_text(count, names)}; this "
+                f"call has {_leaves_text(len(args), list(kwargs))}. For other leaves make another "
                 "trace."
             )
         run = start(plan, self._options)
@@ -104,7 +112,7 @@ class Trace:
         return plan, targets, len(args), list(kwargs), used
 
 
-def _leaves_told(count: int, names: list[str]) -> str:
+def _leaves_text(count: int, names: list[str]) -> str:
     named = f" and {', '.join(names)}" if names else ""
     return f"{count} positional {'leaf' if count == 1 else 'leaves'}{named}"
 
@@ -122,8 +130,8 @@ def trace(
     Parameters
     ----------
     func
-        Called once, with a lazy leaf in the place of each argument; returns lazy values in any
-        nesting. What it decides by Python's own ``if`` is decided then, for all reruns.
+        A function that returns lazy values in any nesting. It is called once, with a lazy leaf in
+        the place of each argument: a Python ``if`` in it is decided then, for all reruns.
     scheduler, num_workers, optimize_graph, timeout
         As in `compute`; used by every rerun.
 

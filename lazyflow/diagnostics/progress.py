@@ -166,11 +166,32 @@ class ProgressBar(Observer):
         self._finish()
 
     def register(self) -> None:
-        """Show the progress of everything from now on."""
+        """Show the progress of all runs from now on.
+
+        Examples
+        --------
+        >>> import io, lazyflow
+        >>> text = io.StringIO()
+        >>> bar = lazyflow.ProgressBar(file=text)
+        >>> bar.register()
+        >>> lazyflow.delayed(abs)(-1).compute()
+        1
+        >>> bar.unregister()
+        >>> "1/1" in text.getvalue()
+        True
+        """
         always_observers.append(self)
 
     def unregister(self) -> None:
-        """End what `register` began."""
+        """Show no progress any more, after `register`.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> bar = lazyflow.ProgressBar()
+        >>> bar.register()
+        >>> bar.unregister()
+        """
         always_observers.remove(self)
 
     def run_started(self, run: AnyRun) -> None:

@@ -1,17 +1,18 @@
-"""What every solver asks of chunked rows: check them once, add up what the chunks give.
+"""Chunked rows for solvers: checked once, then summed over in a fixed order.
 
-Data that cannot be right is refused before the first iteration, in a message that names the
-chunk. Sums have a shape fixed by the number of chunks, so a result has the same bits whatever
-the scheduler, the number of workers and the order in which tasks end.
+Wrong data is refused before the first iteration, in a message that names the chunk. The number
+of chunks alone decides in which order sums are made, so a result has the same bits whatever the
+scheduler, the number of workers and the order in which tasks end.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lazyflow import compute, delayed, persist
+from lazyflow import compute, delayed, persist, tree_reduce
 
 __all__ = ["Rows", "checked_rows", "tree_sum"]
 
@@ -20,9 +21,25 @@ __all__ = ["Rows", "checked_rows", "tree_sum"]
 class Rows:
     """Training rows that were checked.
 
-    `chunks` has one pair per chunk, both persisted: X (float64, row-major) and the class of
-    each row as an index into `classes`. `penalty` is 1 / (C n), the factor of |W|² / 2 beside
-    a mean loss.
+    Attributes
+    ----------
+    chunks : list of pairs of Delayed
+        For each chunk its rows X (float64, row-major) and the class of each row as an index into
+        `classes`, both persisted.
+    sizes : list of int
+        The number of rows of each chunk.
+    n_features : int
+    classes : ndarray, shape (K,)
+        The labels.
+    penalty : float
+        1 / (C n): the factor of |W|² / 2 beside a mean loss.
+
+    Examples
+    --------
+    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
+    >>> rows = checked_rows([(X, y)], classes=[0, 1], C=1.0)
+    >>> rows.sizes, rows.n_features
+    ([3], 1)
     """
 
     chunks: list[tuple[Any, Any]]
@@ -33,11 +50,23 @@ class Rows:
 
     @property
     def n(self) -> int:
-        """Number of rows in all chunks."""
+        """The number of rows in all chunks.
+
+        Examples
+        --------
+        >>> Rows([], [3, 2], 1, np.array([0, 1]), penalty=0.2).n
+        5
+        """
         return sum(self.sizes)
 
     def n_blocks(self, block: int) -> int:
-        """Count blocks of at most `block` rows; none crosses from chunk to chunk."""
+        """Count blocks of at most `block` rows; none crosses from chunk to chunk.
+
+        Examples
+        --------
+        >>> Rows([], [3, 2], 1, np.array([0, 1]), penalty=0.2).n_blocks(2)
+        3
+        """
         return sum(-(-size // block) for size in self.sizes)
 
 
@@ -77,8 +106,20 @@ def summary(X: np.ndarray, labels: np.ndarray, n_classes: int) -> tuple[int, int
 def checked_rows(chunks: Sequence[tuple[Any, Any]], classes: Any, C: float, **run: Any) -> Rows:
     """Check and persist `chunks`, pairs (X, y) of arrays or of Delayed.
 
-    Raises `ValueError` when a chunk or the whole cannot be trained on; `run` has the keywords
-    of `persist` (``scheduler=``, ``num_workers=``).
+    `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``).
+
+    Raises
+    ------
+    ValueError
+        No model can be trained on a chunk, or on all of them; the message says why.
+
+    Examples
+    --------
+    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array(["no", "yes", "maybe"])
+    >>> checked_rows([(X, y)], classes=["no", "yes"], C=1.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: chunk 0 has the label 'maybe', which is not in classes=['no', 'yes']...
     """
     if not C > 0:
         raise ValueError(f"C must be positive, not {C}; the smaller C, the stronger the penalty")
@@ -103,23 +144,18 @@ def checked_rows(chunks: Sequence[tuple[Any, Any]], classes: Any, C: float, **ru
     return Rows(pairs, list(sizes), features[0], classes, penalty=1 / (C * sum(sizes)))
 
 
-@delayed
-def add(parts: Sequence[tuple]) -> tuple:
-    """Add tuples place by place, from left to right."""
-    return tuple(sum(column) for column in zip(*parts, strict=True))
+def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(operator.add, one, other))
 
 
 def tree_sum(parts: Sequence[Any], fan_in: int = 8) -> Any:
-    """Add the tuples that `parts` will be: a tree of tasks with `fan_in` inputs each.
+    """Return the sum of lazy tuples, place by place, as a tree of tasks with `fan_in` inputs each.
 
-    A tree and not one task, so that few parts are alive at a time and sums run side by side.
-
+    Examples
+    --------
     >>> from lazyflow import compute, delayed
     >>> pair = delayed(lambda i: (i, i * i))
     >>> compute(tree_sum([pair(i) for i in range(100)]))
     ((4950, 328350),)
     """
-    parts = list(parts)
-    while len(parts) > 1:
-        parts = [add(parts[i : i + fan_in]) for i in range(0, len(parts), fan_in)]
-    return parts[0]
+    return tree_reduce(_added, parts, split_every=fan_in)

@@ -23,6 +23,11 @@ class Curvature:
 
     `block` is the largest curvature of one block's part, `whole` that of the mean over all rows;
     multiply by the bound of the loss's second derivative (1/4 for logistic).
+
+    Examples
+    --------
+    >>> Curvature(block=6.0, whole=2.5)
+    Curvature(block=6.0, whole=2.5)
     """
 
     block: float
@@ -42,7 +47,16 @@ def shifted(X: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def centred(rows: Rows, **run: Any) -> tuple[Rows, np.ndarray]:
-    """Return (rows shifted to mean zero and persisted, the mean that was taken off)."""
+    """Return (rows shifted to mean zero and persisted, the mean that was subtracted).
+
+    Examples
+    --------
+    >>> from lazyflow.learn.chunks import checked_rows
+    >>> rows = checked_rows([(np.array([[1.0], [3.0]]), [0, 1])], classes=[0, 1], C=1.0)
+    >>> moved, mean = centred(rows)
+    >>> mean, moved.chunks[0][0].compute().tolist()
+    (array([2.]), [[-1.0], [1.0]])
+    """
     ((total,),) = compute(tree_sum([row_sum(X) for X, _ in rows.chunks]), **run)
     mean = total / rows.n
     (moved,) = persist([(shifted(X, mean), labels) for X, labels in rows.chunks], **run)
@@ -69,7 +83,15 @@ def largest_of_blocks(X: np.ndarray, block: int) -> float:
 
 
 def curvature(rows: Rows, block: int, **run: Any) -> Curvature:
-    """Measure `rows` in blocks of `block` rows: one pass, eigenvalues of small matrices."""
+    """Measure `rows` in blocks of `block` rows: one pass, eigenvalues of small matrices.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.chunks import checked_rows
+    >>> rows = checked_rows([(np.array([[-1.0], [1.0]]), [0, 1])], classes=[0, 1], C=1.0)
+    >>> curvature(rows, block=1)
+    Curvature(block=2.0, whole=1.0)
+    """
     tops = [largest_of_blocks(X, block) for X, _ in rows.chunks]
     *largest, (total,) = compute(*tops, tree_sum([gram(X) for X, _ in rows.chunks]), **run)
     # The mean loss is the mean over blocks of (n_blocks / n) times a block's sum of losses.

@@ -18,7 +18,7 @@ from scipy.optimize import OptimizeResult, minimize
 from lazyflow import delayed, trace
 from lazyflow.learn.chunks import checked_rows, tree_sum
 from lazyflow.learn.objective import penalised
-from lazyflow.learn.result import Callback, History, Result
+from lazyflow.learn.result import Callback, History, SolverResult
 
 __all__ = ["loss_and_gradient", "softmax_regression"]
 
@@ -56,7 +56,7 @@ def softmax_regression(
     scheduler: str | None = None,
     num_workers: int | None = None,
     callback: Callback | None = None,
-) -> Result:
+) -> SolverResult:
     """Minimise mean softmax loss + |W|² / (2 C n) over the rows of `chunks`; intercepts are free.
 
     The problem of scikit-learn's ``LogisticRegression(C=C)``. A constant added to all intercepts

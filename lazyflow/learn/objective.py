@@ -30,7 +30,14 @@ def logistic_loss_and_gradient(
 def penalised(
     loss: float, gradient: np.ndarray, theta: np.ndarray, n: int, penalty: float
 ) -> tuple[float, np.ndarray]:
-    """Return loss / n + penalty / 2 * |W|² and its gradient; W is `theta` without intercepts."""
+    """Return loss / n + penalty / 2 * |W|² and its gradient; W is `theta` without intercepts.
+
+    Examples
+    --------
+    >>> theta = np.array([[2.0, 5.0]])  # one weight, one intercept
+    >>> penalised(8.0, np.array([[4.0, 4.0]]), theta, n=4, penalty=0.5)
+    (3.0, array([[2., 1.]]))
+    """
     weights = theta.copy()
     weights[:, -1] = 0.0
     return loss / n + penalty / 2 * float((weights**2).sum()), gradient / n + penalty * weights

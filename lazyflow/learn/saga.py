@@ -20,7 +20,7 @@ from lazyflow import compute, delayed, persist, trace
 from lazyflow.learn.chunks import checked_rows, tree_sum
 from lazyflow.learn.curvature import centred, curvature
 from lazyflow.learn.objective import logistic_loss_and_gradient, penalised
-from lazyflow.learn.result import Callback, History, Result
+from lazyflow.learn.result import Callback, History, SolverResult
 from lazyflow.learn.visits import Order, check_options, step_and_length, visits_of_epoch
 
 __all__ = ["one_vs_rest", "visit_blocks"]
@@ -49,6 +49,15 @@ def visit_blocks(
 
     `theta` and `average` are (K, d + 1), intercepts last; `table` is (rows, K). The blocks are
     rows ``starts[j]`` to ``starts[j] + block``; `scale` is (step, penalty, blocks / n, 1 / n).
+
+    Examples
+    --------
+    >>> theta, table, average = visit_blocks(
+    ...     np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)), np.array([[2.0]]),
+    ...     np.array([0]), np.array([0]), block=1, scale=(0.1, 0.0, 1.0, 1.0),
+    ... )
+    >>> theta, table
+    (array([[0.1 , 0.05]]), array([[-0.5]]))
     """
     theta, table, average = theta.copy(), table.copy(), average.copy()
     step, penalty, drawn, share = scale
@@ -95,7 +104,7 @@ def one_vs_rest(
     scheduler: str | None = None,
     num_workers: int | None = None,
     callback: Callback | None = None,
-) -> Result:
+) -> SolverResult:
     """Minimise mean logistic loss + |w_k|² / (2 C n) for each class k against the rest.
 
     The problem of scikit-learn's ``OneVsRestClassifier(LogisticRegression(C=C))``. Same seed, same

@@ -1,6 +1,6 @@
-"""Arrays in dicts and lists, to any depth: the form in which weights and gradients come.
+"""Arrays in dicts and lists, to any depth, as weights and gradients are.
 
-Errors name the place, as ``weights['coef_']``.
+Errors name the place of an array in its tree, as ``weights['coef_']``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ __all__ = ["array_of", "fitted_to", "leaves", "mapped", "place", "replace"]
 
 
 def array_of(value: Any, where: str) -> Any:
-    """Return a copy as a NumPy array; a plain float stays one."""
+    """Return a copy as a NumPy array; a plain float stays one.
+
+    Examples
+    --------
+    >>> array_of([1, 2], "weights['coef_']"), array_of(0.5, "weights['rate_']")
+    (array([1, 2]), 0.5)
+    """
     if type(value) is float:
         return value
     try:
@@ -32,7 +38,13 @@ def array_of(value: Any, where: str) -> Any:
 
 
 def fitted_to(where: str, own: Any, new: Any) -> Any:
-    """Return a new value in the dtype of the old one, whose shape it must have."""
+    """Return a new value in the dtype of the old one, whose shape it must have.
+
+    Examples
+    --------
+    >>> fitted_to("weights['coef_']", np.zeros(2), np.array([1, 2]))
+    array([1., 2.])
+    """
     array = np.asarray(array_of(new, where))
     if array.shape != np.shape(own):
         raise ValueError(
@@ -47,12 +59,24 @@ def fitted_to(where: str, own: Any, new: Any) -> Any:
 
 
 def place(where: str, at: Any) -> str:
-    """Return how messages call an item."""
+    """Return the name of an item in messages.
+
+    Examples
+    --------
+    >>> place("weights", "coef_")
+    "weights['coef_']"
+    """
     return f"{where}[{at!r}]"
 
 
 def leaves(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield place and value of everything that is no container."""
+    """Yield the place and the value of everything in a tree that is no container.
+
+    Examples
+    --------
+    >>> list(leaves({"a": [1, 2]}, "tree"))
+    [("tree['a'][0]", 1), ("tree['a'][1]", 2)]
+    """
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             yield from leaves(value, place(where, name))
@@ -64,7 +88,13 @@ def leaves(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def mapped(function: Callable[..., Any], trees: list[Any], where: str) -> Any:
-    """Call a function with what is at the same place of several trees; return the same form."""
+    """Call a function with the values at each place of several trees; return a tree of the results.
+
+    Examples
+    --------
+    >>> mapped(lambda where, a, b: a + b, [{"x": [1, 2]}, {"x": [10, 20]}], "trees")
+    {'x': [11, 22]}
+    """
     first = trees[0]
     if isinstance(first, Mapping):
         _check_names(first, trees, where)
@@ -104,7 +134,7 @@ def _check_names(first: Mapping[Any, Any], trees: list[Any], where: str) -> None
         missing = [name for name in first if name not in tree]
         strange = [name for name in tree if name not in first]
         if missing or strange:
-            words = [f"{names} {said}" for names, said in (
+            words = [f"{names} {problem}" for names, problem in (
                 (_listed(missing), "missing"), (_listed(strange), "not known"),
             ) if names]
             raise ValueError(
@@ -119,7 +149,15 @@ def _listed(names: list[Any]) -> str:
 
 
 def replace(model: Any, new: Any) -> None:
-    """Put new arrays in the places of the old ones, in the containers that the user has."""
+    """Put new arrays in the places of the old ones, in the user's own containers.
+
+    Examples
+    --------
+    >>> model = {"x": [1, 2]}
+    >>> replace(model, {"x": [10, 20]})
+    >>> model
+    {'x': [10, 20]}
+    """
     items = list(new.items() if isinstance(new, Mapping) else enumerate(new))
     for at, value in items:
         if isinstance(value, Mapping | list | tuple):

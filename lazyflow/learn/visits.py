@@ -21,7 +21,15 @@ Order = Literal["random", "cyclic"]
 
 
 def check_options(order: Order, block: int, check_every: int, max_epochs: int) -> None:
-    """Raise `ValueError` for what cannot be meant."""
+    """Raise a ValueError for options that make no sense.
+
+    Examples
+    --------
+    >>> check_options("sorted", block=16, check_every=5, max_epochs=500)
+    Traceback (most recent call last):
+    ...
+    ValueError: order must be "random" or "cyclic", not 'sorted'
+    """
     if order not in ("random", "cyclic"):
         raise ValueError(f'order must be "random" or "cyclic", not {order!r}')
     if block < 1 or check_every < 1 or max_epochs < 0:
@@ -36,6 +44,13 @@ def step_and_length(bounds: Curvature, rows: Rows, block: int, order: Order) -> 
 
     Its second derivative is at most 1/4. The step is 1 / (2 (mu n + L)) of Defazio, Bach and
     Lacoste-Julien (2014), of which mu n is taken as L / 2 at most; n counts blocks here.
+
+    Examples
+    --------
+    >>> rows = Rows([], [64, 64], 1, np.array([0, 1]), penalty=0.01)
+    >>> step, longest = step_and_length(Curvature(block=6.0, whole=2.5), rows, 16, "random")
+    >>> round(step, 3), longest
+    (0.314, 5)
     """
     if order == "cyclic":
         return 0.3 / (bounds.block / 4), rows.n
@@ -49,9 +64,11 @@ def visits_of_epoch(
 ) -> list[tuple[int, np.ndarray]]:
     """Return one epoch as (chunk, first rows of the blocks to visit there), every block once.
 
-    The driver makes the order, from `key` (seed, epoch) alone: it depends on no global state, no
+    The order is computed from `key` (seed, epoch) alone: it depends on no global state, no
     scheduler and no earlier epoch.
 
+    Examples
+    --------
     >>> [(k, starts.tolist()) for k, starts in visits_of_epoch([4, 3], 2, 1, "random", (0, 0))]
     [(0, [0]), (1, [0]), (0, [2]), (1, [2])]
     """

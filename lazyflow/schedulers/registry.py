@@ -153,6 +153,13 @@ def shutdown() -> None:
     """End the threads and processes that lazyflow keeps; queued work is cancelled.
 
     Running tasks get two seconds. The next compute starts what it needs again.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> lazyflow.shutdown()
+    >>> lazyflow.delayed(abs)(-1).compute()
+    1
     """
     for scheduler in (*installed.values(), *_clients.living()):
         if provides(scheduler, ShutsDown):

@@ -10,7 +10,7 @@ from engine_schedulers import SCHEDULERS
 import lazyflow
 from lazyflow import demo
 from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
-from lazyflow.learn.examples.linear import LinearModel, Outcome, batch, told
+from lazyflow.learn.examples.linear import FittedLine, LinearModel, batch, print_history
 from lazyflow.testing.signals import Tally
 from lazyflow.weights import get_weights, mean_gradients, mean_weights, set_weights
 
@@ -81,8 +81,8 @@ def test_the_model_does_not_travel():
 
 def test_a_goal_that_is_missed_is_said(capsys):
     weights = [np.array([0.1]), np.array([0.29])]
-    outcome = told([lazyflow.submit(list, weights)], "round", every=1)
-    assert not outcome.reached and outcome == Outcome(0.1, 0.29)
+    outcome = print_history([lazyflow.submit(list, weights)], "round", every=1)
+    assert not outcome.reached and outcome == FittedLine(0.1, 0.29)
     assert "up to 1.0e-02; goal <= 0.001  MISSED" in capsys.readouterr().out
 
 

@@ -19,7 +19,7 @@ from scipy.optimize import fmin_l_bfgs_b
 import lazyflow
 from lazyflow.learn.lbfgs import loss_and_gradient
 
-__all__ = ["Outcome", "made_batches", "main"]
+__all__ = ["Minimum", "made_batches", "main"]
 
 BATCHES, ROWS, FEATURES, CLASSES = 16, 200, 20, 3
 MAX_ITER = 60
@@ -94,8 +94,8 @@ def serial_objective(batches: list[Batch]) -> Callable[[np.ndarray], tuple[float
     return both
 
 
-class Outcome(NamedTuple):
-    """Optimum and loss of the three ways, and how far the first two are from the third."""
+class Minimum(NamedTuple):
+    """The minimum, and how far two ways to it are from that of the plain loop."""
 
     theta: np.ndarray
     loss: float
@@ -121,7 +121,7 @@ def minimised(name: str, function: Callable[..., Any], **options: Any) -> Found:
     return theta, float(value), int(info["nit"])
 
 
-def main(scheduler: str = "threads") -> Outcome:
+def main(scheduler: str = "threads") -> Minimum:
     """Minimise in three ways and print how far they are apart."""
     print(
         f"L-BFGS over {BATCHES} batches of {ROWS} rows x {FEATURES} features, {CLASSES} classes, "
@@ -136,7 +136,7 @@ def main(scheduler: str = "threads") -> Outcome:
         one_pass = minimised("in one pass", objective.both)
     serial = minimised("a plain loop", serial_objective(batches))
     theta, least, _ = one_pass
-    outcome = Outcome(theta, least, _distance(apart, serial), _distance(one_pass, serial))
+    outcome = Minimum(theta, least, _distance(apart, serial), _distance(one_pass, serial))
     verdict = "ok" if outcome.reached else "MISSED"
     print(
         f"  largest difference from the plain loop: {outcome.apart:.1e} apart, "

@@ -10,7 +10,7 @@ from typing import Any
 
 import lazyflow
 from lazyflow.learn.examples.frameworks import MODELS, clear, first_weights
-from lazyflow.learn.examples.linear import Outcome, batch, told
+from lazyflow.learn.examples.linear import FittedLine, batch, print_history
 from lazyflow.weights import get_weights, mean_gradients, set_weights
 
 __all__ = ["main", "train_with_actors", "train_with_state"]
@@ -85,7 +85,7 @@ def train_with_actors(framework: str) -> list[Any]:
 
 def main(
     scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
-) -> Outcome:
+) -> FittedLine:
     """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"`` or ``"torch"``."""
     train = train_with_actors if with_actors else train_with_state
     print(
@@ -93,4 +93,4 @@ def main(
         f"scheduler {scheduler}{', actors' if with_actors else ''}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        return told(train(framework), "step", every=40)
+        return print_history(train(framework), "step", every=40)

@@ -12,7 +12,9 @@ import numpy as np
 
 from lazyflow.weights import get_flat
 
-__all__ = ["GOAL", "INTERCEPT", "RATE", "SLOPE", "LinearModel", "Outcome", "batch", "told"]
+__all__ = [
+    "GOAL", "INTERCEPT", "RATE", "SLOPE", "FittedLine", "LinearModel", "batch", "print_history",
+]
 
 SLOPE, INTERCEPT = 0.1, 0.3
 GOAL = 1e-3
@@ -64,31 +66,31 @@ class LinearModel:
             self.apply(self.gradients(x, y))
 
 
-class Outcome(NamedTuple):
-    """What an averaging example found."""
+class FittedLine(NamedTuple):
+    """The line that an averaging example has fitted."""
 
     slope: float
     intercept: float
 
     @property
     def error(self) -> float:
-        """How far it is from y = 0.1 x + 0.3."""
+        """How far the line is from y = 0.1 x + 0.3."""
         return max(abs(self.slope - SLOPE), abs(self.intercept - INTERCEPT))
 
     @property
     def reached(self) -> bool:
-        """Whether that is near enough."""
+        """Whether the error is small enough."""
         return self.error <= GOAL
 
 
-def told(history: list[Any], unit: str, every: int) -> Outcome:
-    """Print some of the weights that futures stand for; return the last."""
+def print_history(history: list[Any], unit: str, every: int) -> FittedLine:
+    """Print some of the futures' weights; return the line of the last."""
     print(f"  {unit:>6}  {'slope':>10}  {'intercept':>10}")
     for at, future in enumerate(history):
         if at % every == 0 or at == len(history) - 1:
             w, b = get_flat(future.result())
             print(f"  {at:>6}  {w:>10.6f}  {b:>10.6f}")
-    outcome = Outcome(float(w), float(b))
-    verdict = "ok" if outcome.reached else "MISSED"
-    print(f"  y = 0.1 x + 0.3 up to {outcome.error:.1e}; goal <= {GOAL:g}  {verdict}")
-    return outcome
+    line = FittedLine(float(w), float(b))
+    verdict = "ok" if line.reached else "MISSED"
+    print(f"  y = 0.1 x + 0.3 up to {line.error:.1e}; goal <= {GOAL:g}  {verdict}")
+    return line

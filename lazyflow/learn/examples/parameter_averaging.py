@@ -11,7 +11,7 @@ from typing import Any
 
 import lazyflow
 from lazyflow.learn.examples.frameworks import MODELS, clear, first_weights
-from lazyflow.learn.examples.linear import Outcome, batch, told
+from lazyflow.learn.examples.linear import FittedLine, batch, print_history
 from lazyflow.weights import get_weights, mean_weights, set_weights
 
 __all__ = ["main", "train_with_actors", "train_with_state"]
@@ -70,7 +70,7 @@ def train_with_actors(framework: str) -> list[Any]:
 
 def main(
     scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
-) -> Outcome:
+) -> FittedLine:
     """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"``, ``"torch"`` or ``"keras"``."""
     train = train_with_actors if with_actors else train_with_state
     print(
@@ -78,4 +78,4 @@ def main(
         f"scheduler {scheduler}{', actors' if with_actors else ''}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        return told(train(framework), "round", every=4)
+        return print_history(train(framework), "round", every=4)
