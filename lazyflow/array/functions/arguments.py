@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike as ArrayLike
+from numpy.typing import DTypeLike as DTypeLike
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.nodes import elementwise
@@ -13,6 +15,18 @@ from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
+
+#: Axes of a reduction: one, several, or all.
+Axes = int | Sequence[int] | None
+
+#: Lengths of axes; an array with one axis may have a number.
+ShapeLike = int | Sequence[int]
+
+#: Chunks as `normalize_chunks` takes them.
+ChunksLike = int | str | Sequence[Any] | Mapping[int, Any]
+
+#: What NumPy's casts are allowed to do.
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 #: What NumPy's functions have as the default of ``initial=``, ``keepdims=`` and others: not given.
 MISSING: Any = np._NoValue

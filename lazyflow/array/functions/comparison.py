@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import broadcast_shape
@@ -17,7 +16,7 @@ from lazyflow.array.nodes.elementwise import constant
 
 @implements(np.isclose)
 def isclose(
-    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     """Return whether elements are equal within tolerances; parameters are those of ``np.isclose``.
 
@@ -33,7 +32,7 @@ def isclose(
 
 @implements(np.allclose)
 def allclose(
-    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     """Return whether all elements are equal within tolerances.
 
@@ -56,13 +55,11 @@ def _no() -> Array:
 
 
 @implements(np.array_equal)
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Return whether two arrays have the same shape and equal elements.
 
     Parameters are those of ``np.array_equal``. Chunks may differ.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(4, chunks=2)
     >>> la.array_equal(x, [0, 1, 2, 3]).compute(), la.array_equal(x, x[:3]).compute()
@@ -80,7 +77,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
 
 
 @implements(np.array_equiv)
-def array_equiv(a1: Any, a2: Any) -> Array:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Return whether two arrays are equal once they are broadcast to one shape.
 
     >>> import lazyflow.array as la

@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node, refuse_lazy
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import check_order
+from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, check_order
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.nodes.sources import InMemory
@@ -16,7 +16,7 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 
 
 @implements(np.asarray)
-def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
+def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
 
     Automatic chunks are those of `from_array`, which has a parameter for others.
@@ -35,7 +35,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
 
 
 @implements(np.asanyarray)
-def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
+def asanyarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
     """Return a chunked array of anything that NumPy makes an array of, as `asarray`.
 
     >>> import lazyflow.array as la
@@ -46,7 +46,9 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
 
 
 @implements(np.array)
-def array(a: Any, dtype: Any = None, ndmin: int = 0, *, copy: Any = True) -> Array:
+def array(
+    a: ArrayLike, dtype: DTypeLike | None = None, ndmin: int = 0, *, copy: Any = True,
+) -> Array:
     """Return a chunked array of a copy of `a`.
 
     With ``copy=False`` it reads the memory of `a`, which must not change then. Other parameters are

@@ -11,7 +11,13 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import check_order
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    ChunksLike,
+    DTypeLike,
+    ShapeLike,
+    check_order,
+)
 from lazyflow.array.functions.conversion import asarray
 from lazyflow.array.nodes.sources import Made, Region
 
@@ -136,7 +142,8 @@ def made(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array
 
 @implements()
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, chunks: Any = "auto"
+    shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "C", *,
+    chunks: ChunksLike = "auto"
 ) -> Array:
     """Return an array with one value everywhere.
 
@@ -166,7 +173,9 @@ def full(
 
 
 @implements()
-def zeros(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+def zeros(
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+) -> Array:
     """Return an array of zeros.
 
     Parameters
@@ -191,7 +200,9 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "au
 
 
 @implements()
-def ones(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+def ones(
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+) -> Array:
     """Return an array of ones.
 
     >>> import lazyflow.array as la
@@ -205,7 +216,9 @@ def ones(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "aut
 
 
 @implements()
-def empty(shape: Any, dtype: Any = float, order: str = "C", *, chunks: Any = "auto") -> Array:
+def empty(
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+) -> Array:
     """Return an array whose values do not matter; here they are zeros.
 
     >>> import lazyflow.array as la
@@ -224,8 +237,8 @@ def _like(a: Any, dtype: Any, shape: Any, chunks: Any) -> tuple[Any, Any, Any]:
 
 @implements(np.full_like)
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-    shape: Any = None, *, chunks: Any = None,
+    a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "K",
+    subok: bool = True, shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None,
 ) -> Array:
     """Return an array with one value everywhere, and else the shape, dtype and chunks of `a`.
 
@@ -239,8 +252,8 @@ def full_like(
 
 @implements(np.zeros_like)
 def zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-    chunks: Any = None,
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
 ) -> Array:
     """Return an array of zeros with the shape, dtype and chunks of `a`.
 
@@ -254,8 +267,8 @@ def zeros_like(
 
 @implements(np.ones_like)
 def ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-    chunks: Any = None,
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
 ) -> Array:
     """Return an array of ones with the shape, dtype and chunks of `a`.
 
@@ -270,8 +283,8 @@ def ones_like(
 
 @implements(np.empty_like)
 def empty_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-    chunks: Any = None,
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
 ) -> Array:
     """Return an array with the shape, dtype and chunks of `a` whose values do not matter.
 
@@ -284,7 +297,8 @@ def empty_like(
 
 @implements()
 def arange(
-    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, chunks: Any = "auto"
+    start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
+    chunks: ChunksLike = "auto"
 ) -> Array:
     """Return the numbers from `start`, or 0, to before `stop`, `step` apart.
 
@@ -311,7 +325,7 @@ def arange(
 @implements()
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: Any = None, *, chunks: Any = "auto",
+    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
 ) -> Any:
     """Return `num` numbers evenly from `start` to `stop`; parameters are those of ``np.linspace``.
 
@@ -334,7 +348,7 @@ def linspace(
 @implements()
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
-    dtype: Any = None, *, chunks: Any = "auto",
+    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
 ) -> Array:
     """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``.
 
@@ -348,7 +362,8 @@ def logspace(
 
 @implements()
 def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
+    chunks: ChunksLike = "auto"
 ) -> Array:
     """Return a matrix with ones on a diagonal: `k` columns above the main one.
 
@@ -363,7 +378,7 @@ def eye(
 
 
 @implements()
-def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
+def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto") -> Array:
     """Return a square matrix with ones on the main diagonal.
 
     >>> import lazyflow.array as la
@@ -376,7 +391,8 @@ def identity(n: int, dtype: Any = None, *, chunks: Any = "auto") -> Array:
 
 @implements()
 def tri(
-    N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, chunks: Any = "auto"
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
+    chunks: ChunksLike = "auto"
 ) -> Array:
     """Return a matrix with ones on and below a diagonal: `k` columns above the main one.
 

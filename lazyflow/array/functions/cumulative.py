@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import as_1d, as_result
+from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_1d, as_result
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate
@@ -28,7 +28,8 @@ def _cumulative(
 
 @implements(np.cumsum)
 def cumsum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    *, method: str = "sequential",
 ) -> Array:
     """Return the sums of each element and those before it; parameters are those of ``np.cumsum``.
 
@@ -49,7 +50,8 @@ def cumsum(
 
 @implements(np.cumprod)
 def cumprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    *, method: str = "sequential",
 ) -> Array:
     """Return the products of each element and those before it; parameters are those of `cumsum`.
 
@@ -62,7 +64,8 @@ def cumprod(
 
 @implements(np.nancumsum)
 def nancumsum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    *, method: str = "sequential",
 ) -> Array:
     """Return cumulative sums in which NaN counts as 0; parameters are those of `cumsum`.
 
@@ -75,7 +78,8 @@ def nancumsum(
 
 @implements(np.nancumprod)
 def nancumprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, method: str = "sequential"
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    *, method: str = "sequential",
 ) -> Array:
     """Return cumulative products in which NaN counts as 1; parameters are those of `cumsum`.
 
@@ -88,8 +92,8 @@ def nancumprod(
 
 @implements(*filter(None, [getattr(np, "cumulative_sum", None)]))  # NumPy 2.1
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
-    include_initial: bool = False,
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+    out: Array | None = None, include_initial: bool = False,
 ) -> Array:
     """Return cumulative sums as the Array API has them; parameters as ``np.cumulative_sum``.
 
@@ -102,8 +106,8 @@ def cumulative_sum(
 
 @implements(*filter(None, [getattr(np, "cumulative_prod", None)]))  # NumPy 2.1
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
-    include_initial: bool = False,
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+    out: Array | None = None, include_initial: bool = False,
 ) -> Array:
     """Return cumulative products as the Array API has them; parameters as ``np.cumulative_prod``.
 

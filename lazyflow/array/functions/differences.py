@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, stretched
+from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, stretched
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -36,7 +36,7 @@ def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
 
 @implements(np.diff)
 def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = MISSING, append: Any = MISSING
+    a: ArrayLike, n: int = 1, axis: int = -1, prepend: Any = MISSING, append: Any = MISSING
 ) -> Any:
     """Return differences between neighbours, `n` times; parameters are those of ``np.diff``.
 
@@ -72,7 +72,9 @@ def diff(
 
 
 @implements(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Array:
     """Return differences between neighbours of the raveled array.
 
     Parameters are those of ``np.ediff1d``.
@@ -109,7 +111,7 @@ def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
 
 
 @implements(np.gradient)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1) -> Any:
     """Return the slope along each axis; parameters are those of ``np.gradient``.
 
     Coordinates that are chunked arrays are computed when this is called.
@@ -234,7 +236,7 @@ def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array
 
 
 @implements(*filter(None, [getattr(np, "trapezoid", None)]))
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """Return the area under points joined by lines; parameters are those of ``np.trapezoid``.
 
     >>> import lazyflow.array as la

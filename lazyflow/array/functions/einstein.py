@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import as_result, check_order
+from lazyflow.array.functions.arguments import Casting, DTypeLike, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product, summed
 from lazyflow.array.nodes import elementwise
@@ -28,8 +28,8 @@ Term = tuple[Expr, Labels]
 
 @implements(np.einsum)
 def einsum(
-    *operands: Any, out: Any = None, dtype: Any = None, order: str = "K", casting: Any = "safe",
-    optimize: Any = False,
+    *operands: Any, out: Array | None = None, dtype: DTypeLike | None = None, order: str = "K",
+    casting: Casting = "safe", optimize: Any = False
 ) -> Array:
     """Return sums of products by subscripts; parameters are those of ``np.einsum``.
 

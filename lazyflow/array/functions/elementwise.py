@@ -12,6 +12,9 @@ from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     NUMBERS,
+    ArrayLike,
+    Casting,
+    DTypeLike,
     as_result,
     check_order,
     into,
@@ -114,7 +117,7 @@ def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
 
 
 @implements(np.where)
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
     """Return elements of `x` where the condition holds, and elsewhere those of `y`.
 
     With the condition alone it is `nonzero`.
@@ -133,8 +136,8 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @implements(*filter(None, [getattr(np, "astype", None)]))  # NumPy 2.1
 def astype(
-    x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
-    copy: bool = True, device: Any = None,
+    x: ArrayLike, dtype: DTypeLike, order: str = "K", casting: Casting = "unsafe",
+    subok: bool = True, copy: bool = True, device: Any = None
 ) -> Array:
     """Return the array with elements of another dtype; parameters are those of ``np.astype``.
 
@@ -167,8 +170,9 @@ _CLIP: Any = np._core.umath.clip  # type: ignore[attr-defined]  # NumPy gives it
 
 @implements(np.clip)
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
-    max: Any = None, dtype: Any = None,
+    a: ArrayLike, a_min: ArrayLike | None = None, a_max: ArrayLike | None = None,
+    out: Array | None = None, *, min: ArrayLike | None = None, max: ArrayLike | None = None,
+    dtype: DTypeLike | None = None
 ) -> Array:
     """Return elements limited to an interval; parameters are those of ``np.clip``.
 
@@ -182,8 +186,8 @@ def clip(
         raise ValueError(
             "clip() takes the bounds as a_min and a_max or as min= and max=, not both"
         )
-    low = a_min if min is None else min
-    high = a_max if max is None else max
+    low: Any = a_min if min is None else min
+    high: Any = a_max if max is None else max
     x: Any = Array(as_node(a))
     if low is None and high is None:
         x = _called(np.positive, (x,))  # as NumPy, which refuses booleans so
@@ -201,7 +205,7 @@ def clip(
 
 
 @implements(np.round, np.around)
-def round(a: Any, decimals: int = 0, out: Any = None) -> Array:
+def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
     """Return elements rounded to some decimals, halves to the even neighbour.
 
     >>> import lazyflow.array as la
@@ -222,7 +226,7 @@ around = round
 
 
 @implements(np.real)
-def real(x: Any) -> Array:
+def real(x: ArrayLike) -> Array:
     """Return the real parts of elements.
 
     >>> import lazyflow.array as la
@@ -237,7 +241,7 @@ def real(x: Any) -> Array:
 
 
 @implements(np.imag)
-def imag(x: Any) -> Array:
+def imag(x: ArrayLike) -> Array:
     """Return the imaginary parts of elements.
 
     >>> import lazyflow.array as la
@@ -252,7 +256,7 @@ def imag(x: Any) -> Array:
 
 
 @implements()
-def conj(x: Any) -> Array:
+def conj(x: ArrayLike) -> Array:
     """Return complex conjugates.
 
     >>> import lazyflow.array as la
@@ -270,7 +274,7 @@ def conj_of(x: Array) -> Array:
 
 
 @implements(np.angle)
-def angle(x: Any, deg: bool = False) -> Array:
+def angle(x: ArrayLike, deg: bool = False) -> Array:
     """Return the angles of complex numbers, in radians, or with ``deg=True`` in degrees.
 
     >>> import lazyflow.array as la
@@ -284,7 +288,7 @@ def angle(x: Any, deg: bool = False) -> Array:
 
 @implements(np.nan_to_num)
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: ArrayLike, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
     """Return elements with NaN and infinities replaced; parameters are those of ``np.nan_to_num``.
 
@@ -302,7 +306,7 @@ def nan_to_num(
 
 
 @implements(np.copy)
-def copy(a: Any) -> Array:
+def copy(a: ArrayLike) -> Array:
     """Return an equal array of its own, which in-place operations on the other do not change.
 
     >>> import lazyflow.array as la

@@ -13,7 +13,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, ShapeLike, as_array
 from lazyflow.array.functions.creation import arange, tri, zeros
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.functions.manipulation.axes import swapaxes
@@ -24,7 +24,7 @@ from lazyflow.array.nodes import elementwise
 
 @implements(np.meshgrid)
 def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+    *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> tuple[Array, ...]:
     """Return coordinates of a grid, one array for each axis.
 
@@ -52,7 +52,8 @@ def meshgrid(
 
 @implements()
 def indices(
-    dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *, chunks: Any = "auto"
+    dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *,
+    chunks: ChunksLike = "auto"
 ) -> Any:
     """Return the indices of a grid, one array along the first axis for each axis of the grid.
 
@@ -80,7 +81,7 @@ def indices(
 
 
 @implements()
-def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
+def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
     """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix.
 
     >>> import lazyflow.array as la
@@ -92,7 +93,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "aut
 
 
 @implements()
-def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: Any = "auto") -> Any:
+def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
     """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix.
 
     >>> import lazyflow.array as la
@@ -111,7 +112,7 @@ def _matrix(arr: Any) -> Array:
 
 
 @implements(np.tril_indices_from)
-def tril_indices_from(arr: Any, k: int = 0) -> Any:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of what is on and below a diagonal of this matrix.
 
     >>> import lazyflow.array as la
@@ -124,7 +125,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 @implements(np.triu_indices_from)
-def triu_indices_from(arr: Any, k: int = 0) -> Any:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of what is on and above a diagonal of this matrix.
 
     >>> import lazyflow.array as la
@@ -137,13 +138,11 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 @implements(np.unravel_index)
-def unravel_index(indices: Any, shape: Any, order: Any = "C") -> tuple[Array, ...]:
+def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Array, ...]:
     """Return the coordinates of flat indices, an array for each axis.
 
     Parameters are those of ``np.unravel_index``.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.unravel_index(la.asarray([1, 5]), (2, 3))
     >>> rows.compute(), columns.compute()
@@ -164,14 +163,13 @@ def _coordinate(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(
-    multi_index: Sequence[Any], dims: Any, mode: Any = "raise", order: Any = "C"
+    multi_index: Sequence[Any], dims: ShapeLike, mode: str | Sequence[str] = "raise",
+    order: Any = "C",
 ) -> Array:
     """Return the flat indices of coordinates, which are an array for each axis.
 
     Parameters are those of ``np.ravel_multi_index``.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.ravel_multi_index((la.asarray([0, 1]), la.asarray([2, 0])), (2, 3)).compute()
     array([2, 3])

@@ -11,6 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.one_chunk import NumpyOp
@@ -159,7 +160,7 @@ def _numbers(a: Any) -> Expr:
 
 @implements(np.histogram_bin_edges)
 def histogram_bin_edges(
-    a: Any, bins: Any = 10, range: Any = None, weights: Any = None
+    a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
     """Return the edges of the bins of a histogram; parameters are those of `histogram`.
 
@@ -176,7 +177,8 @@ def histogram_bin_edges(
 
 @implements(np.histogram)
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    a: ArrayLike, bins: Any = 10, range: Any = None, density: bool | None = None,
+    weights: ArrayLike | None = None
 ) -> tuple[Array, Array]:
     """Return how many elements fall into each bin, and the edges of the bins.
 
@@ -225,7 +227,8 @@ def _sample(sample: Any) -> list[Expr]:
 
 @implements(np.histogramdd)
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None,
+    weights: ArrayLike | None = None
 ) -> tuple[Array, tuple[Array, ...]]:
     """Return a histogram of points of several coordinates.
 
@@ -278,7 +281,8 @@ def histogramdd(
 
 @implements(np.histogram2d)
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, density: bool | None = None,
+    weights: ArrayLike | None = None
 ) -> tuple[Array, Array, Array]:
     """Return a histogram of points in the plane; parameters are those of ``np.histogram2d``.
 
@@ -318,7 +322,7 @@ class BinCount(TreeReduction):
 
 
 @implements(np.bincount)
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
+def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Array:
     """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 
     The length of the result is known only when it was computed, unless no number of the type of `x`
@@ -358,7 +362,7 @@ def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords:
 
 
 @implements(np.digitize)
-def digitize(x: Any, bins: Any, right: bool = False) -> Array:
+def digitize(x: ArrayLike, bins: Any, right: bool = False) -> Array:
     """Return the number of the bin that each element is in.
 
     Parameters are those of ``np.digitize``.
@@ -374,7 +378,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 @implements(np.interp)
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: ArrayLike, xp: Any, fp: ArrayLike, left: Any = None, right: Any = None, period: Any = None
 ) -> Array:
     """Return values of the piecewise linear function through points.
 

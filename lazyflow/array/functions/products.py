@@ -12,7 +12,14 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array, as_result, stretched
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    Casting,
+    DTypeLike,
+    as_array,
+    as_result,
+    stretched,
+)
 from lazyflow.array.functions.elementwise import astype, conj
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product
@@ -45,8 +52,8 @@ def _differ(n: int | None, m: int | None) -> bool:
 
 @implements()
 def matmul(
-    x1: Any, x2: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None,
-    **options: Any,
+    x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, casting: Casting = "same_kind",
+    dtype: DTypeLike | None = None, **options: Any
 ) -> Array:
     """Return the matrix product; parameters are those of ``np.matmul``, without `axes`.
 
@@ -97,7 +104,7 @@ def _dtype(a: Array, b: Array) -> np.dtype[Any]:
 
 
 @implements(np.dot)
-def dot(a: Any, b: Any, out: Any = None) -> Array:
+def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     """Return the dot product: of vectors, of matrices, or of the last axis of `a` with one of `b`.
 
     >>> import lazyflow.array as la
@@ -122,7 +129,7 @@ def _shown(x: Array) -> str:
 
 
 @implements(np.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     """Return sums of products over axes; parameters are those of ``np.tensordot``.
 
     >>> import lazyflow.array as la
@@ -163,7 +170,7 @@ def _as_numbers(x: Array) -> Array:
 
 
 @implements(np.inner)
-def inner(a: Any, b: Any) -> Array:
+def inner(a: ArrayLike, b: ArrayLike) -> Array:
     """Return sums of products over the last axes.
 
     >>> import lazyflow.array as la
@@ -183,7 +190,7 @@ def inner(a: Any, b: Any) -> Array:
 
 
 @implements(np.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Array:
+def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     """Return the products of all elements of `a` with all of `b`.
 
     >>> import lazyflow.array as la
@@ -196,7 +203,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Array:
 
 
 @implements(np.vdot)
-def vdot(a: Any, b: Any, /) -> Array:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Return the sum of products of the conjugate of `a` with `b`, both raveled.
 
     >>> import lazyflow.array as la
@@ -218,7 +225,7 @@ def vdot(a: Any, b: Any, /) -> Array:
 
 
 @implements()
-def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1) -> Array:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: int = -1) -> Array:
     """Return sums of products of the conjugate of `x1` with `x2` along an axis.
 
     >>> import lazyflow.array as la
@@ -253,7 +260,7 @@ def _last(x: Array, axis: int) -> Array:
 
 
 @implements()
-def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
+def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of matrices, the last two axes, with vectors, the last axis.
 
     >>> import lazyflow.array as la
@@ -265,7 +272,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Array:
 
 
 @implements()
-def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of conjugate vectors, the last axis, with matrices, the last two axes.
 
     >>> import lazyflow.array as la
@@ -278,7 +285,8 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Array:
 
 @implements(np.trace)
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
+    out: Array | None = None
 ) -> Array:
     """Return the sums along diagonals; parameters are those of ``np.trace``.
 
@@ -322,7 +330,8 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
 
 @implements(np.cross)
 def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
+    axis: int | None = None
 ) -> Array:
     """Return the cross product of vectors; parameters are those of ``np.cross``.
 

@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, as_result, stretched
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -20,13 +20,11 @@ from lazyflow.array.nodes.rechunking import rechunk
 
 
 @implements(np.choose)
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
+def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
     """Return for each element of `a` that of the choice whose number it is.
 
     Parameters are those of ``np.choose``.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.choose(la.from_array([0, 1, 1], chunks=2), [[1, 2, 3], [10, 20, 30]]).compute()
     array([ 1, 20, 30])
@@ -66,7 +64,7 @@ def _choose(a: Any, *choices: Any, mode: str) -> Any:
 
 
 @implements(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
     """Return elements by indices along an axis that are others for each row.
 
     >>> import lazyflow.array as la
@@ -117,7 +115,9 @@ class TakeAlongAxis:
 
 
 @implements(np.searchsorted)
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
+) -> Array:
     """Return the indices at which elements would go into a sorted array, which becomes one block.
 
     >>> import lazyflow.array as la

@@ -12,6 +12,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
@@ -98,8 +99,9 @@ _inverse.__name__ = "unique-inverse"
 
 @implements(np.unique)
 def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-    axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
+    ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    sorted: bool = True
 ) -> Any:
     """Return the different elements, sorted; parameters are those of ``np.unique``.
 
@@ -150,7 +152,7 @@ def _of_one_block(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[E
 
 
 @implements(np.union1d)
-def union1d(ar1: Any, ar2: Any) -> Array:
+def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
     """Return the different elements of two arrays together, sorted.
 
     >>> import lazyflow.array as la
@@ -163,8 +165,8 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 
 @implements(np.isin)
 def isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
-    kind: Any = None,
+    element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False,
+    *, kind: str | None = None
 ) -> Array:
     """Return whether each element is among others; parameters are those of ``np.isin``.
 

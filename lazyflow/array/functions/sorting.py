@@ -12,7 +12,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_1d
+from lazyflow.array.functions.arguments import ArrayLike, as_1d
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
 from lazyflow.array.nodes.moments import axis_of
@@ -43,7 +43,8 @@ def _order(order: Any) -> Any:
 
 @implements(np.sort)
 def sort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: ArrayLike, axis: int | None = -1, kind: str | None = None,
+    order: str | Sequence[str] | None = None, *, stable: bool | None = None
 ) -> Array:
     """Return the elements sorted along an axis, which becomes one chunk.
 
@@ -56,7 +57,8 @@ def sort(
 
 @implements(np.argsort)
 def argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: ArrayLike, axis: int | None = -1, kind: str | None = None,
+    order: str | Sequence[str] | None = None, *, stable: bool | None = None
 ) -> Array:
     """Return the indices of elements in sorted order along an axis, which becomes one chunk.
 
@@ -82,14 +84,13 @@ def _kth(kth: Any, a: Any, axis: Any) -> Any:
 
 @implements(np.partition)
 def partition(
-    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect",
+    order: str | Sequence[str] | None = None
 ) -> Array:
     """Return the elements with the `kth` smallest at their sorted place along an axis.
 
     Parameters are those of ``np.partition``. The axis becomes one chunk.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.partition(la.asarray([7, 1, 5, 3]), 1)[1].compute()
     np.int64(3)
@@ -100,7 +101,8 @@ def partition(
 
 @implements(np.argpartition)
 def argpartition(
-    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect",
+    order: str | Sequence[str] | None = None
 ) -> Array:
     """Return the indices of elements in the order that `partition` gives them.
 
@@ -194,7 +196,7 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
 
 
 @implements()
-def topk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
+def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
     """Return the `k` largest elements along an axis, largest first; -k: the smallest.
 
     Parameters
@@ -214,7 +216,7 @@ def topk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
 
 
 @implements()
-def argtopk(a: Any, k: int, axis: int = -1, split_every: Any = None) -> Array:
+def argtopk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
     """Return the indices of the `k` largest elements along an axis; parameters are those of `topk`.
 
     >>> import lazyflow.array as la

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import as_array, as_result
+from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.types import result_type
 from lazyflow.array.nodes import elementwise
@@ -24,7 +24,7 @@ def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
 
 
 @implements(np.sinc)
-def sinc(x: Any) -> Array:
+def sinc(x: ArrayLike) -> Array:
     """Return ``sin(pi x) / (pi x)`` of elements, which is 1 for 0.
 
     >>> import lazyflow.array as la
@@ -35,7 +35,7 @@ def sinc(x: Any) -> Array:
 
 
 @implements(np.i0)
-def i0(x: Any) -> Array:
+def i0(x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind, order 0, of elements.
 
     >>> import lazyflow.array as la
@@ -46,7 +46,7 @@ def i0(x: Any) -> Array:
 
 
 @implements(np.fix)
-def fix(x: Any, out: Any = None) -> Array:
+def fix(x: ArrayLike, out: Array | None = None) -> Array:
     """Return elements rounded towards zero.
 
     >>> import lazyflow.array as la
@@ -57,7 +57,7 @@ def fix(x: Any, out: Any = None) -> Array:
 
 
 @implements(np.isreal)
-def isreal(x: Any) -> Array:
+def isreal(x: ArrayLike) -> Array:
     """Return whether elements have no imaginary part other than 0.
 
     >>> import lazyflow.array as la
@@ -68,7 +68,7 @@ def isreal(x: Any) -> Array:
 
 
 @implements(np.iscomplex)
-def iscomplex(x: Any) -> Array:
+def iscomplex(x: ArrayLike) -> Array:
     """Return whether elements have an imaginary part other than 0.
 
     >>> import lazyflow.array as la
@@ -79,7 +79,7 @@ def iscomplex(x: Any) -> Array:
 
 
 @implements(np.isneginf)
-def isneginf(x: Any, out: Any = None) -> Array:
+def isneginf(x: ArrayLike, out: Array | None = None) -> Array:
     """Return whether elements are minus infinity.
 
     >>> import lazyflow.array as la
@@ -90,7 +90,7 @@ def isneginf(x: Any, out: Any = None) -> Array:
 
 
 @implements(np.isposinf)
-def isposinf(x: Any, out: Any = None) -> Array:
+def isposinf(x: ArrayLike, out: Array | None = None) -> Array:
     """Return whether elements are plus infinity.
 
     >>> import lazyflow.array as la
@@ -101,7 +101,7 @@ def isposinf(x: Any, out: Any = None) -> Array:
 
 
 @implements()
-def isnull(values: Any) -> Array:
+def isnull(values: ArrayLike) -> Array:
     """Return whether elements are missing: NaN, NaT, or in arrays of objects None.
 
     >>> import lazyflow.array as la
@@ -112,7 +112,7 @@ def isnull(values: Any) -> Array:
 
 
 @implements()
-def notnull(values: Any) -> Array:
+def notnull(values: ArrayLike) -> Array:
     """Return whether elements are not missing: the opposite of `isnull`.
 
     >>> import lazyflow.array as la

@@ -10,6 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import ArrayLike, DTypeLike
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.elementwise import astype, conj, real, where
 from lazyflow.array.functions.manipulation.joining import concatenate
@@ -49,8 +50,9 @@ def _weights(given: Any, name: str, count: int) -> Array:
 
 @implements(np.cov)
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
-    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
+    ddof: Any = None, fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, *,
+    dtype: DTypeLike | None = None
 ) -> Array:
     """Return the covariances of variables; parameters are those of ``np.cov``.
 
@@ -101,7 +103,7 @@ def cov(
 
 @implements(np.corrcoef)
 def corrcoef(
-    x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None
 ) -> Array:
     """Return the correlations of variables; parameters are those of ``np.corrcoef``.
 

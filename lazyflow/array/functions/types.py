@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.arguments import ArrayLike, Casting, as_array
 
 
 def _type_or_value(x: Any) -> Any:
@@ -27,7 +27,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 @implements(np.can_cast)
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     """Return whether a cast to another dtype is allowed; parameters are those of ``np.can_cast``.
 
     >>> import lazyflow.array as la
@@ -38,7 +38,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 @implements(np.common_type)
-def common_type(*arrays: Any) -> type:
+def common_type(*arrays: ArrayLike) -> type:
     """Return the inexact type that the elements of all arrays fit into.
 
     >>> import lazyflow.array as la
@@ -49,7 +49,7 @@ def common_type(*arrays: Any) -> type:
 
 
 @implements(np.iscomplexobj)
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Return whether the dtype is a complex one, whatever the values.
 
     >>> import lazyflow.array as la
@@ -60,7 +60,7 @@ def iscomplexobj(x: Any) -> bool:
 
 
 @implements(np.isrealobj)
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Return whether the dtype is not a complex one.
 
     >>> import lazyflow.array as la

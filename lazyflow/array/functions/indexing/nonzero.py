@@ -10,6 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.functions.indexing.index_arrays import choose as chosen
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.sources import Made, Region
@@ -49,7 +50,7 @@ def _mask(a: Any) -> Array:
 
 
 @implements(np.argwhere)
-def argwhere(a: Any) -> Array:
+def argwhere(a: ArrayLike) -> Array:
     """Return the indices of elements that are not zero, a row for each element.
 
     How many there are is known only when something was computed.
@@ -70,7 +71,7 @@ def argwhere(a: Any) -> Array:
 
 
 @implements(np.nonzero)
-def nonzero(a: Any) -> tuple[Array, ...]:
+def nonzero(a: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of elements that are not zero, an array for each axis.
 
     >>> import lazyflow.array as la
@@ -89,7 +90,7 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
 
 @implements(np.flatnonzero)
-def flatnonzero(a: Any) -> Array:
+def flatnonzero(a: ArrayLike) -> Array:
     """Return the indices, in C order, of elements that are not zero.
 
     >>> import lazyflow.array as la

@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_1d, as_result
+from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.indexing.index_arrays import (
@@ -82,13 +82,14 @@ def _placed(at: np.ndarray[Any, Any], axis: int, n: int, mode: str) -> np.ndarra
 
 
 @implements(np.take)
-def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Array:
+def take(
+    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: Array | None = None,
+    mode: str = "raise"
+) -> Array:
     """Return elements by their indices along an axis; without `axis`, of all elements in C order.
 
     Parameters are those of ``np.take``. Lazy indices are computed: the chunks depend on them.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.take(la.arange(0, 50, 10, chunks=2), [4, 0, 1]).compute()
     array([40,  0, 10])
@@ -126,7 +127,9 @@ def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 
 
 @implements(np.compress)
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array:
+def compress(
+    condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: Array | None = None
+) -> Array:
     """Return what a 1-d condition chooses along an axis.
 
     Without `axis` it chooses among all elements, in C order.
@@ -151,7 +154,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Array
 
 
 @implements(np.extract)
-def extract(condition: Any, arr: Any) -> Array:
+def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     """Return the elements for which a condition of the array's shape holds, in C order.
 
     >>> import lazyflow.array as la
@@ -168,7 +171,7 @@ def extract(condition: Any, arr: Any) -> Array:
 
 
 @implements(np.delete)
-def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
+def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None) -> Array:
     """Return the array without some indices of an axis; without `axis`, of all elements in C order.
 
     >>> import lazyflow.array as la
@@ -182,10 +185,11 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
     else:
         axis = axis_of(axis, x.ndim)
         n = x.shape[axis]
+    gone: Any = obj
     if not isinstance(obj, slice | int):
-        obj = _values(obj) if len(obj) or isinstance(obj, Array | np.ndarray) else []
+        gone = _values(gone) if len(gone) or isinstance(gone, Array | np.ndarray) else []
     try:
-        kept = np.delete(np.arange(n), obj)
+        kept = np.delete(np.arange(n), gone)
     except IndexError as error:
         raise IndexError(str(error).replace("axis 0", f"axis {axis or 0}")) from None
     except ValueError as error:  # a boolean array of another length
@@ -194,7 +198,9 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Array:
 
 
 @implements(np.insert)
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
+def insert(
+    arr: ArrayLike, obj: int | slice | ArrayLike, values: ArrayLike, axis: int | None = None
+) -> Array:
     """Return the array with values put in before some indices.
 
     Parameters are those of ``np.insert``.
@@ -242,7 +248,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Array:
 
 
 @implements(np.diagonal)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Return diagonals of matrices, along the last axis; parameters are those of ``np.diagonal``.
 
     >>> import lazyflow.array as la
@@ -265,7 +271,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
 
 
 @implements(np.diag)
-def diag(v: Any, k: int = 0) -> Array:
+def diag(v: ArrayLike, k: int = 0) -> Array:
     """Return a diagonal of a matrix, or a matrix with a 1-d array on a diagonal.
 
     >>> import lazyflow.array as la
@@ -291,7 +297,7 @@ def diag(v: Any, k: int = 0) -> Array:
 
 
 @implements(np.tril)
-def tril(m: Any, k: int = 0) -> Array:
+def tril(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros above a diagonal of its last two axes.
 
     >>> import lazyflow.array as la
@@ -304,7 +310,7 @@ def tril(m: Any, k: int = 0) -> Array:
 
 
 @implements(np.triu)
-def triu(m: Any, k: int = 0) -> Array:
+def triu(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros below a diagonal of its last two axes.
 
     >>> import lazyflow.array as la

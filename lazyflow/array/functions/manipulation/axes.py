@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_array
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
 
 
 @implements(np.squeeze)
-def squeeze(a: Any, axis: Any = None) -> Array:
+def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """Return an array without axes of length 1: all of them, or those given.
 
     >>> import lazyflow.array as la
@@ -43,7 +44,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 
 
 @implements(np.expand_dims)
-def expand_dims(a: Any, axis: Any) -> Array:
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """Return an array with new axes of length 1 at these places of the result.
 
     >>> import lazyflow.array as la
@@ -59,7 +60,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
 
 @implements(np.transpose)
-def transpose(a: Any, axes: Any = None) -> Array:
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return an array with its axes in another order; in reverse order if none is given.
 
     >>> import lazyflow.array as la
@@ -72,7 +73,7 @@ def transpose(a: Any, axes: Any = None) -> Array:
 
 
 @implements(*filter(None, [getattr(np, "permute_dims", None)]))
-def permute_dims(a: Any, axes: Any = None) -> Array:
+def permute_dims(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return an array with its axes in another order, as `transpose`.
 
     >>> import lazyflow.array as la
@@ -83,7 +84,7 @@ def permute_dims(a: Any, axes: Any = None) -> Array:
 
 
 @implements(*filter(None, [getattr(np, "matrix_transpose", None)]))
-def matrix_transpose(x: Any, /) -> Array:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Return an array with its last two axes exchanged.
 
     >>> import lazyflow.array as la
@@ -99,7 +100,7 @@ def matrix_transpose(x: Any, /) -> Array:
 
 
 @implements(np.moveaxis)
-def moveaxis(a: Any, source: Any, destination: Any) -> Array:
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Return an array with axes moved to other places; the others keep their order.
 
     >>> import lazyflow.array as la
@@ -120,7 +121,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
 
 
 @implements(np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Return an array with an axis moved to before another.
 
     Parameters are those of ``np.rollaxis``.
@@ -140,7 +141,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 
 
 @implements(np.swapaxes)
-def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Return an array with two axes exchanged.
 
     >>> import lazyflow.array as la
@@ -160,7 +161,7 @@ def _each(arrays: tuple[Any, ...], change: Any) -> Any:
 
 
 @implements(np.atleast_1d)
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Any:
     """Return arrays with at least one axis.
 
     >>> import lazyflow.array as la
@@ -171,7 +172,7 @@ def atleast_1d(*arys: Any) -> Any:
 
 
 @implements(np.atleast_2d)
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Any:
     """Return arrays with at least two axes; new ones come first.
 
     >>> import lazyflow.array as la
@@ -182,7 +183,7 @@ def atleast_2d(*arys: Any) -> Any:
 
 
 @implements(np.atleast_3d)
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Any:
     """Return arrays with at least three axes, where ``np.atleast_3d`` puts them.
 
     >>> import lazyflow.array as la

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import as_result
+from lazyflow.array.functions.arguments import ArrayLike, Casting, DTypeLike, as_result
 from lazyflow.array.functions.manipulation.axes import (
     atleast_1d,
     atleast_2d,
@@ -26,8 +26,8 @@ from lazyflow.array.nodes.moments import axis_of
 
 @implements(np.concatenate)
 def concatenate(
-    arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None,
-    casting: Any = "same_kind",
+    arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
+    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
 ) -> Array:
     """Return arrays one after another along an axis that they have; None: all elements.
 
@@ -111,8 +111,8 @@ def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
 
 @implements(*filter(None, [getattr(np, "concat", None)]))
 def concat(
-    arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None,
-    casting: Any = "same_kind",
+    arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
+    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
 ) -> Array:
     """Return arrays one after another along an axis that they have, as `concatenate`.
 
@@ -126,7 +126,8 @@ def concat(
 
 @implements(np.stack)
 def stack(
-    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+    arrays: Sequence[ArrayLike], axis: int = 0, out: Array | None = None, *,
+    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
 ) -> Array:
     """Return arrays of one shape along a new axis.
 
@@ -148,7 +149,9 @@ def stack(
 
 
 @implements(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
+def hstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Array:
     """Return arrays side by side: along the second axis, 1-d arrays along their only one.
 
     >>> import lazyflow.array as la
@@ -161,7 +164,9 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
 
 
 @implements(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
+def vstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> Array:
     """Return arrays below each other: along the first axis, 1-d arrays as rows.
 
     >>> import lazyflow.array as la
@@ -174,7 +179,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Array:
 
 
 @implements(np.dstack)
-def dstack(tup: Any) -> Array:
+def dstack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays one after another along the third axis.
 
     >>> import lazyflow.array as la
@@ -186,7 +191,7 @@ def dstack(tup: Any) -> Array:
 
 
 @implements(np.column_stack)
-def column_stack(tup: Any) -> Array:
+def column_stack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays side by side, 1-d arrays as columns.
 
     >>> import lazyflow.array as la
@@ -203,7 +208,7 @@ def column_stack(tup: Any) -> Array:
 
 
 @implements(np.append)
-def append(arr: Any, values: Any, axis: int | None = None) -> Array:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Return an array with values after it; without `axis`, of all elements in C order.
 
     >>> import lazyflow.array as la

@@ -10,7 +10,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array, check_order
+from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.per_block import PerBlock
@@ -62,7 +62,7 @@ class Bits:
 
 
 @implements()
-def rechunk(x: Any, chunks: Any = "auto", limit: Any = None) -> Array:
+def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Array:
     """Return the same array in other chunks.
 
     Parameters

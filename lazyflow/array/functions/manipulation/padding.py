@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.creation import arange, full, zeros
 from lazyflow.array.functions.elementwise import around, where
 from lazyflow.array.functions.manipulation.joining import concatenate
@@ -42,7 +42,7 @@ Maker = Callable[[Array, int, bool, int], Array]
 
 
 @implements(np.pad)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Return an array with more elements around it; parameters as np.pad, without functions.
 
     Narrow edges become part of the chunks beside them.

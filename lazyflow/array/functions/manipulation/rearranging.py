@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -15,7 +16,7 @@ from lazyflow.array.chunks import parse_bytes
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_1d, as_array, stretched
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_1d, as_array, stretched
 from lazyflow.array.functions.creation import arange, zeros
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
@@ -35,7 +36,7 @@ def along(x: Array, axis: int, key: Any) -> Array:
 
 
 @implements(np.flip)
-def flip(m: Any, axis: Any = None) -> Array:
+def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """Return an array with the elements along axes in reverse order: all axes, or those given.
 
     >>> import lazyflow.array as la
@@ -48,7 +49,7 @@ def flip(m: Any, axis: Any = None) -> Array:
 
 
 @implements(np.flipud)
-def flipud(m: Any) -> Array:
+def flipud(m: ArrayLike) -> Array:
     """Return an array with its rows in reverse order.
 
     >>> import lazyflow.array as la
@@ -62,7 +63,7 @@ def flipud(m: Any) -> Array:
 
 
 @implements(np.fliplr)
-def fliplr(m: Any) -> Array:
+def fliplr(m: ArrayLike) -> Array:
     """Return an array with the elements of each row in reverse order.
 
     >>> import lazyflow.array as la
@@ -76,7 +77,7 @@ def fliplr(m: Any) -> Array:
 
 
 @implements(np.rot90)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Return an array turned by 90 degrees `k` times, from the first of `axes` towards the second.
 
     >>> import lazyflow.array as la
@@ -103,7 +104,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
 
 @implements(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> Array:
+def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
     """Return an array whose elements moved on along axes; those past the end come to the beginning.
 
     Chunks stay as they are.
@@ -137,7 +138,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 
 @implements(np.repeat)
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     """Return an array with each element, or each index of an axis, repeated.
 
     Parameters
@@ -179,7 +180,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 
 
 @implements(np.tile)
-def tile(A: Any, reps: Any) -> Array:
+def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """Return copies of an array side by side, as many along each axis as `reps` says.
 
     >>> import lazyflow.array as la
@@ -225,7 +226,9 @@ def _chunk_bytes() -> int:
 
 
 @implements(np.array_split)
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[Array]:
     """Return parts of an array along an axis, as even as can be, or cut at some indices.
 
     >>> import lazyflow.array as la
@@ -236,10 +239,11 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
     axis = axis_of(axis, x.ndim)
     known(x)
     n = x.shape[axis]
-    if np.ndim(indices_or_sections):
-        cuts = [0, *map(operator.index, indices_or_sections), n]
+    given: Any = indices_or_sections
+    if np.ndim(given):
+        cuts = [0, *map(operator.index, given), n]
     else:
-        count = operator.index(indices_or_sections)
+        count = operator.index(given)
         if count <= 0:
             raise ValueError("number sections must be larger than 0.")
         each, more = divmod(n, count)
@@ -248,7 +252,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
 
 
 @implements(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Return equal parts of an array along an axis, or parts that are cut at some indices.
 
     Raises
@@ -265,16 +269,17 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     [(1,), (3,), (2,)]
     """
     x = as_array(ary)
-    if not np.ndim(indices_or_sections):
+    sections: Any = indices_or_sections
+    if not np.ndim(sections):
         known(x)
         n = x.shape[axis_of(axis, x.ndim)]
-        if indices_or_sections > 0 and n % indices_or_sections:
+        if sections > 0 and n % sections:
             raise ValueError("array split does not result in an equal division")
     return array_split(x, indices_or_sections, axis)
 
 
 @implements(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the second axis, of a 1-d array along the first, as `split`.
 
     >>> import lazyflow.array as la
@@ -288,7 +293,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 @implements(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the first axis, as `split`.
 
     >>> import lazyflow.array as la
@@ -302,7 +307,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 @implements(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the third axis, as `split`.
 
     >>> import lazyflow.array as la
@@ -316,7 +321,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 @implements(np.trim_zeros)
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
     """Return an array without the zeros at the ends of axes.
 
     Parameters are those of ``np.trim_zeros``.

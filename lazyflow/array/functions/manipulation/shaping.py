@@ -13,7 +13,15 @@ from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_array, check_order, stretched
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    Axes,
+    ChunksLike,
+    ShapeLike,
+    as_array,
+    check_order,
+    stretched,
+)
 from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.rechunking import rechunk
@@ -24,7 +32,7 @@ from lazyflow.array.nodes.reshaped import reshaped
 
 @implements(np.reshape)
 def reshape(
-    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None,
+    a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None,
     merge_chunks: bool = True, limit: int | str | None = None,
 ) -> Array:
     """Return the elements in another shape, in C order.
@@ -93,7 +101,7 @@ def reshape_method(
 
 
 @implements(np.ravel)
-def ravel(a: Any, order: str = "C") -> Array:
+def ravel(a: ArrayLike, order: str = "C") -> Array:
     """Return the elements along one axis, in C order.
 
     >>> import lazyflow.array as la
@@ -121,7 +129,7 @@ def flat(a: Any) -> Array:
 
 @implements(np.broadcast_to)
 def broadcast_to(
-    array: Any, shape: Any, subok: bool = False, *, chunks: Any = None
+    array: ArrayLike, shape: ShapeLike, subok: bool = False, *, chunks: ChunksLike | None = None
 ) -> Array:
     """Return an array broadcast to a shape.
 
@@ -166,7 +174,7 @@ def broadcast_to(
 
 
 @implements(np.broadcast_arrays)
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
+def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]:
     """Return arrays broadcast to their common shape.
 
     >>> import lazyflow.array as la
@@ -177,7 +185,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
     """
     arrays = [as_array(x) for x in args]
     known(*arrays)
-    shape = broadcast_shape([x.shape for x in arrays])
+    shape: Any = broadcast_shape([x.shape for x in arrays])
     return tuple([broadcast_to(x, shape, subok) for x in arrays])
 
 
@@ -185,7 +193,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Array, ...]:
 
 
 @implements(np.shape)
-def shape(a: Any) -> tuple[Any, ...]:
+def shape(a: ArrayLike) -> tuple[Any, ...]:
     """Return the lengths of the axes; None for one that is not known yet.
 
     >>> import lazyflow.array as la
@@ -199,7 +207,7 @@ def shape(a: Any) -> tuple[Any, ...]:
 
 
 @implements(np.ndim)
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """Return the number of axes.
 
     >>> import lazyflow.array as la
@@ -210,7 +218,7 @@ def ndim(a: Any) -> int:
 
 
 @implements(np.size)
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: Axes = None) -> int:
     """Return the number of elements, of all axes or along some.
 
     >>> import lazyflow.array as la

@@ -12,7 +12,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, as_result, stretched
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
@@ -110,13 +110,13 @@ def _arg(
 
 
 @implements(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
+def argmin(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Array:
     """Return the index of the smallest element, the first one of several.
 
     Parameters are those of ``np.argmin``; without `axis` it is an index in C order.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.argmin(la.from_array([3, 1, 2, 1], chunks=2)).compute()
     np.int64(1)
@@ -125,7 +125,9 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) 
 
 
 @implements(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
+def argmax(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Array:
     """Return the index of the largest element, the first one of several; parameters as of `argmin`.
 
     >>> import lazyflow.array as la
@@ -136,7 +138,9 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) 
 
 
 @implements(np.nanargmin)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
+def nanargmin(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Array:
     """Return the index of the smallest element that is not NaN; parameters are those of `argmin`.
 
     Raises
@@ -154,7 +158,9 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = Fals
 
 
 @implements(np.nanargmax)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Array:
+def nanargmax(
+    a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+) -> Array:
     """Return the index of the largest element that is not NaN; parameters are those of `argmin`.
 
     Raises

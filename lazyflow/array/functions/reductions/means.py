@@ -8,7 +8,15 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import MISSING, as_result, counted, stretched
+from lazyflow.array.functions.arguments import (
+    MISSING,
+    ArrayLike,
+    Axes,
+    DTypeLike,
+    as_result,
+    counted,
+    stretched,
+)
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects
 from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
 from lazyflow.array.nodes import elementwise
@@ -47,8 +55,8 @@ def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], 
 
 @implements(np.mean)
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, *, where: ArrayLike = True
 ) -> Array:
     """Return the mean over axes; parameters are those of ``np.mean``.
 
@@ -120,8 +128,8 @@ def variance_of(
 
 @implements(np.var)
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
 ) -> Array:
     """Return the variance over axes; parameters are those of ``np.var``.
 
@@ -138,8 +146,8 @@ def var(
 
 @implements(np.std)
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
 ) -> Array:
     """Return the standard deviation over axes; parameters are those of `var`.
 
@@ -161,8 +169,8 @@ _normalised.__name__ = "divide"  # NumPy's warnings say so
 
 @implements(np.average)
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
-    keepdims: Any = False,
+    a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False, *,
+    keepdims: bool = False,
 ) -> Any:
     """Return the weighted mean over axes; parameters are those of ``np.average``.
 

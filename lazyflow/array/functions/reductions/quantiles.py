@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, stretched
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.without_nan import nanmean
 from lazyflow.array.nodes.expr import Expr
@@ -71,15 +71,13 @@ def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
 
 @implements(np.median)
 def median(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    keepdims: Any = False,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Array:
     """Return the median over axes, exactly: axes become one chunk.
 
     Parameters are those of ``np.median``; blocks are only read, whatever `overwrite_input` says.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.median(la.arange(10, chunks=3)).compute()
     np.float64(4.5)
@@ -89,8 +87,8 @@ def median(
 
 @implements(np.nanmedian)
 def nanmedian(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    keepdims: Any = False,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Array:
     """Return the median over axes of what is not NaN, exactly.
 
@@ -151,15 +149,14 @@ def _weights(weights: Expr, node: Expr, axes: tuple[int, ...]) -> Expr:
 
 @implements(np.quantile)
 def quantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None
 ) -> Array:
     """Return quantiles over axes, exactly: axes become one chunk.
 
     Parameters are those of ``np.quantile``, with all of its methods; `q` must not be lazy.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> la.quantile(la.arange(11, chunks=4), 0.25).compute()
     np.float64(2.5)
@@ -171,8 +168,9 @@ def quantile(
 
 @implements(np.nanquantile)
 def nanquantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None
 ) -> Array:
     """Return quantiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 
@@ -185,8 +183,9 @@ def nanquantile(
 
 @implements(np.percentile)
 def percentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None
 ) -> Array:
     """Return percentiles over axes, exactly; parameters are those of `quantile`.
 
@@ -201,8 +200,9 @@ def percentile(
 
 @implements(np.nanpercentile)
 def nanpercentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-    method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None
 ) -> Array:
     """Return percentiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 

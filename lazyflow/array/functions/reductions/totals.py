@@ -11,6 +11,9 @@ from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     MISSING,
+    ArrayLike,
+    Axes,
+    DTypeLike,
     as_result,
     counted,
     element_of,
@@ -45,8 +48,8 @@ def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @implements(np.sum)
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = MISSING, where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the sum over axes; parameters are those of ``np.sum``.
 
@@ -62,8 +65,8 @@ def sum(
 
 @implements(np.prod)
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = MISSING, where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the product over axes; parameters are those of ``np.prod``.
 
@@ -105,8 +108,8 @@ def _is_minus_0(initial: Any, dtype: np.dtype[Any]) -> bool:
 
 @implements(np.max, np.amax)
 def max(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
+    initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the largest element over axes; NaN if there is one.
 
@@ -131,15 +134,13 @@ amax = max
 
 @implements(np.min, np.amin)
 def min(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
+    initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the smallest element over axes; NaN if there is one.
 
     Parameters are those of ``np.min``; errors are those of `max`.
 
-    Examples
-    --------
     >>> import lazyflow.array as la
     >>> x = la.from_array([3, 1, 2], chunks=2)
     >>> la.min(x).compute(), la.min(x, initial=0).compute()
@@ -185,7 +186,8 @@ def _extreme(
 
 @implements(np.any)
 def any(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
+    where: ArrayLike = True
 ) -> Array:
     """Return whether some element over axes is true; parameters are those of ``np.any``.
 
@@ -198,7 +200,8 @@ def any(
 
 @implements(np.all)
 def all(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
+    where: ArrayLike = True
 ) -> Array:
     """Return whether all elements over axes are true; parameters are those of ``np.all``.
 
@@ -220,7 +223,7 @@ def _truth(
 
 
 @implements(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """Return the number of elements over axes that are not zero.
 
     >>> import lazyflow.array as la
@@ -234,7 +237,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 @implements(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Array:
+def ptp(a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the range of the elements over axes: the largest minus the smallest.
 
     >>> import lazyflow.array as la

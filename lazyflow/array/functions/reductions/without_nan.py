@@ -10,7 +10,15 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_result, counted, needs_elements
+from lazyflow.array.functions.arguments import (
+    MISSING,
+    ArrayLike,
+    Axes,
+    DTypeLike,
+    as_result,
+    counted,
+    needs_elements,
+)
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
@@ -53,8 +61,8 @@ def filled(a: Any, value: float) -> Array:
 
 @implements(np.nansum)
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = MISSING, where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the sum over axes in which NaN counts as 0; parameters are those of `sum`.
 
@@ -69,8 +77,8 @@ def nansum(
 
 @implements(np.nanprod)
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = MISSING, where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the product over axes in which NaN counts as 1; parameters are those of `prod`.
 
@@ -91,8 +99,8 @@ def _inexact(node: Expr, dtype: Any) -> None:
 
 @implements(np.nanmean)
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    keepdims: bool = False, *, where: ArrayLike = True
 ) -> Array:
     """Return the mean over axes of what is not NaN; parameters are those of `mean`.
 
@@ -123,8 +131,8 @@ def _nan_variance(
 
 @implements(np.nanvar)
 def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
 ) -> Array:
     """Return the variance over axes of what is not NaN; parameters are those of `var`.
 
@@ -137,8 +145,8 @@ def nanvar(
 
 @implements(np.nanstd)
 def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, correction: Any = MISSING,
+    a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
 ) -> Array:
     """Return the standard deviation over axes of what is not NaN; parameters are those of `var`.
 
@@ -151,8 +159,8 @@ def nanstd(
 
 @implements(np.nanmax)
 def nanmax(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
+    initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the largest element over axes that is not NaN; parameters are those of `max`.
 
@@ -165,8 +173,8 @@ def nanmax(
 
 @implements(np.nanmin)
 def nanmin(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = MISSING,
-    where: Any = True,
+    a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
+    initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
     """Return the smallest element over axes that is not NaN; parameters are those of `min`.
 

@@ -14,6 +14,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, plain, refuse_lazy
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.bound_call import BoundCall, declared
 from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored
@@ -24,7 +25,7 @@ from lazyflow.services import service
 
 @implements()
 def from_array(
-    x: Any, chunks: Any = "auto", lock: Any = False, asarray: bool | None = None
+    x: Any, chunks: ChunksLike = "auto", lock: Any = False, asarray: bool | None = None
 ) -> Array:
     """Return a chunked array of something with ``shape``, ``dtype`` and slices.
 
@@ -141,7 +142,8 @@ def _reader(asarray: bool, locked: bool) -> Reader:
 
 @implements()
 def from_delayed(
-    value: Any, shape: Sequence[int], dtype: Any = None, meta: Any = None, name: Any = None
+    value: Any, shape: Sequence[int], dtype: DTypeLike | None = None, meta: Any = None,
+    name: Any = None,
 ) -> Array:
     """Return an array of one block that a lazy value or a future will give.
 

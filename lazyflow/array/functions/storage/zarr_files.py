@@ -6,6 +6,7 @@ from typing import Any
 
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import ChunksLike
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.functions.storage.storing import store
 
@@ -21,7 +22,9 @@ def _zarr() -> Any:
 
 
 @implements()
-def from_zarr(url: Any, component: str | None = None, chunks: Any = "auto", **kwargs: Any) -> Array:
+def from_zarr(
+    url: Any, component: str | None = None, chunks: ChunksLike = "auto", **kwargs: Any
+) -> Array:
     """Return a chunked array of one that zarr stores.
 
     Parameters
