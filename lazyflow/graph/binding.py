@@ -123,16 +123,16 @@ class _ArgumentSearch:
         self.inputs: list[Task] = []
         self.makers: list[tuple[Make, list[Any] | None, Holes, Any]] = []
         self.memo: dict[int, tuple[bool, Any]] = {}  # id -> (is a source, source or literal)
-        self.keep: list[Any] = []  # what the memo names by id
+        self.keep: list[Any] = []  # objects whose ids are in the memo, so that none is reused
         self.open: dict[int, int] = {}  # id -> depth
         self.intact: set[int] = set()  # ids of containers that hold themselves
 
     def walk(self, root: _Level) -> None:
-        """Look at everything below `root`, whose own items become template and holes."""
+        """Search everything below `root`, whose own items become the template and the holes."""
         self._scan(root)
         if not self.traverse:
             root.todo = [i for i in root.todo if kinds[type(root.items[i])] in _NOT_SEARCHED]
-        root.changed = True  # its items are our own list
+        root.changed = True  # its items are a list of this search
         stack = [root]
         while stack:
             level = stack[-1]
@@ -168,7 +168,7 @@ class _ArgumentSearch:
                 stack.append(child)
 
     def _scan(self, level: _Level) -> None:
-        """Note which items need a look; most containers hold only atoms, or only tasks."""
+        """Note which items to search: none in a container of only atoms, or only tasks."""
         items = level.items
         found = {kinds[t] for t in set(map(type, items))}
         if not found - {ATOM}:
@@ -189,7 +189,7 @@ class _ArgumentSearch:
             self.intact.add(id(container))
             result = (False, container)
         elif self.as_is and level.kind == ITERATOR and not level.holes:
-            result = (False, iter(level.items))  # in the place of the one that was taken
+            result = (False, iter(level.items))  # the given one has been consumed
         elif level.holes or (level.kind in _ALWAYS_MADE and not self.as_is):
             template = None if isinstance(level.holes, range) else list(level.items)
             make = same if self.as_is and level.kind == ITERATOR else level.make
@@ -246,7 +246,7 @@ class _ArgumentSearch:
     def copy_literals(self, root: _Level) -> None:
         """Copy the arguments that are containers of plain values, now and at each execution.
 
-        For a function that edits its arguments, copy all of them and all they hold.
+        The arguments of a function that edits them are all copied, with all that they hold.
         """
         sources: dict[int, int] = {}
         holes = {position for position, _ in root.holes}  # type: ignore[misc]
@@ -284,7 +284,7 @@ def bind(
     traverse: bool = True,
     as_is: bool = False,
 ) -> tuple[tuple[Any, ...], Binder]:
-    """Find the tasks in a call's arguments; return them, and what puts their values back.
+    """Return the tasks in a call's arguments, and the binder that puts their values back.
 
     Containers that hold no task are copied (their top level) here and again at each
     execution, so that neither the caller's later edits nor the task's own change the graph.
@@ -299,12 +299,12 @@ def bind(
         False: look only at the arguments themselves.
     as_is
         The arguments are for `compute`: literals pass untouched, an iterator over lazy values
-        becomes a list, and collections are found as they are, not as one task.
+        becomes a list, and a collection is found as it is instead of as one task.
 
     Raises
     ------
     TypeError
-        A container holds itself, and lazy values too: it can't be rebuilt around them.
+        A container holds itself and lazy values, so it can't be rebuilt around those.
     """
     simple = None if mutates else _bind_simple(args, kwargs)
     if simple is not None:
@@ -321,7 +321,7 @@ def bind(
 def _bind_simple(
     args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], Binder] | None:
-    """Do what `bind` does where no argument is a container; most calls are such."""
+    """Do the work of `bind` where no argument is a container, which is so in most calls."""
     items = [*args, *kwargs.values()]
     inputs: list[Task] = []
     holes = []

@@ -24,7 +24,7 @@ def new_task(
     traverse: bool = True,
     depth: int = 1,
 ) -> Any:
-    """Make a task of any call; `depth` frames above this one is the line that made it."""
+    """Return a task of any call; the line that made it is `depth` frames above this one."""
     note = annotation.get()
     if note is not None:
         options = note.apply(options)
@@ -54,7 +54,7 @@ def new_leaf(
     made_at: Task | None = None,
     depth: int = 1,
 ) -> Any:
-    """Make a leaf: ``func`` is VALUE or HELD; ``made_at`` is a task whose place it takes."""
+    """Return a leaf: ``func`` is VALUE or HELD; ``made_at`` is a task made at the same line."""
     leaf = object.__new__(Task)
     leaf._func = func
     leaf._args = (value,)

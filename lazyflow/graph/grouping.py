@@ -1,16 +1,17 @@
-"""Groups the tasks of a plan for schedulers to whom a message is dear.
+"""Groups the tasks of a plan for schedulers for which a message is expensive.
 
-`clusters` is a pass like those of pipeline.py, but over what is left of a plan: such schedulers
-run it again when they have learnt what the functions cost. Two kinds of groups are made:
+`clusters` groups the tasks that are still to run: such schedulers call it again when they have
+measured what the functions cost. It makes two kinds of groups:
 
-* a task joins what it needs, when nobody else needs that: always if what it makes is a chain, and
-  as long as the whole subtree is small and needs few others otherwise;
-* what is still small is packed with others on the same level, in the order of the plan.
+* a task joins the tasks that it needs, when no other task needs them: always if that makes a
+  chain, and otherwise as long as the whole subtree is small and needs few results of others;
+* groups that are still small are packed together with others on the same level, in the order of
+  the plan.
 
-A task whose cost is not known is packed with nothing and joins nothing but a chain: it may take
-an hour, or wait for another task. No group reaches across different priorities, resources or
-workers. No group needs itself through another: a subtree is left by its last task only, and
-packed ones are on one level.
+A task of unknown cost is packed with nothing and joins only a chain: it may take an hour, or wait
+for another task. No group contains different priorities, resources or workers. No group needs
+itself through another group: only the last task of a subtree has users outside it, and packed
+groups are on one level.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lazyflow.graph.options import Options
     from lazyflow.graph.plan import Plan
 
-_FEW = 8  # results of others that a subtree may need; all of them are held until it starts
+_FEW = 8  # results of others that a subtree may need, all held until it starts; a guess
 
 
 def clusters(
@@ -33,24 +34,24 @@ def clusters(
     shown: Collection[int] = frozenset(),
     apart: Collection[int] = frozenset(),
 ) -> list[list[int]]:
-    """Group tasks; each group in the order of the plan, and each after those that it needs.
+    """Return groups of tasks, each in the order of the plan and after the groups that it needs.
 
     Parameters
     ----------
     plan
-        Whose tasks.
+        The plan that has the tasks.
     todo
-        Numbers of the tasks to group, ascending; results of others are there or will be.
+        Numbers of the tasks to group, ascending; the results of others are there or will be.
     cost
-        Seconds that a task takes; None: not known.
+        Returns the seconds that a task takes, None if that is not known.
     budget
         Seconds that a group may take, unless a single task or chain takes longer.
     shown
-        Tasks whose results somebody may look at before the rest is done: they are in groups with
+        Tasks whose results the caller may read before the rest is done: they share groups with
         others only where those take no longer than the budget.
     apart
-        Those of them that are in groups with nothing else that is shown, so that each result can
-        be moved and freed alone.
+        Those of them that share no group with another shown task, so that each result can be
+        moved and freed alone.
 
     Examples
     --------
@@ -67,25 +68,25 @@ def clusters(
 
 
 def scheduling_options(options: Options) -> Any:
-    """Return the options that all tasks of a group share, which the engine gets; None: none."""
+    """Return the options that tasks of one group share and the engine needs, None without any."""
     if not options.priority and not options.resources and options.workers is None:
         return None
     return options.priority, tuple(sorted((options.resources or {}).items())), options.workers
 
 
 class _Grouping:
-    """The state of one pass.
+    """The state of one grouping.
 
     into
-        For a task that was joined: the task that took it in.
+        For each task that has joined another one: that task.
     weight
-        Seconds of the subtree of a task, of which it is the last; None: not known.
+        Seconds of the subtree of which a task is the last; None: not known.
     needed
-        Results of others that the subtree needs.
+        How many results of others that subtree needs.
     showing
-        Last tasks of the subtrees in which results are shown.
+        The last tasks of subtrees in which results are shown.
     branching
-        Last tasks of the subtrees that are no chains: they stay within the budget to their end.
+        The last tasks of subtrees that are no chains: they stay within the budget to their end.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class _Grouping:
         return self._packed(root, members)
 
     def _join(self, i: int) -> None:
-        """Let a task take in the subtrees that only it needs."""
+        """Join the subtrees that only this task needs to it."""
         waits = [j for j in dict.fromkeys(self.plan.inputs[i] or ()) if j in self.cost]
         mine = [j for j in waits if self._is_only_for(j, i)]
         weight = self.cost[i]
@@ -149,7 +150,7 @@ class _Grouping:
         self.weight[i] = weight
 
     def _has_bounds(self, j: int) -> bool:
-        """Tell whether what joins the subtree of a task has to fit the budget with it."""
+        """Tell whether the subtree of a task has to fit the budget with whatever joins it."""
         return j in self.showing or j in self.branching
 
     def _is_only_for(self, j: int, i: int) -> bool:
@@ -198,7 +199,7 @@ class _Grouping:
         return level
 
     def _may_be_packed(self, last: int) -> bool:
-        """Tell whether a result may be made some time before others can use it."""
+        """Tell whether a result may be made some time before its users can run."""
         if last in self.apart:
             return False
         plan = self.plan

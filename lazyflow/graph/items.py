@@ -6,32 +6,32 @@ from typing import Any
 
 
 def check_length(value: Any, nout: int, name: str) -> None:
-    """Raise ValueError when a result has another length than was said."""
+    """Raise ValueError when the length of a result is not the declared one."""
     if nout == 0 and value is None:
         return
     try:
         length = len(value)
     except TypeError:
         raise ValueError(
-            f"{name} was said to return {nout} values (nout={nout}) but returned one "
+            f"{name} was declared to return {nout} values (nout={nout}), but returned one "
             f"{type(value).__name__}, which has no length"
         ) from None
     if length != nout:
         raise ValueError(
-            f"{name} was said to return {nout} values (nout={nout}) but returned {length}"
+            f"{name} was declared to return {nout} values (nout={nout}), but returned {length}"
         )
     if isinstance(value, set | frozenset) or (
         isinstance(value, dict) and any(i not in value for i in range(nout))
     ):
         raise ValueError(
-            f"{name} was said to return {nout} values (nout={nout}) but returned a "
+            f"{name} was declared to return {nout} values (nout={nout}), but returned a "
             f"{type(value).__name__}, whose parts have no numbers. Leave nout= out and take parts "
             "by x[key], or return a tuple"
         )
 
 
 class Item:
-    """Takes item `index` of a result that has `length` of them; checks that it has."""
+    """Takes item `index` of a result, after a check that the result has `length` items."""
 
     __slots__ = ("index", "length", "maker")
 

@@ -1,8 +1,8 @@
 """Names of tasks as text, made only when something needs one.
 
 A key that the user gave is used as it is. A pure task, and an operator on anything, is named by
-its function, its arguments and the keys of its inputs; every other task gets a name that
-nobody else has. Once made, a key stays with its task (also through pickle).
+its function, its arguments and the keys of its inputs; every other task gets a name that no
+other task has. Once made, a key stays with its task, also through pickle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lazyflow.departures import WeakTable
 from lazyflow.errors import KeyConflict
 from lazyflow.graph.task import HELD, Task, function_name, is_leaf, place_text, set_key
 
-#: For the futures of tasks under a given key: the task, while it lives, and its content.
+#: The future of a task under a given key -> the task, while it lives, and its content.
 _held: WeakTable[Any, tuple[weakref.ref[Task], str]] = WeakTable()
 
 _naming = threading.Lock()  # two threads that ask at once get one name
@@ -27,7 +27,7 @@ def _is_derived(task: Task) -> bool:
 
 
 def key_of(task: Task) -> str:
-    """Return the key of a task, making it (and those it is derived from) when needed.
+    """Return the key of a task; it and the keys that it is derived from are made when needed.
 
     >>> from lazyflow import delayed
     >>> key_of(delayed(5, name="five"))
@@ -56,7 +56,7 @@ def key_of(task: Task) -> str:
 
 
 def _prefix(task: Task) -> str:
-    """Say in a word what a key stands for; not the label, which equal tasks need not share."""
+    """Return the word a key starts with; not the label, which equal tasks need not share."""
     return type(task._args[0]).__name__ if is_leaf(task) else function_name(task._func)
 
 
@@ -87,7 +87,7 @@ def content_token(task: Task) -> str:
     if not binder.makers and not binder.names:
         places = [position for position, _ in binder.holes]  # type: ignore[misc]
         return tokenize(task._func, binder.template, places, inputs)
-    try:  # made as for a run, since the order of sets and keywords must not count
+    try:  # filled as for a run, since the order of sets and keywords must not count
         args, kwargs = binder.fill([_Input(key) for key in inputs])
     except Exception:  # a container of the user's that takes only real values
         parts = (binder.template, binder.holes, binder.makers, binder.n_positional, binder.names)
@@ -96,7 +96,7 @@ def content_token(task: Task) -> str:
 
 
 def hold_content(future: Any, task: Task) -> None:
-    """Let a task under a given key and the future of its value be the same content."""
+    """Note that the future of a task's value has the content of the task, which has a given key."""
     try:
         token = content_token(task)
     except Exception:  # a __lazyflow_tokenize__ that raises must not stop a persist
@@ -118,14 +118,15 @@ def same_content(one: Task, other: Task) -> bool:
 
 
 def conflict(one: Task, other: Task) -> KeyConflict:
-    """Make the error for two different tasks under one key."""
+    """Return the error for two different tasks under one key."""
 
-    def told(task: Task) -> str:
+    def line_of(task: Task) -> str:
         what = "value" if is_leaf(task) else function_name(task._func)
         return f"  {what}, made at {place_text(task)}"
 
     return KeyConflict(
-        f"the key {key_of(one)!r} was given to two different tasks:\n{told(one)}\n{told(other)}\n"
+        f"the key {key_of(one)!r} was given to two different tasks:\n"
+        f"{line_of(one)}\n{line_of(other)}\n"
         "Give each its own dask_key_name= (or name=); for a label that several tasks may share, "
         "use lazyflow.annotate(name=...)."
     )

@@ -1,9 +1,9 @@
 """Sorts types into the few kinds that the library treats differently, once per type.
 
-Every argument of every call and every result of every task is looked at. The look must cost a
-dict lookup, so `kinds` maps an exact type to a small integer and classifies a type when it is
-first met. numpy and pandas are recognised without importing them: an object of theirs can
-only exist once somebody else has.
+Every argument of every call and every result of every task is classified. That must cost no more
+than a dict lookup, so `kinds` maps an exact type to a small integer and classifies a type when it
+is first met. numpy and pandas are recognised without importing them: an object of theirs can only
+exist when they have been imported.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 
 ATOM = 0  # never searched, handed over as it is
 LAZY = 1  # a Task: becomes an input
-COLLECTION = 2  # made of tasks, acts as something else (the protocol in collection.py)
+COLLECTION = 2  # made of tasks, acts as something else (the protocol in api/collection.py)
 LIST = 3
 TUPLE = 4
 DICT = 5
@@ -28,7 +28,7 @@ ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
 DICTVIEW = 14
 ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
 FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
-FOREIGN = 17  # follows dask's protocol: a task that has dask compute it, where anything is lazy
+FOREIGN = 17  # follows dask's protocol: becomes a task that has dask compute it, where it is lazy
 
 #: Types whose values nobody can edit.
 IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -114,7 +114,7 @@ class _Kinds(dict[type, int]):
 kinds: dict[type, int] = _Kinds(_EXACT)
 
 
-#: Kinds of results that are looked at when they are stored: see store/values.py.
+#: Kinds of results that need work when they are stored: see store/values.py.
 _STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR}
 
 

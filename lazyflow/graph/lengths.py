@@ -1,7 +1,7 @@
 """How many values a function returns, read from its annotation.
 
-Names in a string annotation that are only there for type checkers must not matter, and neither
-must the annotations of the arguments: `typing.get_type_hints` fails on both.
+`typing.get_type_hints` fails where a string annotation, even that of an argument, has names that
+are only imported for type checkers. Such names do not matter here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["annotated_length"]
 
 
 def annotated_length(func: Any) -> int | None:
-    """Return the length of a callable's result when its annotation says so.
+    """Return the length of a callable's result if its annotation declares one, else None.
 
     >>> def f() -> tuple[int, str]: ...
     >>> annotated_length(f)
@@ -56,11 +56,11 @@ def _return_hint(func: Any) -> Any:
 
 
 def _plain_function(func: Any) -> Any:
-    """Return the function inside decorated, partial and bound ones and objects with __call__."""
+    """Return the function inside a decorated, partial or bound one or an object with __call__."""
     for _ in range(100):
         if isinstance(func, functools.partial):
             func = func.func
-        elif isinstance(func, type):  # its instance is no tuple
+        elif isinstance(func, type):  # it returns an instance, which is no tuple
             return None
         elif hasattr(func, "__wrapped__"):
             func = func.__wrapped__
@@ -75,7 +75,7 @@ def _plain_function(func: Any) -> Any:
 
 
 class _Names:
-    """The names a function sees; any other one is a type that nobody needs to know."""
+    """The names that a function sees; any other name stands for a type that does not matter."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known

@@ -1,8 +1,8 @@
 """What a task is: one call to run, pointing at the tasks whose results it needs.
 
 A graph is nothing but tasks that point at their inputs. A task never changes once it is made,
-so it can be shared, planned by several threads at once, and kept. `Delayed` (lazy.py) is this
-class with operators: one object a call, not an object and a proxy.
+so it can be shared, planned by several threads at once, and kept. `Delayed` (api/lazy.py) is this
+class with operators: one object per call, not an object and a proxy.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Place = tuple[str, int, str]  # file, line, qualified name of the function
 
 
 class Task:
-    """One call to run. Made by `new_task`, or field by field on the hottest path.
+    """One call to run; made by ``building.new_task``, or field by field on the hottest path.
 
-    Fields (all private, since public names belong to the user's value):
+    All fields are private, since public names belong to the user's value:
 
     _func       what to call; VALUE or HELD for a leaf
     _args       the arguments as given when they hold no container, ``(value,)`` for a leaf
@@ -35,7 +35,7 @@ class Task:
     _code       code object of the line that made it, or a Place once pickled
     _lasti      offset in that code
     _height     longest path to a leaf; planning runs the higher input first
-    _key        name as text, once somebody needed it
+    _key        name as text, once it was needed
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ def HELD(future: Any) -> Any:
 
 
 def users_depth() -> int:
-    """Count the frames from a function that asks up to the first line that is not ours."""
+    """Return the number of frames between the caller and the first line of the user's code."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lazyflow."):
         depth, frame = depth + 1, frame.f_back
@@ -134,7 +134,7 @@ def attribute_of(getter: Any) -> str:
 
 
 def place_text(task: Task) -> str:
-    """Return where a task was made, for people: ``file.py:12 in main``, or a notebook's cell."""
+    """Return where a task was made, as text: ``file.py:12 in main``, or a notebook's cell."""
     file, line, function = place(task)
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
@@ -167,7 +167,7 @@ def function_name(func: Any) -> str:
 
 
 def task_name(task: Task) -> str:
-    """Return what messages call a task: its label, its given key, or its function's name."""
+    """Return a task's name in messages: its label, its given key, or its function's name."""
     options = task._options
     if options.label is not None:
         return options.label

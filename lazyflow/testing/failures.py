@@ -210,14 +210,14 @@ class FailureContract(Part):
 
     def test_a_wrong_number_of_results_is_an_error_with_both_numbers(self) -> None:
         x = delayed(lambda: (1, 2), nout=3, name="pair")()
-        with pytest.raises(ValueError, match=r"pair was said to return 3 values .* returned 2"):
+        with pytest.raises(ValueError, match=r"pair was declared to return 3 values .* returned 2"):
             self.compute(x)
 
         def annotated() -> tuple[int, int]:
             return (1, 2, 3)  # type: ignore[return-value]
 
         a, b = delayed(annotated)()
-        with pytest.raises(ValueError, match=r"annotated was said to return 2 .* returned 3"):
+        with pytest.raises(ValueError, match=r"annotated was declared to return 2 .* returned 3"):
             self.compute(a, b)
 
     def test_a_key_for_two_tasks_is_found_before_anything_runs(self) -> None:

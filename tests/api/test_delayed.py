@@ -401,11 +401,11 @@ def test_nout_of_nothing():
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ((1, 2, 3), r"pair was said to return 2 values \(nout=2\) but returned 3"),
-        ((), r"pair was said to return 2 values \(nout=2\) but returned 0"),
-        (5, r"pair was said to return 2 values \(nout=2\) but returned one int"),
-        ({"a": 1, "b": 2}, r"\(nout=2\) but returned a dict, whose parts have no .* x\[key\]"),
-        ({1, 2}, r"\(nout=2\) but returned a set, whose parts have no numbers"),
+        ((1, 2, 3), r"pair was declared to return 2 values \(nout=2\), but returned 3"),
+        ((), r"pair was declared to return 2 values \(nout=2\), but returned 0"),
+        (5, r"pair was declared to return 2 values \(nout=2\), but returned one int"),
+        ({"a": 1, "b": 2}, r"\(nout=2\), but returned a dict, whose parts have no .* x\[key\]"),
+        ({1, 2}, r"\(nout=2\), but returned a set, whose parts have no numbers"),
     ],
 )
 def test_another_length_is_an_error_that_names_the_function(result, words):
@@ -425,7 +425,7 @@ def test_another_length_than_annotated():
 
     assert value_of(pair()) == (1, 2, 3)  # nobody relied on the annotation
     a, _ = pair()
-    with pytest.raises(ValueError, match=r"pair was said to return 2 values .* returned 3"):
+    with pytest.raises(ValueError, match=r"pair was declared to return 2 values .* returned 3"):
         value_of(a)
 
 

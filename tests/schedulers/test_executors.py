@@ -287,7 +287,7 @@ def test_retries_in_processes(processes: ProcessPoolExecutor, tmp_path: Any) -> 
 
 def test_a_wrong_number_of_results(processes: ProcessPoolExecutor) -> None:
     x = delayed(lambda: (1, 2), nout=3, name="pair")()
-    with pytest.raises(ValueError, match="pair was said to return 3 values"):
+    with pytest.raises(ValueError, match="pair was declared to return 3 values"):
         compute(x, scheduler=processes)
 
 

@@ -65,7 +65,7 @@ _known: WeakTable[FunctionType, _Code] = WeakTable()
 
 
 def code_contents(code: CodeType) -> bytes | MerkleNode:
-    """A code object: instructions, names and constants."""
+    """Return the parts of a code object: instructions, names and constants."""
     own = (
         code.co_code,
         code.co_names,
@@ -82,7 +82,7 @@ def code_contents(code: CodeType) -> bytes | MerkleNode:
 
 
 def function_contents(function: FunctionType, contents: Contents) -> bytes | MerkleNode:
-    """A function written in Python."""
+    """Return the parts of a function written in Python, or its digest."""
     known = _code_of(function, contents)
     if not _importable(function):
         return _local_function(function, known)
@@ -91,7 +91,7 @@ def function_contents(function: FunctionType, contents: Contents) -> bytes | Mer
 
 
 def class_contents(cls: type, contents: Contents) -> bytes | MerkleNode:
-    """A class."""
+    """Return the parts of a class, or its digest."""
     body = sorted((item for item in cls.__dict__.items() if type(item[0]) is str), key=_NAME)
     if cls.__flags__ & _HEAP_TYPE and not _importable(cls):
         inner = {name: value for name, value in body if name not in _NOT_CONTENT}
@@ -107,7 +107,7 @@ def class_contents(cls: type, contents: Contents) -> bytes | MerkleNode:
 
 
 def closure_contents(cells: tuple[CellType, ...]) -> Digest | MerkleNode:
-    """The variables of enclosing functions; some may have no value yet."""
+    """Return the parts of the variables of enclosing functions; some may have no value yet."""
     filled = _filled(cells)
     head = b"closure" + encoded([i for i, _ in filled])
     style = ".__closure__[{}].cell_contents"
@@ -115,7 +115,7 @@ def closure_contents(cells: tuple[CellType, ...]) -> Digest | MerkleNode:
 
 
 def resolve(module: str, qualname: str) -> Any:
-    """What a name stands for in the modules loaded so far, or None."""
+    """Return the object that a name stands for in the modules loaded so far, or None."""
     found: Any = sys.modules.get(module)
     try:
         for name in qualname.split("."):
@@ -126,7 +126,7 @@ def resolve(module: str, qualname: str) -> Any:
 
 
 def _importable(obj: Any) -> bool:
-    """Whether a function or class, or a wrapper of it, is what its name stands for."""
+    """Tell whether the name of a function or class stands for it, or for a wrapper of it."""
     module = obj.__module__
     if type(module) is not str or module in _MAIN:
         return False
@@ -175,7 +175,7 @@ def _filled(cells: tuple[CellType, ...]) -> list[tuple[int, Any]]:
 
 
 def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
-    """Code, default values and closure of a function, as far as they are the same everywhere."""
+    """Return code, default values and closure of a function, where they are equal everywhere."""
     digest = _code_of(function, contents).digest
     defaults, keywords, cells = function.__defaults__, function.__kwdefaults__, function.__closure__
     if defaults is keywords is cells is None:
@@ -189,7 +189,7 @@ def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:
-    """Names that the code looks up outside its own variables, inner functions included."""
+    """Yield the names that the code looks up outside its variables, inner functions included."""
     stack = [code]
     while stack:
         top = stack.pop()
@@ -209,7 +209,7 @@ def _wrapped_functions(function: FunctionType) -> Iterator[FunctionType]:
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:
-    """The functions of one name in a class body."""
+    """Yield the functions of one name in a class body."""
     kind = type(value)
     if kind in (staticmethod, classmethod):
         value = value.__func__
@@ -218,7 +218,7 @@ def _functions_in(value: Any) -> Iterator[FunctionType]:
 
 
 def _shallow(value: Any) -> Any:
-    """An atom as it is; of any other value only its type."""
+    """Return an atom as it is; of any other value only its type."""
     return value if type(value) in ATOMS else [type_name(type(value))]
 
 

@@ -1,4 +1,4 @@
-"""How sequences, mappings and sets of any objects become `MerkleNode` or a digest.
+"""How sequences, mappings and sets of any objects become a `MerkleNode` or a digest.
 
 Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become
 children. It is version 2 of the format, the last whose bytes depend neither on reference counts
@@ -25,12 +25,12 @@ _SHORT = 8  # mean length up to which rows are encoded with the list that holds 
 
 
 def encoded(value: Any) -> bytes:
-    """`marshal` bytes of atoms, and of tuples and lists of them."""
+    """Return the `marshal` bytes of atoms, or of tuples and lists of them."""
     return marshal.dumps(value, 2)
 
 
 def nested(found: bytes | MerkleNode) -> Digest | MerkleNode:
-    """Contents as a child of other parts; plain bytes would be taken for a value."""
+    """Return contents as a child of another node: plain bytes would be taken for a value."""
     return found if isinstance(found, MerkleNode) else Digest(found)
 
 
@@ -40,7 +40,7 @@ def sequence(
     labels: Sequence[Any] | None = None,
     style: str = "[{!r}]",
 ) -> bytes | MerkleNode:
-    """Contents of an exact list or tuple; ``labels`` name the values in place of indices."""
+    """Return the contents of a list or tuple; ``labels`` name the values instead of indices."""
     kinds = set(map(type, values))
     if kinds <= ATOMS:
         if _fits(kinds, values):
@@ -59,7 +59,7 @@ def sequence(
 
 
 def _fits(kinds: set[type], atoms: Sequence[Any]) -> bool:
-    """Whether the text among the atoms is small enough to be copied."""
+    """Tell whether the text among the atoms is small enough to be copied."""
     text = kinds & _TEXT
     if not text:
         return True
@@ -69,9 +69,9 @@ def _fits(kinds: set[type], atoms: Sequence[Any]) -> bool:
 
 
 def _has_flat_rows(kinds: set[type], values: Sequence[Any]) -> bool:
-    """Whether the values are all short lists, or all short tuples, of atoms.
+    """Tell whether the values are all short lists, or all short tuples, of atoms.
 
-    Short, because a row that is shared by all places is encoded at each of them.
+    They have to be short, since a row that is there several times is encoded each time.
     """
     if len(kinds) != 1 or (list not in kinds and tuple not in kinds):
         return False
@@ -84,7 +84,7 @@ def _has_flat_rows(kinds: set[type], values: Sequence[Any]) -> bool:
 def mapping(
     head: bytes, keys: Sequence[Any], values: Sequence[Any], style: str = "[{!r}]"
 ) -> bytes | MerkleNode:
-    """Contents of pairs whose order does not matter."""
+    """Return the contents of pairs whose order does not matter."""
     kinds = set(map(type, keys))
     if len(kinds) == 1 and kinds <= _SORTABLE:
         pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))
@@ -107,7 +107,7 @@ def _is_flat(key: Any) -> bool:
 
 
 def unordered(head: bytes, values: Collection[Any]) -> bytes | MerkleNode:
-    """Contents of a set, given in any order."""
+    """Return the contents of a set, given in any order."""
     kinds = set(map(type, values))
     if len(kinds) == 1 and kinds <= _SORTABLE:
         return hashed(head, b"\0", encoded(sorted(values)))

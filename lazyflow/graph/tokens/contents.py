@@ -42,7 +42,13 @@ _HOOKS = ("__lazyflow_tokenize__", _DASK)
 
 
 def contents(obj: Any) -> bytes | MerkleNode:
-    """The parts of any object, or its digest; `NoContent` where it has none."""
+    """Return the parts of any object, or its digest.
+
+    Raises
+    ------
+    NoContent
+        The object has no content that could be compared.
+    """
     cls = type(obj)
     rule = _EXACT.get(cls)
     if rule is not None:
@@ -90,7 +96,7 @@ def _by_hook(obj: Any, cls: type, hook: str) -> MerkleNode:
 
 
 def _reduced(obj: Any, cls: Any) -> bytes | MerkleNode:
-    """What pickle would keep: a callable, its arguments, a state, items."""
+    """Return what pickle would keep: a callable, its arguments, a state, items."""
     if cls.__module__ == "itertools":
         raise NoContent("what is left in an iterator changes as it is read")
     try:
@@ -131,7 +137,7 @@ def _pickles_as_sets_do(cls: Any) -> bool:
 
 
 def _state(state: Any) -> Any:
-    """An instance's ``__dict__`` or (``__dict__``, slots) by attribute name."""
+    """Return an instance's ``__dict__`` or (``__dict__``, slots) by attribute name."""
     if type(state) is dict:
         return nested(mapping(b"state", list(state), list(state.values()), ".{}"))
     if type(state) is tuple and len(state) == 2 and type(state[1]) is dict:
@@ -140,7 +146,7 @@ def _state(state: Any) -> Any:
 
 
 def _global(obj: Any, name: str) -> bytes:
-    """An object that pickles as the name of a global: it is what that name stands for."""
+    """Return the digest of an object that pickles as the name of a global, by that name."""
     module = pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
     if resolve(module, name) is not obj:
         raise NoContent(f"it pickles as {module}.{name}, which is another object")
@@ -170,7 +176,7 @@ def _dict(value: Any) -> bytes | MerkleNode:
 
 
 def _builtin(function: Any) -> bytes | MerkleNode:
-    """A function written in C, or a method of an object that is."""
+    """Return the parts or digest of a function written in C, or of such a method of an object."""
     owner = function.__self__
     if owner is None or type(owner) is types.ModuleType:
         module = function.__module__ or getattr(owner, "__name__", None)
@@ -195,7 +201,7 @@ def _no_object(_: object) -> bytes:
 
 
 def _attributes(tag: str, *names: str) -> Callable[[Any], MerkleNode]:
-    """The rule for a type that consists of these attributes."""
+    """Return the rule for a type that consists of these attributes."""
     head = tag.encode() + b"\0"
 
     def rule(obj: Any) -> MerkleNode:
@@ -205,7 +211,7 @@ def _attributes(tag: str, *names: str) -> Callable[[Any], MerkleNode]:
 
 
 def _cached_function(function: Any) -> MerkleNode:
-    """A function under `functools.lru_cache`; what it remembers does not count."""
+    """Return the parts of a function under `functools.lru_cache`; cached values do not count."""
     children = (function.__wrapped__, function.cache_parameters())
     return MerkleNode(b"lru_cache\0", children, (".__wrapped__", ".cache_parameters()"))
 

@@ -65,7 +65,7 @@ class MerkleNode:
     )
     # Notes of the walk; here, not in one more object for each that is open.
     value: Any  # the object that consists of these
-    number: int  # its place in the order of discovery
+    number: int  # its index in the order of discovery
     low: int  # the earliest open object that can be reached from it
     rest: Iterator[Any]  # children still to be visited
 
@@ -84,7 +84,7 @@ class MerkleNode:
         self.ordered = ordered
 
     def step(self, child: object) -> str:
-        """The text that leads from this object to one of its children."""
+        """Return the text that leads from this object to one of its children."""
         if self.labels is None:
             return ""
         position = next(i for i, each in enumerate(self.children) if each is child)
@@ -96,7 +96,7 @@ class MerkleNode:
 
 
 def hashed(*parts: bytes) -> bytes:
-    """SHA-256 of the parts, one after the other (32 bytes).
+    """Return the SHA-256 of the parts, one after the other (32 bytes).
 
     >>> hashed(b"a", b"b") == hashed(b"ab")
     True
@@ -105,14 +105,14 @@ def hashed(*parts: bytes) -> bytes:
 
 
 def hashed_buffer(head: bytes, buffer: Any) -> bytes:
-    """SHA-256 of a head and of memory that is too large to be copied."""
+    """Return the SHA-256 of a head and of memory that is too large to be copied."""
     hasher = sha256(head)
     hasher.update(buffer)
     return hasher.digest()
 
 
 def type_name(cls: type) -> str:
-    """``module.qualname`` of a class, without the module of the builtins."""
+    """Return ``module.qualname`` of a class; ``qualname`` for those of the builtins."""
     if cls.__module__ == "builtins":
         return cls.__qualname__
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -123,10 +123,11 @@ def merkle(
     contents: Callable[[Any], bytes | MerkleNode],
     missing: Callable[[Any, NoContent, Callable[[], str]], bytes],
 ) -> bytes:
-    """Digest of ``root``: 32 bytes.
+    """Return the digest of ``root``: 32 bytes.
 
-    ``contents(obj)`` gives an object's parts, or its digest at once. Where it raises `NoContent`,
-    ``missing(obj, error, path)`` says which digest to take, or raises; ``path()`` is where it is.
+    ``contents(obj)`` returns an object's parts, or its digest at once. Where it raises
+    `NoContent`, ``missing(obj, error, path)`` returns the digest to take, or raises; ``path()``
+    returns where the object is.
     """
     done: dict[int, bytes] = {}  # id -> digest
     numbers: dict[int, int] = {}  # id -> order of discovery
@@ -170,7 +171,7 @@ def merkle(
 
 
 def _close(first: MerkleNode, component: list[MerkleNode], done: dict[int, bytes]) -> None:
-    """Digest the strongly connected component that was entered at ``first``."""
+    """Add the digests of the strongly connected component that was entered at ``first``."""
     last = component.pop()
     members = {id(last.value): last}
     while last is not first:
@@ -190,14 +191,15 @@ def _combined(parts: MerkleNode, digests: Iterable[bytes]) -> bytes:
 
 
 def _cycle_digests(members: dict[int, MerkleNode], done: dict[int, bytes]) -> dict[int, bytes]:
-    """Digests of objects each of which can be reached from each other.
+    """Return the digests of objects each of which can be reached from each other.
 
-    Partition refinement: all members start with one name; whoever refers to a member that was
-    renamed is looked at again, and a class whose members now differ is split. The unchanged part,
-    or else the largest, keeps the old name: a ring of n equal lists costs n, not n². Classes,
-    their sizes and hashes decide, never the order of the walk. When nothing moves, equal names
-    mean equal content to any depth; the digest is a member's name within the set of all
-    (name, own bytes, names of the children), which describes the component completely.
+    This is partition refinement: all members start with one name; the members that refer to a
+    renamed one are compared again, and a class whose members now differ is split. The unchanged
+    part, or else the largest, keeps the old name, so a ring of n equal lists costs n and not n².
+    The classes, their sizes and hashes decide, never the order of the walk. When no name changes
+    any more, equal names mean equal content to any depth; the digest is a member's name within
+    the set of all (name, own bytes, names of the children), which describes the component
+    completely.
     """
     parents: dict[int, set[int]] = {key: set() for key in members}
     for key, parts in members.items():
@@ -232,7 +234,7 @@ def _cycle_digests(members: dict[int, MerkleNode], done: dict[int, bytes]) -> di
 
 
 def _path(path: Sequence[MerkleNode], last: Any) -> str:
-    """Where the walk stands, as the expression that leads there: ``args[0].lock``."""
+    """Return where the walk is, as the expression that leads there: ``args[0].lock``."""
     inner = [*(parts.value for parts in path[1:]), last]
     steps = [parts.step(child) for parts, child in zip(path, inner, strict=True)]
     steps = [step for step in steps if step]

@@ -35,7 +35,7 @@ _SPARSE_NOT_CONTENT = frozenset(
 
 
 def _named(cls: type, library: str) -> Any:
-    """A library's own class by its name: the code of its methods would cost 0.1 ms a token."""
+    """Return a library's own class by its name: its methods' code would cost 0.1 ms a token."""
     return type_name(cls) if cls.__module__.partition(".")[0] == library else cls
 
 
@@ -83,7 +83,7 @@ def _is_simple(dtype: Any) -> bool:
 
 
 def _array(array: Any) -> bytes | MerkleNode:
-    """Values in C order, whatever the order in memory."""
+    """Return the values in C order, whatever the order in memory."""
     dtype = array.dtype
     shape = encoded(array.shape)
     if dtype.names is not None:
@@ -105,7 +105,7 @@ def _array(array: Any) -> bytes | MerkleNode:
 
 
 def _feed(array: Any, update: Callable[[Any], None]) -> None:
-    """Give an array's bytes in C order; at most a block of a strided array is copied."""
+    """Pass on an array's bytes in C order; of a strided array one block at a time is copied."""
     import numpy as np
 
     if array.nbytes == 0:
@@ -125,7 +125,7 @@ def _feed(array: Any, update: Callable[[Any], None]) -> None:
 
 
 def _ufunc(ufunc: Any) -> bytes | None:
-    """A ufunc by the module that offers it; pickle would take the first that was imported."""
+    """Return a ufunc by the module that has it; pickle would take the first imported one."""
     name = ufunc.__name__
     for module in ("numpy", "scipy.special"):
         if getattr(sys.modules.get(module), name, None) is ufunc:
@@ -176,7 +176,7 @@ def _pandas(obj: Any, cls: type) -> MerkleNode | None:
 
 
 def _column(series: Any) -> Any:
-    """The array of a Series; one that merely wraps NumPy's is unwrapped."""
+    """Return the array of a Series; one that merely wraps NumPy's is unwrapped."""
     array = series.array
     return array.to_numpy() if type(array).__name__ == "NumpyExtensionArray" else array
 
@@ -210,7 +210,10 @@ def _extension_array(array: Any, named: Any) -> MerkleNode | None:
 
 
 def _numba(obj: Any, cls: type) -> bytes | MerkleNode | None:
-    """Compiled functions: the Python function and the options, not what was compiled so far."""
+    """Return the parts of a compiled function: the Python function and the options.
+
+    What was compiled so far does not count.
+    """
     kinds = {base.__name__ for base in cls.__mro__ if base.__module__.startswith("numba")}
     named = _named(cls, "numba")
     if "Type" in kinds:

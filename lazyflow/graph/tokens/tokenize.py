@@ -5,14 +5,11 @@
 - type counts (``1``, ``True``, ``1.0``, ``"1"`` and ``np.int64(1)`` all differ), and so do the sign
   of zero, dtype and shape; sharing (``[x, x]`` and ``[x, copy(x)]``), memory order of an array, and
   the order of dicts and sets do not. An `OrderedDict` has an order that counts;
-- the token is that of the moment: what changes later has another one;
-- what has no content that could be compared (locks, generators, open files, bare ``object()``)
-  gives a token that nothing else ever gets, or with ``strict=True`` a `TypeError`;
-- what cannot be seen from a function's code is not followed: modules count by name, and an
-  importable function does not count what it calls.
-
-`contents` says what each object consists of, `digests` turns that into a digest, also for data
-that refers to itself.
+- the token is that of the moment: an object that changes later has another one;
+- an object without content that could be compared (a lock, generator, open file, bare
+  ``object()``) gives a token that nothing else ever gets, or with ``strict=True`` a `TypeError`;
+- what a function's code does not show is not followed: modules count by name, and an importable
+  function counts without the functions that it calls.
 """
 
 from __future__ import annotations
@@ -31,10 +28,10 @@ _LENGTH = 32  # hex digits: 128 bits
 
 
 def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
-    """Hash the content of any objects to 32 hex digits.
+    """Return a hash of the content of any objects, as 32 hex digits.
 
-    A class says what its instances depend on by ``__lazyflow_tokenize__(self)``, which returns
-    anything, or by ``__dask_tokenize__(self)``; what they return is hashed with the class.
+    A class declares what its instances consist of by ``__lazyflow_tokenize__(self)``, which may
+    return anything, or by ``__dask_tokenize__(self)``; the result is hashed with the class.
 
     Raises
     ------
@@ -62,7 +59,7 @@ def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
 
 
 def unique_token() -> str:
-    """Make a token that nothing else has or will have.
+    """Return a token that nothing else has or will have.
 
     >>> unique_token() == unique_token()
     False
