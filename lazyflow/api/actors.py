@@ -25,7 +25,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.actors.calls import ActorHost, Call, Method, Spec
+from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method
 from lazyflow.schedulers.core.abilities import provides
 from lazyflow.schedulers.core.base import KeepsActors
 from lazyflow.schedulers.core.future import TaskFuture
@@ -249,7 +249,7 @@ class _Core:
             )
         self.shares_memory = self.scheduler.actors_share_memory
         init = self._call_of(cls._init, args, kwargs, 4)
-        spec = Spec(
+        spec = ActorSpec(
             cls.__wrapped__, cls._in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
             settings.max_concurrency, settings.restarts, cls._checkpoint,
         )
@@ -273,12 +273,12 @@ class _Core:
 
     def _call_of(
         self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
-    ) -> Call:
+    ) -> ActorCall:
         if self.shares_memory:
             args, kwargs = copied(args), copied(kwargs)
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
-        return Call(task, inputs, TaskFuture(method.__name__, self.scheduler))
+        return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler))
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
         """Return the futures of input tasks, after starting those that do not run yet."""

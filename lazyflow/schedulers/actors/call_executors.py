@@ -1,9 +1,8 @@
-"""Where the calls of one actor run: threads of its own, or an event loop in one.
+"""Where the calls of one actor run: in threads of its own, an event loop, or the caller's thread.
 
-A job is an object with ``begin()``, which returns the value or a coroutine, ``done([value])`` and
-``failed(error)``; ``waits()`` gives the futures that it needs first. Lanes know nothing else, so
-they serve actors of this process and those of a process of their own. A value goes in a list, out
-of which it is taken: who takes it can see whether anybody else holds it.
+Executors know no more of a call than `ActorJob` says, so they serve actors of this process and of
+others. A value goes in a list, out of which it is taken: `done` can see whether anybody else
+holds it.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
-class Job(Protocol):
-    """One call."""
+class ActorJob(Protocol):
+    """One call, as an executor runs it."""
 
     def waits(self) -> Sequence[TaskFuture]:
         """Return what has to be done before it can begin."""
@@ -32,16 +31,16 @@ class Job(Protocol):
         """Call; returns the value, or a coroutine that will."""
 
     def done(self, box: list[Any]) -> None:
-        """Hear of the end; the only item of `box` is the value."""
+        """Take the value, the only item of `box`."""
 
     def failed(self, error: BaseException) -> None:
-        """Hear of the end; must not raise."""
+        """Take what was raised; must not raise."""
 
 
-def run_here(job: Job) -> None:
+def run_here(job: ActorJob) -> None:
     """Run a job in this thread, to its end."""
     try:
-        with as_worker():  # what a call has in use of this worker it gives back, as a task does
+        with as_worker():  # a call gives back what it has in use of this worker, as a task does
             box = [job.begin()]
             if inspect.iscoroutine(box[0]):
                 box[0] = to_the_end(box[0])
@@ -50,16 +49,30 @@ def run_here(job: Job) -> None:
         job.failed(error)
 
 
-class ThreadLane:
-    """Threads that take jobs in order; the first is begun with the lane, others when needed."""
+class InlineExecutor:
+    """Runs each job in the thread that submits it."""
+
+    def __init__(self, context: contextvars.Context) -> None:
+        self._context = context
+
+    def submit(self, job: ActorJob) -> None:
+        """Run a job."""
+        self._context.run(run_here, job)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class ThreadsExecutor:
+    """Threads that take jobs in order; the first starts at once, others when they are needed."""
 
     def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
         self._name = name
         self._count = count
         self._context = context
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[ActorJob | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._idle = [None]  # one for each thread that waits, or will without having begun a job
+        self._idle = [None]  # one for each thread that waits, or is about to wait
         self._threads: list[threading.Thread] = []
         self._add()
 
@@ -73,7 +86,7 @@ class ThreadLane:
         self._threads.append(thread)
         thread.start()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: ActorJob) -> None:
         """Take a job in."""
         if self._count > 1:
             with self._lock:
@@ -96,8 +109,8 @@ class ThreadLane:
         return not any(thread.is_alive() for thread in self._threads)
 
 
-def _serve(jobs: SimpleQueue[Job | None], idle: list[None]) -> None:
-    # Not a method: a thread that waits must not keep its lane, and so its actor, alive.
+def _serve(jobs: SimpleQueue[ActorJob | None], idle: list[None]) -> None:
+    # Not a method: a thread that waits must not keep its executor, and so its actor, alive.
     while True:
         job = jobs.get()
         if job is None:
@@ -111,19 +124,19 @@ def _serve(jobs: SimpleQueue[Job | None], idle: list[None]) -> None:
         idle.append(None)
 
 
-class LoopLane:
+class LoopExecutor:
     """An event loop in a thread: jobs begin in order, `count` of them are under way at most."""
 
     def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
         self._loop = asyncio.new_event_loop()
-        self._jobs: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._jobs: asyncio.Queue[ActorJob | None] = asyncio.Queue()
         self._thread = threading.Thread(
             target=context.copy().run, args=(_run_loop, self._loop, self._jobs, count), name=name,
             daemon=True,
         )
         self._thread.start()
 
-    def submit(self, job: Job | None) -> None:
+    def submit(self, job: ActorJob | None) -> None:
         """Take a job in."""
         try:
             self._loop.call_soon_threadsafe(self._jobs.put_nowait, job)
@@ -142,7 +155,7 @@ class LoopLane:
 
 
 def _run_loop(
-    loop: asyncio.AbstractEventLoop, jobs: asyncio.Queue[Job | None], count: int
+    loop: asyncio.AbstractEventLoop, jobs: asyncio.Queue[ActorJob | None], count: int
 ) -> None:
     asyncio.set_event_loop(loop)
     try:
@@ -152,8 +165,8 @@ def _run_loop(
         loop.close()
 
 
-async def _serve_async(jobs: asyncio.Queue[Job | None], count: int) -> None:
-    places = asyncio.Semaphore(count)
+async def _serve_async(jobs: asyncio.Queue[ActorJob | None], count: int) -> None:
+    slots = asyncio.Semaphore(count)
     running: set[asyncio.Task[None]] = set()
     while True:
         job = await jobs.get()
@@ -161,8 +174,8 @@ async def _serve_async(jobs: asyncio.Queue[Job | None], count: int) -> None:
             break
         for future in job.waits():
             await _done(future)
-        await places.acquire()
-        task = asyncio.create_task(_run_async(job, places))
+        await slots.acquire()
+        task = asyncio.create_task(_run_async(job, slots))
         running.add(task)
         task.add_done_callback(running.discard)
         job = task = None  # type: ignore[assignment]  # hold no values while asleep
@@ -170,7 +183,7 @@ async def _serve_async(jobs: asyncio.Queue[Job | None], count: int) -> None:
         await asyncio.wait(running)
 
 
-async def _run_async(job: Job, places: asyncio.Semaphore) -> None:
+async def _run_async(job: ActorJob, slots: asyncio.Semaphore) -> None:
     try:
         box = [job.begin()]
         if inspect.iscoroutine(box[0]):
@@ -179,7 +192,7 @@ async def _run_async(job: Job, places: asyncio.Semaphore) -> None:
     except BaseException as error:
         job.failed(error)
     finally:
-        places.release()
+        slots.release()
 
 
 async def _done(future: TaskFuture) -> None:

@@ -37,7 +37,7 @@ class Method:
         raise TypeError(f"{self.__name__} is called by its actor only")
 
 
-class Call:
+class ActorCall:
     """One call of a method.
 
     task
@@ -132,7 +132,7 @@ class Checkpoint:
             self.load(instance, state)
 
 
-class Spec:
+class ActorSpec:
     """What an actor is made of.
 
     Parameters
@@ -150,7 +150,7 @@ class Spec:
         cls: type,
         factory: Any,
         label: str,
-        init: Call,
+        init: ActorCall,
         max_concurrency: int | None = None,
         restarts: int = 0,
         checkpoint: Checkpoint | None = None,
@@ -170,7 +170,7 @@ class Spec:
 class ActorHost(Protocol):
     """Where an actor lives."""
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ActorCall) -> None:
         """Take a call in; its future hears of the end. Calls are begun in the order of taking."""
 
     @property

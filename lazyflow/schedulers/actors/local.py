@@ -14,8 +14,9 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COPIED, kinds
 from lazyflow.graph.task import call_arguments
-from lazyflow.schedulers.actors.call_executors import LoopLane, ThreadLane, run_here
-from lazyflow.schedulers.actors.calls import Call, Spec, finish
+from lazyflow.schedulers.actors.call_executors import LoopExecutor, ThreadsExecutor, run_here
+from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, finish
+from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
@@ -26,22 +27,22 @@ from lazyflow.store.values import consumer_copy
 class _Object:
     """The actor's object, once it is made, or why there is none."""
 
-    def __init__(self, spec: Spec, scheduler: Any) -> None:
+    def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self.cls = spec.cls
         self.init = spec.init
         self.label = spec.label
         self.scheduler = scheduler
         self.instance: Any = None
         self.error: BaseException | None = None
-        self.queued: dict[_Job, None] = {}
-        self.running: dict[_Job, None] = {}
+        self.queued: dict[_LocalCall, None] = {}
+        self.running: dict[_LocalCall, None] = {}
         self.stopped: BaseException | None = None  # not None: begin nothing more
 
 
-class _Job:
-    """A call on its way through a lane."""
+class _LocalCall:
+    """A call, as executors take it."""
 
-    def __init__(self, call: Call, actor: _Object) -> None:
+    def __init__(self, call: ActorCall, actor: _Object) -> None:
         self.call = call
         self.actor = actor
         self.given: list[Any] | None = None
@@ -113,17 +114,17 @@ def _input(future: TaskFuture) -> Any:
 class InlineActor:
     """An actor on sync: a call runs in the caller's thread, before it returns."""
 
-    def __init__(self, spec: Spec, scheduler: Any) -> None:
+    def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)
         self._lock = threading.RLock()  # a method may call its own actor
         self._context = contextvars.copy_context()
         self._context.run(scheduler_here.set, scheduler)
         self.call(spec.init)
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ActorCall) -> None:
         """Run it."""
         with self._lock:
-            self._context.copy().run(run_here, _Job(call, self._object))
+            self._context.copy().run(run_here, _LocalCall(call, self._object))
 
     is_over = False
 
@@ -138,20 +139,20 @@ _alive: WeakTable[ThreadActor, None] = WeakTable()
 class ThreadActor:
     """An actor on threads: its calls run in threads of its own, one unless it says otherwise."""
 
-    def __init__(self, spec: Spec, scheduler: Any) -> None:
+    def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)
         context = contextvars.copy_context()
         context.run(scheduler_here.set, scheduler)
-        lane = LoopLane if spec.is_async else ThreadLane
-        self._lane = lane(f"lazyflow-{spec.label}", spec.max_concurrency, context)
-        self._lane.submit(_Job(spec.init, self._object))
+        executor = LoopExecutor if spec.is_async else ThreadsExecutor
+        self._executor = executor(f"lazyflow-{spec.label}", spec.max_concurrency, context)
+        self._executor.submit(_LocalCall(spec.init, self._object))
         _alive[self] = None
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ActorCall) -> None:
         """Put it in the queue."""
-        job = _Job(call, self._object)
+        job = _LocalCall(call, self._object)
         self._object.queued[job] = None
-        self._lane.submit(job)
+        self._executor.submit(job)
         if self._object.stopped is not None:  # then nobody may take it any more
             call.future.set_error(self._object.stopped)
 
@@ -162,14 +163,12 @@ class ThreadActor:
 
     def close(self) -> None:
         """End the threads after the calls that it has."""
-        self._lane.close()
+        self._executor.close()
 
     def stop(self) -> None:
         """Begin nothing more."""
-        self._refuse(Cancelled(
-            f"the actor {self._object.label} was ended by lazyflow.shutdown(), or with Python"
-        ))
-        self._lane.close()
+        self._refuse(shut_down(self._object.label))
+        self._executor.close()
 
     def _refuse(self, error: BaseException) -> None:
         """Fail all calls, those that are to come too."""
@@ -186,7 +185,7 @@ class ThreadActor:
 
     def join(self, deadline: float) -> list[str]:
         """Wait for what runs; returns the names of calls that were still running then."""
-        if self._lane.join(deadline):
+        if self._executor.join(deadline):
             return []
         return [f"{job.call.future.name} (actor)" for job in tuple(self._object.running)]
 

@@ -1,7 +1,7 @@
 """Results as an engine holds and moves them, and pieces of tasks on their way.
 
 An engine pickles what it moves, and what pickling the user's objects raises would be its error
-and not the task's. So it is shown an `Outcome` only, whose parts are pickled one by one by us,
+and not the task's. So it is shown a `GroupOutcome` only, whose parts are pickled one by one by us,
 large memory apart, and opened where they are used.
 """
 
@@ -105,7 +105,7 @@ def packed(value: Any) -> Packed:
     return Packed(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
 
 
-class Outcome:
+class GroupOutcome:
     """What an engine keeps of a group of tasks.
 
     values
@@ -140,7 +140,7 @@ class Outcome:
         return value
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return Outcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
+        return GroupOutcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
 
     def __sizeof__(self) -> int:
         return 64 + sum(
@@ -191,7 +191,7 @@ def identity(obj: Any) -> Any:
     )
 
 
-class Repeats:
+class RepeatedArrays:
     """Arrays that many tasks of a run have, and how much of each was sent with them."""
 
     def __init__(self) -> None:

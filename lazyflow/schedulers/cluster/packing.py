@@ -8,17 +8,18 @@ Literals and functions that are large are not in the bytes: the engine holds the
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from lazyflow.graph.task import Task, place, place_text, task_name
+from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import Task, place
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.group_queue import GroupQueue
+from lazyflow.schedulers.cluster.groups import TaskGroup
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
-from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.cluster.run_values import RunValues
 from lazyflow.schedulers.remote.calls import is_short
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.cluster.groups import Group
-    from lazyflow.schedulers.cluster.submission import Feeding
+from lazyflow.schedulers.remote.failures import unsendable
+from lazyflow.store.pickling.serialize import Unpicklable
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
@@ -27,10 +28,30 @@ class Unsendable(Exception):
     """A task can't be sent; ``args`` are its number and the (dressed) failure."""
 
 
-def unsendable(task: Task, role: str, failed: Unpicklable) -> BaseException:
-    """Return what a task fails with of which a part can't be pickled."""
-    text = f"{task_name(task)}, made at {place_text(task)}"
-    return dressed(serialization_error(text, role, failed), task, None)
+class PackedRun(Protocol):
+    """What packing a group needs of its run.
+
+    environment
+        What its tasks see of the caller: `lazyflow.schedulers.remote.environment`.
+    flags
+        What workers have to know of the request: see work.py.
+    wanted
+        Tasks whose results the caller waits for.
+    failed
+        Tasks that have failed.
+    """
+
+    name: str
+    plan: Plan
+    engine: Engine
+    environment: bytes
+    queue: GroupQueue
+    inputs: RunValues
+    wanted: set[int]
+    failed: dict[int, BaseException]
+
+    @property
+    def flags(self) -> tuple[bool, bool, bool]: ...
 
 
 class Packer:
@@ -40,7 +61,7 @@ class Packer:
         What the engine holds and the group needs: groups, and values that were put.
     """
 
-    def __init__(self, run: Feeding, group: Group) -> None:
+    def __init__(self, run: PackedRun, group: TaskGroup) -> None:
         self.run = run
         self.group = group
         self.deps: list[Any] = []
@@ -60,7 +81,7 @@ class Packer:
         outputs = [self._numbers[i][1] for i in group.outputs]
         asked = [self._numbers[i][1] for i in group.outputs if i in run.wanted]
         return pickle.dumps((
-            run.name, group.number, run.surroundings, run.flags, self._payloads,
+            run.name, group.number, run.environment, run.flags, self._payloads,
             list(self._options), self._externals, members, outputs, asked,
         ))
 
@@ -73,13 +94,11 @@ class Packer:
         return at
 
     def _put(self, value: Any) -> int:
-        return self._dep(self.run.put_literal(value))
+        return self._dep(self.run.inputs.put(value))
 
     def _apart(self, literal: Any) -> int | None:
         """Return where a literal is that the group does not bring itself."""
-        if is_large(literal) or self.run.repeats.are_large(literal):
-            return self._put(literal)
-        return None
+        return self._put(literal) if self.run.inputs.goes_apart(literal) else None
 
     def _member(self, i: int) -> tuple[Any, ...]:
         task = self.run.plan.tasks[i]
@@ -120,7 +139,7 @@ class Packer:
         return "arguments", failed
 
     def _function(self, i: int) -> int:
-        digest, payload = self.run.functions[i]
+        digest, payload = self.run.queue.functions[i]
         at = self._functions.get(digest)
         if at is None:
             at = self._functions[digest] = len(self._payloads)
@@ -139,10 +158,10 @@ class Packer:
         run = self.run
         if j in run.failed:
             return ("failed", (run.name, j))
-        made = run.group_of.get(j)
+        made = run.queue.group_of.get(j)
         if made is not None:
             return ("held", self._dep(made), j)
-        value = run.leaf_value(j)
+        value = run.inputs.leaves[j]
         if run.engine.holds(value):
             return ("held", self._dep(value), value.number)
         try:

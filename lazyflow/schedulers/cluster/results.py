@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from lazyflow.errors import SerializationError, WorkerDied
-from lazyflow.graph.task import place_text, task_name
-from lazyflow.schedulers.cluster.outcome import Outcome, Packed, packed
+from lazyflow.errors import SerializationError
+from lazyflow.graph.task import Task
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed, packed
 from lazyflow.schedulers.core.errors.failures import told
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
-if TYPE_CHECKING:
-    from lazyflow.graph.task import Task
-    from lazyflow.schedulers.cluster.scheduler import Engine
 
-
-class Remote:
+class EngineResult:
     """A result that an engine keeps while this lives; each `get` opens it anew.
 
     short
@@ -36,7 +34,7 @@ class Remote:
         self.number = number
         self.task = name_only(task)
         self.short = short
-        self.outcome: Outcome | None = None  # brought together with others
+        self.outcome: GroupOutcome | None = None  # brought together with others
 
     def get(self) -> Any:
         """Return the value, fetched if need be; raises SerializationError or SchedulerLost."""
@@ -53,18 +51,6 @@ class Remote:
             raise told(error, self.task, None) from failed.error
         except SerializationError as error:
             raise told(error, self.task, None) from error.__cause__
-
-
-def gone(remote: Remote, cause: BaseException) -> WorkerDied:
-    """Return what waits for a result is told when the engine can't make it again."""
-    died = WorkerDied(
-        f"the result of {task_name(remote.task)}, made at {place_text(remote.task)}, was kept in "
-        "the cluster and is gone: the worker ended that had it, and with it what had been put, or "
-        "was passed as a large argument, to make it from; or somebody cancelled it. Compute it "
-        "again."
-    )
-    died.__cause__ = cause
-    return died
 
 
 class Put:
@@ -103,9 +89,28 @@ class Put:
         """Return the engine's handle, of a value that is there or on its way."""
         with self._lock:
             if self.handle is None or self.engine.is_lost(self.handle):
-                self.handle = self.engine.send(Outcome({0: self._packed}, {}))
+                self.handle = self.engine.send(GroupOutcome({0: self._packed}, {}))
             return self.handle
 
     def get(self) -> Any:
         """Return the value as it was when it was put; the caller's own."""
         return self._packed.copied().owned()
+
+
+def handle_of(value: Any) -> Any:
+    """Return the handle of a value that an engine holds; one that was put is sent if need be."""
+    return value.send() if type(value) is Put else value.handle
+
+
+def fetch_all(
+    engine: Engine, values: list[Any], which: list[int]
+) -> Iterator[tuple[int, BaseException]]:
+    """Put values in the place of what the engine holds; yield those that can't be had, and why."""
+    held = {i: values[i] for i in which if type(values[i]) in (EngineResult, Put)}
+    engine.bring([each for each in held.values() if type(each) is EngineResult])
+    for i, each in held.items():
+        try:
+            values[i] = each.get()
+        except BaseException as error:
+            values[i] = None
+            yield i, error

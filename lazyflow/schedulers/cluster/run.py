@@ -1,58 +1,205 @@
 """A run whose tasks an engine's workers compute, group by group.
 
-Everything here but `fetch` happens in the scheduler's thread, one step after the other.
+Everything here but `fetch` happens in the engine's thread, one step after the other. Which tasks
+go together is for the run's `GroupQueue`; what they are given from outside is its `RunValues`.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
-from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.graph.task import place_text, task_name
-from lazyflow.schedulers.cluster.groups import Group, There
-from lazyflow.schedulers.cluster.results import Put, Remote, gone
-from lazyflow.schedulers.cluster.submission import Feeding
-from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED
-from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow import config
+from lazyflow.errors import Cancelled
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers.cluster.admission import pickled_functions, refused
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.group_queue import GroupQueue
+from lazyflow.schedulers.cluster.groups import Nudge, Submission, TaskGroup, look
+from lazyflow.schedulers.cluster.losses import died_alone, gone, lost_for_good
+from lazyflow.schedulers.cluster.packing import Packer, Unsendable
+from lazyflow.schedulers.cluster.results import EngineResult, Put, fetch_all
+from lazyflow.schedulers.cluster.run_values import RunValues
+from lazyflow.schedulers.cluster.showing import described, tell_observers
+from lazyflow.schedulers.cluster.work import GroupReport
+from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
-from lazyflow.schedulers.core.lifecycle import doing
+from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.lifecycle import Lifecycle
 
-_MOST_NAMES = 5  # of tasks that wait for a worker, in a message
+_MOST_NAMES = 5  # of tasks, in a message
 _TRIES = 10  # of a group whose inputs were lost
+_FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
+_names = count(1)
 
 
-class EngineRun(Feeding):
-    """A run on the workers of an engine."""
+class EngineRun(Lifecycle):
+    """A run on the workers of an engine.
+
+    Attributes
+    ----------
+    name
+        Of the run, for workers.
+    under_way
+        Groups that were handed over and are not done, by number.
+    wanted
+        Tasks whose results the caller waits for.
+    suspects
+        Tasks whose worker died; each is run alone, to find out which ended it.
+    errors
+        Of tasks that have raised, by number.
+    """
+
+    environment: bytes = b""
+
+    def __init__(self, plan: Plan, request: Request, scheduler: Any, engine: Engine) -> None:
+        super().__init__(plan, request, scheduler)
+        self.attention = Nudge(self)
+        self.engine = engine
+        self.name = f"{next(_names)}"
+        limit = request.num_workers or config.get("num_workers")
+        self.queue = GroupQueue(plan, engine, self.failed, limit)
+        self.inputs = RunValues(engine)
+        self.under_way: dict[int, TaskGroup] = {}
+        self.wanted: set[int] = set()
+        self.suspects: deque[int] = deque()
+        self.errors: dict[int, BaseException] = {}
+        self._done = self._done_before = 0
+
+    @property
+    def flags(self) -> tuple[bool, bool, bool]:
+        """Return what workers have to know of the request: see work.py."""
+        request = self.request
+        return bool(request.collect), bool(request.check_mutation), bool(self.observers.members)
+
+    # -- the beginning ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Look at the leaves; go on when those that are pending are there."""
+        self.begun = True
+        self.observers.run_started(self)
+        self.wanted = set(self.plan.outputs)
+        if not self.wanted:
+            self._complete()
+            return
+        pending = self.inputs.take_leaves(self.plan, self.leaf_values)
+        left = iter((None,) * len(pending))
+
+        def one_more(_: Any) -> None:
+            if next(left, self) is self:  # with the call below they are one more than items
+                self.engine.post(self._go, pending)
+
+        for _, future in pending:
+            future.add_callback(one_more)
+        one_more(None)
+
+    def deliver(self, i: int, value: Any) -> None:
+        """Not called: what tasks turn into is run where they are."""
+        raise AssertionError("runs that tasks turn into are the workers' own")
+
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Not called, as `deliver`."""
+        raise AssertionError("runs that tasks turn into are the workers' own")
+
+    def _go(self, pending: list[tuple[int, TaskFuture]]) -> None:
+        for i, error in self.inputs.take_pending(pending):
+            self.note_failure(i, error)
+            if self.over:
+                return
+        leaves = set(self.plan.leaves)
+        for i in leaves & self.wanted:
+            self._arrived(i, self.inputs.leaves.get(i))
+        self.queue.todo = set(range(self.plan.end)) - leaves
+        if not self.over and self._admit():
+            self._regroup()
+            self._submit()
+
+    def _admit(self) -> bool:
+        """Let tasks fail that can't be sent, or that no worker may run; tell whether it goes on."""
+        plan, queue, engine = self.plan, self.queue, self.engine
+        for i, error in pickled_functions(plan, queue.todo, engine, queue.functions):
+            self._fail_task(i, error)
+            if self.over:
+                return False
+        for i, error in refused(plan, queue.todo, engine):
+            self._fail_task(i, error)
+            if self.over:
+                return False
+        return True
+
+    # -- handing over -----------------------------------------------------------------------
+
+    def _regroup(self) -> None:
+        self._done_before = self._done
+        self.queue.regroup(() if self.futures is None else self.wanted)
+
+    def _submit(self) -> None:
+        """Hand over what may go now."""
+        if self.over:
+            return
+        if self.suspects:
+            self._try_suspect()
+            return
+        most = self.queue.most_under_way()
+        submissions: list[Submission] = []
+        while len(self.under_way) < most:
+            group = self.queue.pop()
+            if group is None:
+                break
+            submissions += self._packed(group)
+            if self.stop:
+                return
+        if submissions:
+            self.engine.submit(submissions)
+
+    def _packed(self, group: TaskGroup) -> list[Submission]:
+        """Pack a group; nothing when a task of it can't be packed."""
+        packer = Packer(self, group)
+        try:
+            payload = packer.packed()
+        except Unsendable as unsendable:
+            i, error = unsendable.args
+            self._fail_task(i, error)
+            if not self.over:
+                self._regroup()
+            return []
+        group.puts = [dep for dep in packer.deps if type(dep) is Put]
+        group.handle = self.engine.new_handle(group)
+        self.under_way[group.number] = group
+        self.queue.handed_over(group)
+        options = self.plan.tasks[group.members[0]]._options
+        return [Submission(self, group, payload, packer.deps, options)]
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        return [self.engine.post_end], (look, (weakref.ref(self),))
 
     # -- what arrives -----------------------------------------------------------------------
 
-    def reported(self, group: Group, report: tuple[Any, ...]) -> None:
-        """Take what a worker says of a group; one whose result was lost may come twice."""
+    def reported(self, group: TaskGroup, report: GroupReport) -> None:
+        """Take the report of a worker on a group; one whose result was lost may come twice."""
         if self.over or group.done or group.number not in self.under_way:
             return
-        _, short, failed, records, times, events = report
         del self.under_way[group.number]
         group.done = True
         self._done += len(group.members)
-        for digest, (times_run, seconds) in times.items():
-            if digest not in self.engine.costs:
-                self._has_learnt = True
-            self.engine.learn(digest, times_run, seconds)
-        for i, error in records.items():
+        self.queue.learn(report.times)
+        for i, error in report.errors.items():
             self.errors[i] = rebuilt(error)
         if self.observers.members:
-            self._tell(events)
-        for i in records:
+            tell_observers(self, report.events, self.errors)
+        for i in report.errors:
             self.note_failure(i, self.errors[i])
             if self.stop:
                 return
         for i in group.outputs:
-            if i in failed:
-                self._inherit(i, failed[i])
-            elif i in self.wanted and self.engine.learn_size(self.functions[i][0], i in short):
-                self._has_learnt = True
-        self._settle(group, short)
+            if i in report.failed:
+                self._inherit(i, report.failed[i])
+            elif i in self.wanted:
+                self.queue.learn_size(i, i in report.short)
+        self._settle(group, report.short)
 
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:
         run, j = culprit
@@ -63,31 +210,26 @@ class EngineRun(Feeding):
             error = Cancelled("an input of the task failed in an earlier run")
         self.failed[i] = error
 
-    def _settle(self, group: Group, short: dict[int, Any]) -> None:
+    def _settle(self, group: TaskGroup, short: dict[int, Any]) -> None:
         """Hand on what a group has made, and let go of what it needed."""
-        for i in group.members:
-            for j in self.plan.inputs[i] or ():
-                other = self.group_of.get(j)
-                if other is not None and other is not group:
-                    other.uses -= 1
-                    if not other.uses and other.done:
-                        other.handle = None
+        self.queue.release_inputs(group)
         for i in group.outputs:
             if i in self.wanted:
                 value = None
                 if i not in self.failed:
                     task = self.plan.tasks[i]
-                    value = Remote(self.engine, group.handle, i, task, short.get(i))
+                    value = EngineResult(self.engine, group.handle, i, task, short.get(i))
                 self._arrived(i, value)
         if not group.uses:
             group.handle = None
         if self.over:
             return
-        remaining = len(self.todo)
-        is_worth_it = self._done - self._done_before >= remaining // 8 or self._done < 64
-        if self._has_learnt and remaining and is_worth_it and not self.suspects:
+        remaining = len(self.queue.todo)
+        newly_done = self._done - self._done_before
+        is_worth_it = newly_done >= remaining // 8 or self._done < _FEW_DONE
+        if self.queue.has_learnt and remaining and is_worth_it and not self.suspects:
             self._regroup()
-        self._feed()
+        self._submit()
 
     def _arrived(self, i: int, value: Any) -> None:
         if i not in self.wanted:
@@ -108,18 +250,9 @@ class EngineRun(Feeding):
             self._complete()
             self._clear_queue()
 
-    def _tell(self, events: Any) -> None:
-        for what, i in events:
-            if what == STARTED:
-                self.observers.task_started(self, i)
-            elif what == ENDED:
-                self.observers.task_ended(self, i)
-            elif what == FAILED and i in self.errors:
-                self.observers.task_failed(self, i, self.errors[i])
-
     def _fail_task(self, i: int, error: BaseException) -> None:
         """Let a task fail that no worker ran."""
-        self.todo.discard(i)
+        self.queue.todo.discard(i)
         self.errors[i] = error
         self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
@@ -135,71 +268,52 @@ class EngineRun(Feeding):
 
     # -- what goes wrong --------------------------------------------------------------------
 
-    def lost(self, group: Group, error: BaseException) -> None:
-        """Take that an input of a group is gone, with whoever held it: send it again."""
+    def lost(self, group: TaskGroup, error: BaseException) -> None:
+        """Send a group again of which an input is gone, with the worker that held it."""
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
         group.tries += 1
         if group.tries > _TRIES:
-            self.cancel(self._lost_for_good(group, error))
+            names = [self.task_name(i) for i in group.members[:_MOST_NAMES]]
+            self.cancel(lost_for_good(names, group.tries, error))
             return
-        for put in group.puts:
-            put.handle = None
+        group.forget_puts()
         self._fail_leaves(group, error)
         if self.stop:
             return
-        for other in self._needed(group):
+        for other in self.queue.needed(group):
             if other.done and self.engine.is_lost(other.handle):
-                other.handle, other.done = None, False
-                self.todo.update(other.members)
-                for put in other.puts:
-                    put.handle = None
-                self._line_up(other)
-        group.handle = None
-        self.todo.update(group.members)
-        self._line_up(group)
-        self._feed()
+                other.forget_puts()
+                self.queue.take_back(other)
+        self.queue.take_back(group)
+        self._submit()
 
-    def _fail_leaves(self, group: Group, error: BaseException) -> None:
+    def _fail_leaves(self, group: TaskGroup, error: BaseException) -> None:
         """Give up results of earlier runs that a group needs and the engine has lost."""
         for i in group.members:
             for j in self.plan.inputs[i] or ():
-                value = self._leaf.get(j)
+                value = self.inputs.leaves.get(j)
                 if (
-                    type(value) is Remote and j not in self.failed
+                    type(value) is EngineResult and j not in self.failed
                     and self.engine.is_lost(value.handle)
                 ):
-                    self.note_failure(j, gone(value, error))
+                    self.note_failure(j, gone(value.task, error))
 
-    def _lost_for_good(self, group: Group, error: BaseException) -> WorkerDied:
-        names = ", ".join(dict.fromkeys(self.task_name(i) for i in group.members[:5]))
-        died = WorkerDied(
-            f"the inputs of {names} were lost {group.tries} times, with the workers that held "
-            "them. Look at the workers' logs for why they end."
-        )
-        died.__cause__ = error
-        return died
-
-    def died(self, group: Group, error: BaseException, deaths: str) -> None:
-        """Take that workers died over a group: run its tasks one at a time to find the cause."""
+    def died(self, group: TaskGroup, error: BaseException, deaths: str) -> None:
+        """Run the tasks of a group over which workers died one at a time, to find the cause."""
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
         group.handle = None
         if len(group.members) == 1 and group.tries < 0:
             i = group.members[0]
-            died = WorkerDied(
-                f"{deaths} ended while running this task alone. It may have run out of memory, "
-                "crashed in C code or called os._exit: run it with scheduler=\"sync\" to see."
-            )
-            died.__cause__ = error
             group.done = True
-            self._fail_task(i, dressed(died, self.plan.tasks[i], None))
+            self._fail_task(i, died_alone(self.plan.tasks[i], deaths, error))
         else:
-            self.todo.update(group.members)
+            self.queue.todo.update(group.members)
             self.suspects.extend(group.members)
-        self._feed()
+        self._submit()
 
     def _try_suspect(self) -> None:
         """Run one of the suspects, when nothing else of the run is under way."""
@@ -208,17 +322,17 @@ class EngineRun(Feeding):
         ordered = sorted(set(self.suspects))
         first = ordered[0]
         self.suspects = deque(ordered[1:])
-        if first not in self.todo:
+        if first not in self.queue.todo:
             if not self.suspects:
                 self._regroup()
-            self._feed()
+            self._submit()
             return
-        group = Group(self, [first])
+        group = TaskGroup(self.plan, [first])
         group.tries = -1
-        self.group_of[first] = group
-        calls = self._call_of(group)
-        if calls:
-            self.engine.submit(calls)
+        self.queue.group_of[first] = group
+        submissions = self._packed(group)
+        if submissions:
+            self.engine.submit(submissions)
         if not self.suspects:
             self._regroup()
 
@@ -229,70 +343,52 @@ class EngineRun(Feeding):
         self.cull()
         if self.over or not self.unneeded:
             return
-        gone = [g for g in self.under_way.values() if self.unneeded.issuperset(g.members)]
-        for group in gone:
+        dropped = [g for g in self.under_way.values() if self.unneeded.issuperset(g.members)]
+        for group in dropped:
             del self.under_way[group.number]
-        self.engine.cancel(self, [g for g in gone if g.handle is not None])
-        before = len(self.todo)
-        self.todo -= self.unneeded
+        self.engine.give_up(self, [g for g in dropped if g.handle is not None])
+        todo = self.queue.todo
+        before = len(todo)
+        todo -= self.unneeded
         self.wanted -= self.unneeded
         if not self.wanted:
             self._complete()
             self._clear_queue()
             return
-        if len(self.todo) != before:
+        if len(todo) != before:
             self._regroup()
-        self._feed()
+        self._submit()
 
     def _clear_queue(self) -> None:
         if self.begun:
             self.engine.post(self._let_go)
 
     def _let_go(self) -> None:
-        self.engine.cancel(self, list(self.under_way.values()))
+        self.engine.give_up(self, list(self.under_way.values()))
         self.under_way.clear()
-        self.group_of.clear()
-        self._next.clear()
-        self._after.clear()
-        self.puts.clear()
-        self._leaf.clear()
-        self.todo.clear()
+        self.queue.clear()
+        self.inputs.clear()
         self.errors = {}
 
     def fetch(self) -> None:
         """Bring the wanted values here, in the caller's thread."""
-        remote = {
-            i: self.values[i] for i in dict.fromkeys(self.plan.outputs)
-            if type(self.values[i]) in (Remote, Put) and i not in self.failed
-        }
-        self.engine.bring([r for r in remote.values() if type(r) is Remote])
-        for i, value in remote.items():
-            try:
-                self.values[i] = value.get()
-            except BaseException as error:
-                if not isinstance(error, Exception) or not self.request.collect:
-                    raise
-                self.failed[i] = error
-                self.values[i] = None
+        wanted = [i for i in dict.fromkeys(self.plan.outputs) if i not in self.failed]
+        for i, error in fetch_all(self.engine, self.values, wanted):
+            if not isinstance(error, Exception) or not self.request.collect:
+                raise error
+            self.failed[i] = error
 
     def running(self) -> list[str]:
         """Name the tasks that run now, as far as workers answer, and those on their way there."""
         if not self.begun:
             return []
-        found, heard_of = [], set()
-        for where, i in self.engine.running(self):
-            worker = There(where)
-            worker.run, worker.task = self, i
-            found.append(doing(worker))
-            heard_of.add(i)
+        answers = self.engine.running(self)
+        named = {i for _, i in answers}
         waiting = [
             group.members[0] for group in tuple(self.under_way.values())
-            if heard_of.isdisjoint(group.members)
-            and all(other.done for other in self._needed(group))
+            if named.isdisjoint(group.members)
+            and all(other.done for other in self.queue.needed(group))
         ]
-        if not found and not waiting:
+        if not answers and not waiting:
             waiting = self.plan.ready[-1:]
-        for i in waiting[:_MOST_NAMES]:
-            task = self.plan.tasks[i]
-            found.append(f"{task_name(task)}, made at {place_text(task)} (handed to the cluster)")
-        return found
+        return described(self, answers, waiting[:_MOST_NAMES])

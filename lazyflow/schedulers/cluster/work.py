@@ -1,7 +1,7 @@
 """A group of tasks inside the worker of an engine: by lazyflow's own run and the loop of sync.
 
-What tasks raise is kept as records. What the group returns is an `Outcome`, which stays with the
-engine, and a report for the caller: failures, times, and small results that he wants.
+What tasks raise is kept as records. What the group returns is a `GroupOutcome`, which stays with
+the engine, and a report for the caller: failures, times, and the small results that it wants.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
-from lazyflow.schedulers.cluster.outcome import Outcome, open_piece, packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed, text_of
@@ -34,10 +35,36 @@ from lazyflow.store.values import IteratorItems
 _FUNCTIONS = 1000  # that a worker remembers
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
-#: What is said of a run to its workers, in the order of `EngineRun.flags`.
+#: What workers have to know of a request, in the order of `EngineRun.flags`.
 COLLECT, CHECK, TELL = range(3)
 
+#: What a worker reports of a task, for observers.
 STARTED, ENDED, FAILED = range(3)
+
+
+class GroupReport(NamedTuple):
+    """What a worker tells the caller of a group.
+
+    number
+        Of the group.
+    short
+        Small results that the caller wants, by number of their task.
+    failed
+        For results that are not there: whose failure it is, as (run, number of the task).
+    errors
+        Records of what tasks raised, by their numbers.
+    times
+        Calls and seconds, by digest of the function.
+    events
+        (STARTED, ENDED or FAILED, number of the task), in order, when somebody observes.
+    """
+
+    number: int
+    short: dict[int, Packed]
+    failed: dict[int, tuple[str, int]]
+    errors: dict[int, Any]
+    times: dict[bytes, tuple[int, float]]
+    events: Sequence[tuple[int, int]]
 
 
 class Inside(SyncScheduler):
@@ -156,9 +183,9 @@ class Work:
         Of the scheduler, for tasks that ask.
     """
 
-    def __init__(self, payload: bytes, deps: tuple[Outcome, ...], name: str) -> None:
+    def __init__(self, payload: bytes, deps: tuple[GroupOutcome, ...], name: str) -> None:
         parts = pickle.loads(payload)
-        self.run_name, self.number, self.surroundings, self.flags, *parts = parts
+        self.run_name, self.number, self.environment, self.flags, *parts = parts
         self._functions, self._options, self._externals, self._members, *parts = parts
         self._outputs, self._asked = parts
         self._deps = deps
@@ -168,20 +195,20 @@ class Work:
         self._stop = False
         self.log: _Log | None = None
 
-    def __call__(self) -> tuple[Outcome, bytes]:
+    def __call__(self) -> tuple[GroupOutcome, bytes]:
         """Run it, in a context of its own; return the outcome and the report."""
         try:
-            environment.enter(self.surroundings)
+            environment.enter(self.environment)
             run = self._begin()
             if run is None:
-                return Outcome({}, {}), b""
+                return GroupOutcome({}, {}), b""
             self._scheduler.start(run)
             self._scheduler.wait(run, None)
             return self._told(run)
         except BaseException as bug:  # of ours, or memory ran out
             first = self._members[0][0]
-            report: tuple[Any, ...] = (self.number, {}, {}, {first: record(bug)}, {}, ())
-            return Outcome({}, {}), pickle.dumps(report)
+            report = GroupReport(self.number, {}, {}, {first: record(bug)}, {}, ())
+            return GroupOutcome({}, {}), pickle.dumps(tuple(report))
 
     def give_up(self) -> None:
         """Start nothing more of it."""
@@ -275,7 +302,7 @@ class Work:
 
     # -- telling ----------------------------------------------------------------------------
 
-    def _told(self, run: GroupRun) -> tuple[Outcome, bytes]:
+    def _told(self, run: GroupRun) -> tuple[GroupOutcome, bytes]:
         count = len(self._externals)
         values: dict[int, Any] = {}
         failed: dict[int, tuple[str, int]] = {}
@@ -308,10 +335,13 @@ class Work:
         run.forget_values()
         assert self.log is not None
         self.log.run = None
-        times = {self._functions[f][0]: tuple(t) for f, t in self.log.times.items()}
+        times = {
+            self._functions[f][0]: (int(calls), seconds)
+            for f, (calls, seconds) in self.log.times.items()
+        }
         events = [(what, self._members[i - count][0]) for what, i in self.log.events or ()]
-        report = (self.number, short, failed, records, times, events)
-        return Outcome(values, failed), pickle.dumps(report)
+        report = GroupReport(self.number, short, failed, records, times, events)
+        return GroupOutcome(values, failed), pickle.dumps(tuple(report))
 
     def _culprit(self, run: GroupRun, local: int, records: dict[int, Any]) -> tuple[str, int]:
         error = run.failed.get(local)

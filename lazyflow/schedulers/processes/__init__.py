@@ -57,7 +57,7 @@ parent/:
     putting.py        values that are put; memory.py: shared memory, as the parent has it
     functions.py      functions by number; output.py: what workers print
     notices.py        what is logged and warned of, as it is configured here
-    actor_host.py     an actor, as this process sees it; actor_member.py: its process
+    actor_port.py     the end of actors here; actor_member.py: the process of an actor
 
 worker/:
 
@@ -65,5 +65,5 @@ worker/:
     following.py     the user's modules, kept at the version that the caller has
     reporting.py     records and warnings of tasks, on their way to the caller
     parent_death.py  the worker ends with its parent; nested.py: computes inside a task
-    actor_worker.py  the process of an actor
+    actor_worker.py  the process of an actor, and the end of the actor in it
 """

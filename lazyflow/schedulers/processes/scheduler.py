@@ -98,15 +98,16 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """End the worker that runs task `i` of a run, if one does."""
         host = getattr(run, "host", None)
         if host is not None:  # the call of an actor
-            host.driver.call_soon(host.force, run)
+            host.force(run)
         elif run.driver is not None:
             run.driver.post(EndTask(run, i))
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in a process of its own."""
-        from lazyflow.schedulers.processes.parent.actor_host import ActorHost
+        from lazyflow.schedulers.actors.remote_actor import RemoteActor
+        from lazyflow.schedulers.processes.parent.actor_port import ProcessPort
 
-        return ActorHost(spec, self, self._running_driver())
+        return RemoteActor(spec, ProcessPort(self._running_driver()))
 
     def put(self, value: Any, task: Any) -> Any:
         """Take a value for all workers; returns what a future holds of it."""

@@ -33,6 +33,9 @@ SPECIAL = 32  # extra[1] is the options that only few tasks have
 #: the name of something that it keeps and the program has dropped.
 FOLLOW, CONFIGURE, NOTICES, DROP = -1, -2, -3, -4
 
+#: The first item of other messages to the process of an actor: what the content is.
+MAKE, CALLS, ARENAS = range(3)
+
 _LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are
 
 

@@ -14,8 +14,9 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import distributed
 from dask._task_spec import Task as TheirTask
@@ -25,17 +26,14 @@ from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
 from lazyflow.departures import LastCall
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster import journal
-from lazyflow.schedulers.cluster.actor_host import ActorHost
-from lazyflow.schedulers.cluster.actor_work import Home, Messages
-from lazyflow.schedulers.cluster.connection import Line
+from lazyflow.schedulers.cluster.actor_link import EngineLink
+from lazyflow.schedulers.cluster.actor_messages import ActorMessages, Report
+from lazyflow.schedulers.cluster.actor_worker import EngineActor
+from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.journal import Entries
-from lazyflow.schedulers.cluster.outcome import Outcome, Packed
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
-
-OPENED = "opened"
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed
 
 _SOON = 0.002  # seconds that a reply waits for an answer
 _ASKING = 5.0  # seconds that another process of the machine gets to read a file
@@ -45,7 +43,17 @@ _unique = uuid.uuid4().hex
 # -- in a worker ----------------------------------------------------------------------------
 
 
-class _Port:
+@dataclass
+class _Opened:
+    """The report of an actor that it is there: where, and where its journal is."""
+
+    address: str
+    nanny: Any
+    pid: int
+    path: str
+
+
+class _DaskSide:
     """What an actor sends goes with the worker's events, or with the reply to a message.
 
     Events wait for each other for some milliseconds, so a reply waits as long for an answer.
@@ -60,16 +68,16 @@ class _Port:
         self._tasks: set[Any] = set()  # the loop has weak references only
         self._reply: asyncio.Future[bytes] | None = None  # that waits for something to say
 
-    def answer(
-        self, report: tuple[Any, ...], value: Packed | None = None, state: Packed | None = None
+    def report(
+        self, report: Report, value: Packed | None = None, state: Packed | None = None
     ) -> None:
         if self.is_closed:  # nobody would let go of what is kept
             return
-        number = report[1]
-        data = pickle.dumps((self.key, *report))
+        data = pickle.dumps((self.key, report))
         found = {"value": value, "state": state}
+        number = report.number
         kept = {
-            kept_key(self.key, number, what): Outcome({number: packed}, {})
+            kept_key(self.key, number, what): GroupOutcome({number: packed}, {})
             for what, packed in found.items() if packed is not None
         }
         if kept:
@@ -94,8 +102,8 @@ class _Port:
         finally:
             timer.cancel()
 
-    async def _keep(self, kept: dict[str, Outcome], data: bytes) -> None:
-        """Make values the cluster's, wanted by the caller; only then tell him."""
+    async def _keep(self, kept: dict[str, GroupOutcome], data: bytes) -> None:
+        """Make values the cluster's, wanted by the caller, before the caller is told."""
         worker = self.worker
         worker.update_data(data=kept)
         await worker.scheduler.update_data(
@@ -105,12 +113,12 @@ class _Port:
         )
         self._send(data)
 
-    def fetch(self, token: str, done: Callable[[Outcome | None], None]) -> None:
+    def fetch(self, token: str, done: Callable[[GroupOutcome | None], None]) -> None:
         task = asyncio.get_running_loop().create_task(self._fetch(token, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch(self, key: str, done: Callable[[Outcome | None], None]) -> None:
+    async def _fetch(self, key: str, done: Callable[[GroupOutcome | None], None]) -> None:
         try:
             done(await self._found(key))
         except Exception:  # the caller brings it
@@ -137,65 +145,82 @@ def kept_key(key: str, number: int, what: str) -> str:
     return f"{key}-{what}-{number}"
 
 
-class DaskHome:
+class DaskActor:
     """The actor, as distributed sees it."""
 
     def __init__(self, topic: str, key: str, client: str, place: None) -> None:
         worker = distributed.get_worker()
-        port = _Port(worker, topic, key, client)
-        self._port = port
-        self._home = Home("distributed", port)
-        self._end = LastCall(_close, self._home, port)
-        where = worker.address, worker.nanny, os.getpid(), self._home.journal.path
-        worker.log_event(topic, pickle.dumps((key, OPENED, *where)))
+        self._side = side = _DaskSide(worker, topic, key, client)
+        self._actor = EngineActor("distributed", side)
+        self._end = LastCall(_close, self._actor, side)
+        opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
+        worker.log_event(topic, pickle.dumps((key, opened)))
 
-    async def tell(self, messages: Messages) -> bytes | None:
+    async def take(self, messages: ActorMessages) -> bytes | None:
         """Take messages in, on the worker's loop; returns the next answer if it comes soon."""
-        self._home.take(messages)
-        return await self._port.reply()
+        self._actor.take(messages)
+        return await self._side.reply()
 
 
 def _nothing() -> None:
     return None
 
 
-def _close(home: Home, port: _Port) -> None:
-    home.close()
-    port.is_closed = True
+def _close(actor: EngineActor, side: _DaskSide) -> None:
+    actor.close()
+    side.is_closed = True
 
 
 # -- with the caller ------------------------------------------------------------------------
 
 
 class _Watched(FutureState):
-    """The state of an actor's key, which tells the line what the scheduler says of it."""
+    """The state of an actor's key, which tells the link what the scheduler says of it."""
 
-    __slots__ = ("line",)
-    line: DaskLine
+    __slots__ = ("link",)
+    link: DaskLink
 
     def finish(self, type: Any = None) -> None:
         super().finish(type)
-        self.line.post(self.line.made)
+        self.link.post(self.link.made)
 
     def set_error(self, exception: Any, traceback: Any) -> None:
         super().set_error(exception, traceback)
-        self.line.gone(self.exception)
+        self.link.gone(self.exception)
 
     def cancel(self, *given: Any, **named: Any) -> None:
         super().cancel(*given, **named)
-        self.line.gone(self.exception)
+        self.link.gone(self.exception)
 
     def lose(self) -> None:
         super().lose()
-        self.line.gone(None)
+        self.link.gone(None)
 
 
-class DaskLine(Line):
+class ActorsOfClient(Engine, Protocol):
+    """What links need of their engine."""
+
+    topic: str
+    links: dict[str, Any]
+
+    @property
+    def client(self) -> Any:
+        """The client; raises SchedulerLost when it is closed."""
+
+    def handle(self, key: str) -> Any:
+        """Return what stands for a key."""
+
+    def receive(self, data: bytes) -> None:
+        """Take a report, from any thread."""
+
+
+class DaskLink(EngineLink):
     """The way to an actor: free when the worker has confirmed the last messages."""
 
-    def __init__(self, engine: DaskEngine, host: ActorHost) -> None:
-        self.engine = engine
-        self.host = host
+    engine: ActorsOfClient
+
+    def __init__(self, engine: ActorsOfClient, actor: RemoteActor) -> None:
+        super().__init__(engine, actor)
         number = next(_numbers)
         # No "-" before the end, so that each is a group of its own: of many in one group the
         # scheduler thinks that they are the beginning of a graph, and keeps them back.
@@ -207,14 +232,14 @@ class DaskLine(Line):
         self._is_free = True
         client = engine.client
         state = client.futures[self.key] = _Watched(self.key)
-        state.line = self
-        engine.lines[self.key] = self
+        state.link = self
+        engine.links[self.key] = self
         place = f"lazyflow_place_{number}_{_unique}"
         graph = {
             # of a task that needs another the scheduler asks which worker has the fewest actors
             place: TheirTask(place, _nothing),
             self.key: TheirTask(
-                self.key, DaskHome, engine.topic, self.key, client.id, TaskRef(place)),
+                self.key, DaskActor, engine.topic, self.key, client.id, TaskRef(place)),
         }
         (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
 
@@ -222,34 +247,34 @@ class DaskLine(Line):
         """Have the engine's thread do something."""
         self.engine.post(step, *details)
 
-    def heard(self, what: str, *details: Any) -> None:
+    def receive(self, report: Report | _Opened) -> None:
         """Take a report."""
-        if what == OPENED:
-            self._address, self._nanny, pid, self._path = details
-            self.where = f"process {pid}, {self._address}"
-            self.host.pump()
-        else:
-            self.host.heard(self, (what, *details))
+        if not isinstance(report, _Opened):
+            super().receive(report)
+            return
+        self._address, self._nanny, self._path = report.address, report.nanny, report.path
+        self.where = f"process {report.pid}, {report.address}"
+        self.actor.pump()
 
     def made(self) -> None:
         """Learn that the actor is where messages find it."""
         self._is_made = True
-        self.host.pump()
+        self.actor.pump()
 
     def gone(self, error: BaseException | None) -> None:
         """Learn that the scheduler has lost the actor. In the client's loop."""
-        self.post(self.host.broken, self, error)
+        self.post(self.broken, error)
 
     def is_free(self) -> bool:
         return self._is_free and self._is_made and self._address is not None
 
-    def tell(self, messages: Messages) -> None:
+    def send(self, messages: ActorMessages) -> None:
         self._is_free = False
-        self.engine.client.loop.add_callback(self._tell, self.engine.client, messages)
+        self.engine.client.loop.add_callback(self._send_now, self.engine.client, messages)
 
-    async def _tell(self, client: Any, messages: Messages) -> None:
+    async def _send_now(self, client: Any, messages: ActorMessages) -> None:
         message = {
-            "actor": self.key, "function": "tell", "args": [to_serialize(messages)], "kwargs": {},
+            "actor": self.key, "function": "take", "args": [to_serialize(messages)], "kwargs": {},
         }
         try:
             if client.direct_to_workers:
@@ -261,9 +286,9 @@ class DaskLine(Line):
         except Exception as broken:
             error = broken
         if error is None:
-            self.post(self._told)
+            self.post(self._sent)
             if reply["result"] is not None:
-                self.engine.heard(reply["result"])
+                self.engine.receive(reply["result"])
         elif await self._is_scheduler_there(client):  # else the client hears that it is lost
             self.gone(error)
 
@@ -274,9 +299,9 @@ class DaskLine(Line):
             return False
         return True
 
-    def _told(self) -> None:
+    def _sent(self) -> None:
         self._is_free = True
-        self.host.pump()
+        self.actor.pump()
 
     def kept(self, number: int, what: str) -> Any:
         client = self.engine.client
@@ -317,10 +342,10 @@ class DaskLine(Line):
                 return
         then(None)
 
-    def end(self) -> None:
+    def let_go(self) -> None:
         self._forget()
         journal.remove(self._path)  # a worker of this machine may be killed before it does
 
     def _forget(self) -> None:
-        self.engine.lines.pop(self.key, None)
+        self.engine.links.pop(self.key, None)
         self._future = None

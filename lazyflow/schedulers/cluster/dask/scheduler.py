@@ -37,15 +37,16 @@ from lazyflow.errors import LazyflowWarning, SchedulerLost, WorkerDied
 from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name, users_depth
-from lazyflow.schedulers.cluster.actor_host import ActorHost
-from lazyflow.schedulers.cluster.connection import handle_of
-from lazyflow.schedulers.cluster.dask.actors import DaskLine
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.cluster.connection import EngineConnection
+from lazyflow.schedulers.cluster.dask.actors import DaskLink
 from lazyflow.schedulers.cluster.dask.local import Local, started
-from lazyflow.schedulers.cluster.groups import Group
-from lazyflow.schedulers.cluster.outcome import Outcome
-from lazyflow.schedulers.cluster.results import Put, Remote, gone
+from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
+from lazyflow.schedulers.cluster.losses import gone
+from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.cluster.run import EngineRun
-from lazyflow.schedulers.cluster.scheduler import Engine, EngineScheduler
+from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
@@ -63,7 +64,7 @@ _numbers = count(1)
 _active: dict[tuple[str, int], tuple[Work, Any]] = {}
 
 
-async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
+async def _group(payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
     """Have a group run by a thread of ours; return when it is done or given up."""
     worker = distributed.get_worker()
     loop = asyncio.get_running_loop()
@@ -85,8 +86,8 @@ async def _group(payload: bytes, topic: str, *deps: Outcome) -> Outcome:
     finally:
         del _active[key]
     if found is None:
-        return Outcome({}, {})
-    outcome: Outcome
+        return GroupOutcome({}, {})
+    outcome: GroupOutcome
     outcome, report = found
     if report:
         worker.log_event(topic, report)
@@ -120,7 +121,7 @@ async def _running(name: str) -> list[int]:
 _futures: dict[int, Any] = {}
 
 
-class _Handle:
+class _DaskHandle:
     """Stands for what the cluster keeps.
 
     asked
@@ -151,7 +152,7 @@ class _Handle:
         self._number = number
 
 
-class DaskEngine(Engine):
+class DaskEngine(EngineConnection):
     """One client."""
 
     def __init__(self, client: Any) -> None:
@@ -185,7 +186,7 @@ class DaskEngine(Engine):
         return client is not None and client.status == "running"
 
     def _event(self, event: tuple[float, bytes]) -> None:
-        self.heard(event[1])
+        self.receive(event[1])
 
     def lookout(self) -> Iterator[float]:
         """Say it, once to each who waits, when there is no worker; ours are started again."""
@@ -231,27 +232,26 @@ class DaskEngine(Engine):
             self._width = sum(self.client.nthreads().values()) or 1
         return self._width
 
-    def new_handle(self, group: Group) -> _Handle:
+    def new_handle(self, group: TaskGroup) -> _DaskHandle:
         name = task_name(group.last)
         name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
-        return _Handle(f"{name}-{next(_numbers)}-{self._unique}")
+        return _DaskHandle(f"{name}-{next(_numbers)}-{self._unique}")
 
     # -- actors -----------------------------------------------------------------------------
 
-    def new_line(self, host: ActorHost) -> DaskLine:
-        return DaskLine(self, host)
+    def new_link(self, actor: RemoteActor) -> DaskLink:
+        return DaskLink(self, actor)
 
-    def handle(self, key: str) -> _Handle:
+    def handle(self, key: str) -> _DaskHandle:
         """Return what stands for a key."""
-        return _Handle(key)
+        return _DaskHandle(key)
 
-    def token(self, value: Remote | Put) -> str:
-        key: str = handle_of(value).key
-        return key
+    def token(self, handle: _DaskHandle) -> str:
+        return handle.key
 
     # -- handing over -----------------------------------------------------------------------
 
-    def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
+    def submit(self, calls: Sequence[Submission]) -> None:
         batch: list[tuple[Any, ...]] = []
         common: Any = None
         size = 0
@@ -294,9 +294,9 @@ class DaskEngine(Engine):
             group.handle.hold(future)
             group.handle.asked, group.handle.workers = asked, workers
 
-    def send(self, outcome: Outcome) -> _Handle:
+    def send(self, outcome: GroupOutcome) -> _DaskHandle:
         (future,) = self.client.scatter([outcome], hash=False)
-        handle = _Handle(future.key)
+        handle = _DaskHandle(future.key)
         handle.hold(future)
         return handle
 
@@ -304,7 +304,7 @@ class DaskEngine(Engine):
         return handle is None or handle.future is None or handle.future.status in (
             "cancelled", "lost", "error")
 
-    def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+    def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
         for group in groups:
             self._groups.pop(group.number, None)
         futures = [g.handle.future for g in groups if g.handle is not None and g.handle.future]
@@ -362,7 +362,7 @@ class DaskEngine(Engine):
 
     # -- asking -----------------------------------------------------------------------------
 
-    def bring(self, remotes: Sequence[Remote]) -> None:
+    def bring(self, remotes: Sequence[EngineResult]) -> None:
         remotes = [r for r in remotes if r.short is None]
         if not remotes:
             return
@@ -375,7 +375,7 @@ class DaskEngine(Engine):
             # the client may not have heard of the loss yet: then only the error tells the key
             lost = [r for r in remotes if r.handle.key == getattr(error, "key", None)]
             lost += [r for r in remotes if self.is_lost(r.handle)]
-            raise gone((lost or list(remotes))[0], error) from None
+            raise gone((lost or list(remotes))[0].task, error) from None
         for remote in remotes:
             remote.outcome = found[remote.handle.key]
 
@@ -452,7 +452,7 @@ class DaskEngine(Engine):
             return died
         return error
 
-    def ended_badly(self, run: EngineRun, group: Group, error: BaseException | None) -> None:
+    def ended_badly(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
         """Take that the cluster gave a group up. In the engine's thread."""
         self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
@@ -483,11 +483,11 @@ class _State(FutureState):
 
     __slots__ = ("engine", "group", "run")
 
-    def __init__(self, key: str, engine: DaskEngine, run: EngineRun, group: Group) -> None:
+    def __init__(self, key: str, engine: DaskEngine, run: EngineRun, group: TaskGroup) -> None:
         super().__init__(key)
         self.engine = engine
         self.run: EngineRun | None = run
-        self.group: Group | None = group
+        self.group: TaskGroup | None = group
 
     def finish(self, type: Any = None) -> None:
         super().finish(type)

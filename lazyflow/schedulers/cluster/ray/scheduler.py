@@ -28,14 +28,14 @@ from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.cluster.actor_host import ActorHost
-from lazyflow.schedulers.cluster.connection import handle_of
-from lazyflow.schedulers.cluster.groups import Group
-from lazyflow.schedulers.cluster.outcome import Outcome
-from lazyflow.schedulers.cluster.ray.actors import RayHome, RayLine
-from lazyflow.schedulers.cluster.results import Put, Remote
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.cluster.connection import EngineConnection
+from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
+from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
+from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.cluster.run import EngineRun
-from lazyflow.schedulers.cluster.scheduler import Engine, EngineScheduler
+from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
 
@@ -45,15 +45,15 @@ _RETRIES = 3  # of a group whose worker died
 _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
-def _group(payload: bytes, *deps: Outcome) -> tuple[Outcome, bytes]:
+def _group(payload: bytes, *deps: GroupOutcome) -> tuple[GroupOutcome, bytes]:
     """Run a group in a thread: on the main one a task's KeyboardInterrupt would be Ctrl-C."""
-    done: SimpleQueue[tuple[Outcome, bytes]] = SimpleQueue()
+    done: SimpleQueue[tuple[GroupOutcome, bytes]] = SimpleQueue()
     run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
     del payload, deps
     return done.get()
 
 
-class _Handle:
+class _RayHandle:
     """Stands for what Ray keeps; `ref` is set when it was handed over."""
 
     __slots__ = ("ref",)
@@ -62,14 +62,14 @@ class _Handle:
         self.ref: Any = None
 
 
-class RayEngine(Engine):
+class RayEngine(EngineConnection):
     """This process's connection to Ray."""
 
     has_priorities = False
 
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
-        self.remote_home = ray.remote(RayHome)
+        self.remote_actor = ray.remote(RayActor)
         self._job = ray.get_runtime_context().get_job_id()
         self._is_gone = False
         super().__init__()
@@ -112,22 +112,22 @@ class RayEngine(Engine):
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
-    def new_handle(self, group: Group) -> _Handle:
-        return _Handle()
+    def new_handle(self, group: TaskGroup) -> _RayHandle:
+        return _RayHandle()
 
-    def new_line(self, host: ActorHost) -> RayLine:
+    def new_link(self, actor: RemoteActor) -> RayLink:
         if not self.is_usable():
             raise _lost()
-        return RayLine(self, host, _session_folder())
+        return RayLink(self, actor, _session_folder())
 
-    def handle(self) -> _Handle:
+    def handle(self) -> _RayHandle:
         """Return what will stand for a value."""
-        return _Handle()
+        return _RayHandle()
 
-    def token(self, value: Remote | Put) -> list[Any]:
-        return [handle_of(value).ref]  # in a list Ray leaves it as it is
+    def token(self, handle: _RayHandle) -> list[Any]:
+        return [handle.ref]  # in a list Ray leaves it as it is
 
-    def submit(self, calls: Sequence[tuple[Any, ...]]) -> None:
+    def submit(self, calls: Sequence[Submission]) -> None:
         if not self.is_usable():
             raise _lost()
         for run, group, payload, deps, options in calls:
@@ -140,15 +140,15 @@ class RayEngine(Engine):
             group.handle.ref, report = remote.remote(payload, *refs)
             report.future().add_done_callback(_Ending(self, run, group))
 
-    def send(self, outcome: Outcome) -> _Handle:
-        handle = _Handle()
+    def send(self, outcome: GroupOutcome) -> _RayHandle:
+        handle = _RayHandle()
         handle.ref = ray.put(outcome)
         return handle
 
     def is_lost(self, handle: Any) -> bool:
         return handle is None or handle.ref is None
 
-    def cancel(self, run: EngineRun, groups: Sequence[Group]) -> None:
+    def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
         if not groups or not self.is_usable():
             return
         may_run = frozenset(islice(self._groups, 2 * self.width()))
@@ -156,12 +156,12 @@ class RayEngine(Engine):
             known = self._groups.pop(group.number, None)
             if group.handle is None or group.handle.ref is None:
                 continue
-            if known is None or group.number not in may_run or not run.is_short(group):
+            if known is None or group.number not in may_run or not run.queue.is_short(group):
                 ray.cancel(group.handle.ref, force=True)
             # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
             # process ("Tried to complete task that was not pending") if it ends just then.
 
-    def bring(self, remotes: Sequence[Remote]) -> None:
+    def bring(self, remotes: Sequence[EngineResult]) -> None:
         remotes = [r for r in remotes if r.short is None]
         if not remotes:
             return
@@ -200,7 +200,7 @@ class RayEngine(Engine):
             return died
         return error
 
-    def ended(self, run: EngineRun, group: Group, error: BaseException) -> None:
+    def ended(self, run: EngineRun, group: TaskGroup, error: BaseException) -> None:
         """Take that Ray gave a group up. In the engine's thread."""
         self._groups.pop(group.number, None)
         exceptions = ray.exceptions
@@ -216,7 +216,7 @@ class RayEngine(Engine):
 class _Ending:
     """Hands the report of a group on, or how it ended."""
 
-    def __init__(self, engine: RayEngine, run: EngineRun, group: Group) -> None:
+    def __init__(self, engine: RayEngine, run: EngineRun, group: TaskGroup) -> None:
         self.engine = engine
         self.run = run
         self.group = group
@@ -226,7 +226,7 @@ class _Ending:
         if error is not None:
             self.engine.post(self.engine.ended, self.run, self.group, error)
         elif future.result():
-            self.engine.heard(future.result())
+            self.engine.receive(future.result())
 
 
 def _wants(resources: Any) -> dict[str, Any]:

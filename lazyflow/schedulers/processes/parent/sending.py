@@ -14,6 +14,7 @@ from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.remote.calls import (
+    ARENAS,
     CONFIGURE,
     DROP,
     FOLLOW,
@@ -48,11 +49,7 @@ class Sender:
     def send(self, member: WorkerHandle, flight: Flight) -> None:
         """Send tasks, with the functions, values and environment that they need."""
         run: RemoteRun = flight.nodes[0].job.run
-        if member.versions != versions.said.number:
-            self._put(member, (FOLLOW, self.versions_for(member)), [])
-        if member.settings != notices.said.number:
-            member.settings = notices.said.number
-            self._put(member, (CONFIGURE, tuple(notices.said)), [])
+        self.bring_up_to_date(member)
         check = run.request.check_mutation
         functions: list[tuple[int, bytes]] = []
         blobs: list[int] = []
@@ -83,7 +80,15 @@ class Sender:
             member, flight.number, run.number, context, functions, loads, records, blobs, old
         )
 
-    def versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
+    def bring_up_to_date(self, member: WorkerHandle) -> None:
+        """Send a worker what has changed of the caller's modules and settings."""
+        if member.versions != versions.said.number:
+            self._put(member, (FOLLOW, self._versions_for(member)), [])
+        if member.settings != notices.said.number:
+            member.settings = notices.said.number
+            self._put(member, (CONFIGURE, tuple(notices.said)), [])
+
+    def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
         said = versions.said
         member.versions = said.number
@@ -132,13 +137,14 @@ class Sender:
             return (source.id, (value.payload, value.buffers, value.size))
         return (source.id, [value])
 
-    def say(self, member: WorkerHandle, *message: Any) -> None:
-        """Send anything else, with the memory that it speaks of."""
+    def send_to_actor(self, member: WorkerHandle, kind: int, content: Any) -> None:
+        """Send an actor's process a message, with the memory that it refers to."""
+        self.bring_up_to_date(member)
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
-            self._put(member, ("arenas", some), some)
+            self._put(member, (ARENAS, None, some), some)
         arenas, member.lent = member.lent, []
-        self._put(member, (*message, arenas), arenas)
+        self._put(member, (kind, content, arenas), arenas)
 
     def forget(self, member: WorkerHandle) -> None:
         """Tell a worker what it can drop."""
@@ -146,10 +152,7 @@ class Sender:
 
     def drop(self, member: WorkerHandle, name: str) -> None:
         """Tell a worker to let go of something that it keeps for tasks: see `uses.drop`."""
-        if member.host is None:
-            self._put(member, (DROP, name), [])
-        else:
-            self.say(member, "drop", name)
+        self._put(member, (DROP, name), [])
 
     def _message(self, member: WorkerHandle, number: int, *rest: Any) -> None:
         *parts, old = rest

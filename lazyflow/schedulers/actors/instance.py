@@ -1,0 +1,190 @@
+"""An actor in its worker: the object, and where its calls run.
+
+Messages come in order and calls begin in that order. Each call has an answer of its own before
+the next one begins in the same thread, so that what a call waits for can't depend on an answer
+that is held back; the sender does not wait for answers, so calls follow each other without a
+pause.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Sequence
+from typing import Any
+
+from lazyflow.errors import Cancelled
+from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.actors.call_executors import (
+    InlineExecutor,
+    LoopExecutor,
+    ThreadsExecutor,
+)
+from lazyflow.schedulers.actors.calls import Checkpoint, finish
+from lazyflow.schedulers.actors.ports import (
+    FAILURE,
+    PACKED,
+    VALUE,
+    Arguments,
+    MakeActor,
+    SavedState,
+    WorkerPort,
+)
+from lazyflow.schedulers.core.errors.failures import text_of
+from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.remote.calls import RecordCall, is_short
+from lazyflow.schedulers.remote.failures import failure_record
+
+_NAME = "lazyflow-actor"  # of its threads
+
+
+class ActorInstance:
+    """One actor.
+
+    value
+        The object, once it was made.
+    skipped
+        Numbers of calls that are not to begin.
+    """
+
+    def __init__(self, port: WorkerPort) -> None:
+        self.port = port
+        self.value: Any = None
+        self.checkpoint: Checkpoint | None = None
+        self.skipped: set[int] = set()
+        self._ended = 0  # calls
+        self._made_by = 0  # the number of the constructor's call: higher than all before it
+        self._executor: InlineExecutor | ThreadsExecutor | LoopExecutor | None = None
+
+    def make(self, message: MakeActor) -> None:
+        """Make the object, with the state that an earlier one had."""
+        port = self.port
+        context = contextvars.copy_context()
+        context.run(environment.enter, message.environment)
+        context.run(scheduler_here.set, port.scheduler)
+        self._made_by = message.number
+        making = _ConstructorCall(self, message)
+        count = message.max_concurrency
+        if message.is_async:  # a constructor may make what belongs to the loop
+            self._executor = LoopExecutor(_NAME, count, context)
+        elif not port.runs_here:
+            self._executor = ThreadsExecutor(_NAME, count, context)
+        else:
+            here = InlineExecutor(context)
+            here.submit(making)
+            self._executor = here if count == 1 else ThreadsExecutor(_NAME, count, context)
+            return
+        self._executor.submit(making)
+
+    def call(self, number: int, method: str, arguments: Arguments) -> None:
+        """Have a method called after the calls before it."""
+        assert self._executor is not None
+        self._executor.submit(_MethodCall(self, number, method, arguments))
+
+    def close(self) -> None:
+        """End after the calls that were taken in."""
+        if self._executor is not None:
+            self._executor.close()
+
+    def saved(self) -> SavedState | None:
+        """Return the state after one more call, if it is time to keep it."""
+        checkpoint = self.checkpoint
+        self._ended += 1
+        if checkpoint is None or self._ended % checkpoint.every:
+            return None
+        # calls of all objects that this actor has had, so that a later state has a higher number
+        seen = self._made_by + self._ended
+        return seen, checkpoint.packed_state(self.value, self.port.encode)
+
+
+class _MethodCall:
+    """A call of a method, as executors take it."""
+
+    def __init__(
+        self, actor: ActorInstance, number: int, method: str, arguments: Arguments
+    ) -> None:
+        self.actor = actor
+        self.number = number
+        self.method = method
+        self.arguments = arguments
+        self.inputs = actor.port.inputs(number, arguments)
+        self.call: RecordCall | None = None
+        self.has_saved = False  # the state was asked for, and may be what has failed
+
+    def waits(self) -> Sequence[TaskFuture]:
+        return self.inputs.waits()
+
+    def begin(self) -> Any:
+        actor = self.actor
+        actor.port.began(self.number)
+        if self.number in actor.skipped:
+            actor.skipped.discard(self.number)
+            self.inputs.discard()
+            raise Cancelled(f"{self.method} was cancelled before it began")
+        _, flags, binding, sources, _ = self.arguments
+        arguments, values, copied = self.inputs.opened()
+        if sources is not None:
+            values = [values[k] for k in sources]
+            copied = [copied[k] for k in sources]
+        self.call = RecordCall(self.function(), arguments, flags, (binding, None), values, copied)
+        return self.call([])
+
+    def function(self) -> Any:
+        return getattr(self.actor.value, self.method)
+
+    def done(self, box: list[Any]) -> None:
+        port = self.actor.port
+        finish(box, port.scheduler)
+        value = box.pop()
+        is_plain = value.__class__ in IMMUTABLE and is_short(value)
+        outcome = (VALUE, value) if is_plain else (PACKED, port.encode(value))
+        del value
+        port.send_answer(self.number, outcome, self.saved())
+
+    def saved(self) -> SavedState | None:
+        """Return the state after the call, if it is time to keep it: it is asked for once."""
+        self.has_saved = True
+        return self.actor.saved()
+
+    def failed(self, error: BaseException) -> None:
+        state = None
+        if not self.has_saved:
+            try:
+                state = self.saved()
+            except BaseException as broken:
+                error.add_note(f"its actor's state could not be kept: {text_of(broken)}")
+        record = failure_record(error, "args" if self.call is None else "result")
+        try:
+            words = None if self.call is None else self.call.words()
+        except BaseException:  # a hostile container must not stop an error message
+            words = None
+        self.actor.port.send_answer(self.number, (FAILURE, record, words), state)
+
+
+class _ConstructorCall(_MethodCall):
+    """The call that makes the object."""
+
+    def __init__(self, actor: ActorInstance, message: MakeActor) -> None:
+        super().__init__(actor, message.number, "__init__", message.arguments)
+        self.made_of = message.made_of
+        self.state = message.state
+
+    def function(self) -> Any:
+        actor = self.actor
+        factory, actor.checkpoint = actor.port.open(self.made_of, "the class")
+        return factory.__wrapped__
+
+    def done(self, box: list[Any]) -> None:
+        actor = self.actor
+        actor.value = box.pop()
+        if self.state is not None:
+            assert actor.checkpoint is not None
+            actor.checkpoint.restore(actor.value, actor.port.open(self.state, "the state"))
+        actor.port.send_answer(self.number, (VALUE, None), None)
+
+    def failed(self, error: BaseException) -> None:
+        self.actor.checkpoint = None
+        super().failed(error)
+
+

@@ -1,0 +1,401 @@
+"""An actor whose object lives in another process, as the caller's process sees it.
+
+A call is packed in the caller's thread, so what it is given is as it was then. The port's thread
+keeps calls in order until their inputs are there, sends several without waiting for answers, and
+takes the end of the process in: the call that ran fails, those after it go on in a new process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+from lazyflow.errors import WorkerDied
+from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec
+from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
+from lazyflow.schedulers.actors.inputs import InputGatherer
+from lazyflow.schedulers.actors.packed_call import PackedCall
+from lazyflow.schedulers.actors.ports import (
+    FAILURE,
+    ActorLink,
+    Arguments,
+    HostPort,
+    MakeActor,
+    SavedState,
+    SentCall,
+)
+from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.remote.calls import packed_call
+from lazyflow.schedulers.remote.failures import error_of
+
+AHEAD = 64  # calls that are sent before the first of them is answered
+
+
+class RemoteActor:
+    """One actor. Its port's thread does everything but what is said to be any thread's.
+
+    waiting
+        Calls that were not sent, in order.
+    flying
+        Calls that were sent and not answered, by number, in order.
+    error
+        Makes the error of each further call; None while calls can run.
+    """
+
+    def __init__(self, spec: ActorSpec, port: HostPort) -> None:
+        self.spec = spec
+        self.port = port
+        self.waiting: deque[PackedCall] = deque()
+        self.flying: dict[int, PackedCall] = {}
+        self.error: Callable[[PackedCall], BaseException] | None = None
+        self._inputs = InputGatherer(port, self.pump, self.cancel)
+        self._numbers = count(1)
+        self._link: ActorLink | None = None
+        self._window = max(AHEAD, spec.max_concurrency)
+        self._restarts = 0
+        self._is_made = False  # the object is: calls can be sent
+        self._is_closing = False
+        self._state: SavedState | None = None
+        self._states_due = 0  # that are on their way here
+        self._restart_is_due = False  # it waits for those
+        port.look()
+        self._environment = environment.packed()
+        self._init = PackedCall(spec.init)
+        self._made_of: Any = None
+        try:
+            self._made_of = port.encode((spec.factory, spec.checkpoint))
+        except Exception as error:
+            self._init.error = port.unsendable(spec.init.task, "class", error)
+        self._pack(self._init)
+        port.post(self._begin)
+
+    # -- in the caller's thread -------------------------------------------------------------
+
+    def call(self, call: ActorCall) -> None:
+        """Take a call in."""
+        if self._is_gone(call):  # also in the child of a fork: what keeps actors is the parent's
+            return
+        call.host = self
+        self.port.look()
+        item = PackedCall(call)
+        self._pack(item)
+        self.port.post(self._accept, item)
+        self._is_gone(call)  # if it is now, nobody may look at what was posted
+
+    def _is_gone(self, call: ActorCall) -> bool:
+        error = self.error
+        if error is not None:
+            self._fail(PackedCall(call), error)
+        elif self.port.is_closed:
+            call.future.set_error(self.port.why_closed(self.spec.label))
+        return self.is_over
+
+    def _pack(self, item: PackedCall) -> None:
+        try:
+            item.arguments, item.flags, item.binding = packed_call(item.task, self.port.encode)
+        except Exception as error:
+            item.error = self.port.unsendable(item.task, "args", error)
+
+    # -- in any thread ----------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all later calls fail."""
+        return self.error is not None or self.port.is_closed
+
+    @property
+    def driver(self) -> Any:
+        """The pool whose tasks can wait for results; None: no pool's can."""
+        return self.port.driver
+
+    def node_of(self, call: ActorCall) -> Any:
+        """Return what tasks of `driver` wait for."""
+        return self.port.node_of(call)
+
+    def forget(self, call: ActorCall) -> None:
+        """Learn that a call was cancelled."""
+        if not self.port.is_closed:
+            self.port.post(self._skip, call)
+
+    def close(self) -> None:
+        """End the process after the calls that were made. Never locks."""
+        if not self.port.is_closed:
+            self.port.post(self._no_more)
+
+    def force(self, call: ActorCall) -> None:
+        """End the process if it runs this call, which nobody wants any more."""
+        self.port.post(self._force, call)
+
+    def runs(self, call: ActorCall) -> bool:
+        """Tell whether a call has begun and its answer is not here, for all that is known here."""
+        link = self._link
+        last = 0 if link is None else link.last_begun()
+        if last is not None:
+            return 0 < self._number_of(call) <= last  # they begin in the order of their numbers
+        running = tuple(self.flying.values())[: self.spec.max_concurrency]
+        return self._is_made and any(item.call is call for item in running)
+
+    def _number_of(self, call: ActorCall) -> int:
+        """Return the number under which a call was sent and not answered, or 0."""
+        return next((n for n, item in tuple(self.flying.items()) if item.call is call), 0)
+
+    # -- the life of the process ------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self.port.is_closed:
+            self._refuse(self._why_closed)
+            return
+        self.port.add(self)
+        self.port.own(self._made_of)
+        self.port.own(self._init.arguments)
+        self._inputs.gather(self._init)
+        self._start()
+
+    def _start(self) -> None:
+        self._restart_is_due = self._states_due > 0
+        if self._restart_is_due:  # the new object begins with what is on its way
+            return
+        try:
+            self._link = self.port.start(self)
+        except WorkerDied as refused:
+            error = refused
+            self._end_with(lambda _: error)
+            return
+        self.pump()
+
+    def broken(self, link: ActorLink) -> bool:
+        """Learn that a process is gone, before `died`; tell whether it was still the actor's."""
+        if link is not self._link:
+            return False
+        self._link = None
+        self._is_made = False
+        return True
+
+    def died(self, link: ActorLink, end: ProcessEnd) -> None:
+        """Take the end in: what had begun is to blame, the rest goes on in a new process."""
+        if self.error is not None:
+            return
+        for number, outcome, state in end.answers:
+            if self.flying.get(number) is not self._init:
+                self.answered(link, number, outcome, state)
+        sent, self.flying = self.flying, {}
+        if self._is_closing and not sent and not self.waiting:
+            self._end()
+            return
+        began = [n for n in sent if end.last is None or n <= end.last]
+        ran = [sent.pop(n) for n in began]
+        self.waiting.extendleft(i for i in reversed(sent.values()) if i is not self._init)
+        is_last = self._restarts == self.spec.restarts
+        errors = DeathErrors(self.spec, end, ran[-1].name if ran else "", is_last)
+        if is_last:
+            self._end_with(errors.later)
+        at_once = self.spec.max_concurrency
+        for k, item in enumerate(ran, 1):
+            if item is not self._init:
+                self._fail(item, partial(
+                    errors.running, has_state=self._state is not None,
+                    had_ended=k <= len(ran) - at_once,
+                ))
+        if not is_last:
+            self._restarts += 1
+            self._start()
+
+    def cancel(self, error: BaseException) -> None:
+        """End the actor with an error of whatever keeps it: also what runs fails."""
+        self._end_with(lambda _: error)
+        sent, self.flying = self.flying, {}
+        for item in sent.values():
+            self._fail(item, lambda _: error)
+
+    def stop(self, error: BaseException) -> None:
+        """Learn that the port ends, and the process with it: what runs fails with `error`."""
+        self._refuse(self._why_closed)
+        for item in self.flying.values():
+            item.call.future.set_error(error)
+
+    def _why_closed(self, _: PackedCall) -> BaseException:
+        return self.port.why_closed(self.spec.label)
+
+    def _no_more(self) -> None:
+        """Learn that nobody can call any more."""
+        self._is_closing = True
+        self.pump()
+
+    def _skip(self, call: ActorCall) -> None:
+        """Have a call not begun that was cancelled after it was sent."""
+        number = self._number_of(call)
+        if number and self._link is not None:
+            self._link.skip(number)
+        self.pump()
+
+    def _force(self, call: ActorCall) -> None:
+        if self._link is not None and self.runs(call):
+            self._link.kill()
+
+    def _refuse(self, error: Callable[[PackedCall], BaseException]) -> None:
+        """Fail what waits, and all that will be called; `error` makes the exception."""
+        if self.error is not None:
+            return
+        self.error = error
+        waiting, self.waiting = self.waiting, deque()
+        if not self._init.call.future.done():
+            self._init.call.future.set_error(error(self._init))
+        for item in waiting:
+            self._fail(item, error)
+
+    def _end_with(self, error: Callable[[PackedCall], BaseException]) -> None:
+        if self.error is None:
+            self._refuse(error)
+            self._end()
+
+    def _end(self) -> None:
+        """End the process: nothing is left to do, or can be done."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.end()
+        if self._state is not None:
+            self.port.release(self._state[1])
+            self._state = None
+        self._release_init()
+        self.port.discard(self)
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def answered(
+        self, link: ActorLink, number: int, outcome: tuple[Any, ...], state: SavedState | None
+    ) -> None:
+        """Take the outcome of a call; `pump` is to follow."""
+        item = self.flying.pop(number, None)
+        if item is None:  # it has failed meanwhile
+            return
+        value = error = None
+        if outcome[0] == FAILURE:
+            error = error_of(item.task, *outcome[1:])
+        else:
+            value = link.result(item, number, outcome)
+        if state is None:
+            self._finish(item, value, error)
+            return
+        self._states_due += 1
+        order, packed = state
+        link.take_state(number, packed, partial(self._have_state, order, item, value, error))
+
+    def _have_state(
+        self, order: int, item: PackedCall, value: Any, error: BaseException | None, state: Any
+    ) -> None:
+        """Take the state after a call: only now the call is over, for its state has to be here."""
+        self._states_due -= 1
+        if state is not None and (self._state is None or self._state[0] < order):
+            old, self._state = self._state, (order, state)
+            self.port.own(state)
+            if old is not None:
+                self.port.release(old[1])
+        self._finish(item, value, error)
+        if self._restart_is_due and self.error is None and not self._states_due:
+            self._start()
+
+    def _finish(self, item: PackedCall, value: Any, error: BaseException | None) -> None:
+        if item is self._init:
+            self._made(error)
+            return
+        if error is not None:
+            item.call.future.set_error(error)
+        else:
+            item.call.future.set_value(value)
+        self._release(item)
+
+    def _made(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._end_with(lambda _: error)
+            return
+        self._is_made = True
+        self._init.call.future.set_value(None)
+        if self._restarts == self.spec.restarts:
+            self._release_init()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def _accept(self, item: PackedCall) -> None:
+        self.port.own(item.arguments)
+        if self.error is not None:
+            self._fail(item, self.error)
+            return
+        self._inputs.gather(item)
+        self.waiting.append(item)
+        self.port.pump_soon(self)
+
+    def pump(self) -> None:
+        """Send what can be sent, in order."""
+        link = self._link
+        if link is None or not link.is_free():
+            return
+        if not self._is_made:
+            self._pump_init(link)
+            return
+        waiting, flying = self.waiting, self.flying
+        batch: list[SentCall] = []
+        while waiting and len(flying) < self._window:
+            item = waiting[0]
+            if item.call.future.done():  # it was cancelled
+                self._release(waiting.popleft())
+            elif item.missing:
+                break
+            elif item.error is not None:
+                waiting.popleft()
+                self._fail(item, _own_error)
+            else:
+                arguments = self._arguments(link, item)
+                waiting.popleft()
+                number = next(self._numbers)
+                flying[number] = item
+                batch.append((number, item.call.method, arguments))
+        link.call(batch)
+        if self._is_closing and not waiting and not flying:
+            self._end()
+
+    def _pump_init(self, link: ActorLink) -> None:
+        init, spec = self._init, self.spec
+        if self.flying or init.missing:
+            link.call([])
+        elif init.error is not None:
+            self._end_with(lambda _: _own_error(init))
+        else:
+            number = next(self._numbers)
+            self.flying[number] = init
+            state = None if self._state is None else link.lend(self._state[1])
+            link.make(MakeActor(
+                number, self._environment, spec.max_concurrency, spec.is_async,
+                link.lend(self._made_of), state, self._arguments(link, init),
+            ))
+
+    def _arguments(self, link: ActorLink, item: PackedCall) -> Arguments:
+        lend = link.lend
+        return (
+            lend(item.arguments), item.flags, item.binding, item.sources,
+            [lend(value) for value in item.values],
+        )
+
+    def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
+        if self._init.call.future.done():
+            self._init.call.future.local_outcome()  # its error was seen: here
+        item.call.future.set_error(error(item))
+        self._release(item)
+
+    def _release(self, item: PackedCall) -> None:
+        """Let go of the arguments and inputs of a call that is over."""
+        self.port.release(item.arguments, *item.values)
+        item.arguments, item.values, item.futures = None, [], []
+        item.is_over = True
+
+    def _release_init(self) -> None:
+        self.port.release(self._made_of)
+        self._made_of = None
+        self._release(self._init)
+
+
+def _own_error(item: PackedCall) -> BaseException:
+    assert item.error is not None
+    return item.error

@@ -1,0 +1,73 @@
+"""What goes between an actor's link and the worker of an engine, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
+from lazyflow.schedulers.cluster.engine import HeldValue
+from lazyflow.schedulers.cluster.outcome import Packed, packed
+
+#: How an input of a call is given: (PLAIN, value), (PACKED, packed value) or (HELD, token, number)
+#: of what the engine holds.
+PLAIN, PACKED, HELD = range(3)
+
+
+class HeldInput:
+    """An input that the engine holds, before it is sent."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: HeldValue) -> None:
+        self.value = value
+
+
+@dataclass
+class GivenInput:
+    """Input `k` of a call, which could not be fetched; its value is None if there is none."""
+
+    number: int
+    k: int
+    value: Packed | None
+
+
+@dataclass
+class ActorMessages:
+    """What is sent to an actor at once; pickled by the engine, large memory out of band."""
+
+    make: MakeActor | None = None
+    calls: list[SentCall] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    given: list[GivenInput] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.make or self.calls or self.skipped or self.given)
+
+
+@dataclass
+class Answer:
+    """The outcome of a call, and the state after it; KEPT stands for what the engine keeps."""
+
+    number: int
+    outcome: tuple[Any, ...]
+    state: SavedState | None
+
+
+@dataclass
+class MissingInput:
+    """Input `k` of a call could not be fetched."""
+
+    number: int
+    k: int
+
+
+Report = Answer | MissingInput
+
+
+def pickled(value: Any) -> Packed:
+    """Pickle a value as it is now; raises Unpicklable."""
+    found = packed(value)
+    if found.stream is None:
+        found.opened()
+    return found.copied()

@@ -1,0 +1,84 @@
+"""The end of actors on the caller's side of an engine, which keeps each in a worker of its own.
+
+Values that the engine holds go to an actor as names: it fetches them in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.graph.task import Task
+from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.deaths import shut_down
+from lazyflow.schedulers.actors.ports import NOT_HERE, ActorLink, TakeValue, bring_in_thread
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.cluster.actor_messages import PACKED, PLAIN, HeldInput, pickled
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.outcome import Packed
+from lazyflow.schedulers.cluster.results import EngineResult
+from lazyflow.schedulers.remote.calls import is_short
+from lazyflow.schedulers.remote.failures import unsendable
+
+
+class EnginePort:
+    """What keeps the actors: an engine. Packed values are `Packed`, inputs as in ActorMessages."""
+
+    driver = None  # no pool of processes can wait for results of calls
+
+    def __init__(self, engine: Engine, new_link: Callable[[RemoteActor], ActorLink]) -> None:
+        self.engine = engine
+        self._new_link = new_link
+        self.post = engine.post
+
+    @property
+    def is_closed(self) -> bool:
+        return self.engine.closing
+
+    def why_closed(self, label: str) -> BaseException:
+        return shut_down(label)
+
+    def look(self) -> None:
+        """Nothing: workers of an engine do not follow."""
+
+    def encode(self, value: Any) -> Packed:
+        return pickled(value)
+
+    def own(self, packed: Any) -> None:
+        """Nothing is counted."""
+
+    def release(self, *packed: Any) -> None:
+        """Nothing is counted."""
+
+    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
+        return unsendable(task, role, error)
+
+    def bring(self, value: Any, have: TakeValue) -> Any:
+        if self.engine.holds(value):
+            return value
+        if type(value) is EngineResult and value.short is not None:
+            return value.short
+        bring_in_thread(self.post, value.get, have)  # of processes, or another engine
+        return NOT_HERE
+
+    def load(self, value: Any) -> Any:
+        if type(value) is Packed:
+            return PACKED, value
+        if self.engine.holds(value):
+            return HeldInput(value)
+        return (PLAIN, value) if is_short(value) else (PACKED, pickled(value))
+
+    def add(self, actor: RemoteActor) -> None:
+        """The engine's scheduler knows its actors."""
+
+    def discard(self, actor: RemoteActor) -> None:
+        """The engine's scheduler knows its actors."""
+
+    def pump_soon(self, actor: RemoteActor) -> None:
+        actor.pump()
+
+    def start(self, actor: RemoteActor) -> ActorLink:
+        return self._new_link(actor)
+
+    def node_of(self, call: ActorCall) -> Any:
+        raise AssertionError("only pools of processes have nodes")

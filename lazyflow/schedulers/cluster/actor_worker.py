@@ -1,0 +1,197 @@
+"""The end of an actor inside the worker of an engine.
+
+The engine's own actor is an `EngineActor` and the few methods by which messages reach it; it never
+sees the user's class, arguments or errors. Calls run in threads of lazyflow's, so what the engine's
+loop has to do goes on beside them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ARRAY, COPIED, kinds
+from lazyflow.schedulers.actors import ports
+from lazyflow.schedulers.actors.instance import ActorInstance
+from lazyflow.schedulers.actors.ports import KEPT, Arguments, SavedState
+from lazyflow.schedulers.cluster.actor_messages import (
+    HELD,
+    PLAIN,
+    ActorMessages,
+    Answer,
+    MissingInput,
+    Report,
+    pickled,
+)
+from lazyflow.schedulers.cluster.journal import Journal
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed
+from lazyflow.schedulers.cluster.work import Inside
+from lazyflow.schedulers.core.errors.failures import text_of
+from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.remote.calls import BLOB
+
+SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
+
+
+class EngineSide(Protocol):
+    """What an engine does for an actor in its worker; called by any thread."""
+
+    def report(
+        self, report: Report, value: Packed | None = None, state: Packed | None = None
+    ) -> None:
+        """Send a report; keep the large value and state of the call that it is about."""
+
+    def fetch(self, token: Any, done: Callable[[GroupOutcome | None], None]) -> None:
+        """Bring what the engine holds; `done` gets None when it can't be had now."""
+
+
+class EngineActor:
+    """One actor.
+
+    Parameters
+    ----------
+    name
+        Of the scheduler, for methods that ask.
+    side
+        The way out.
+    folder
+        Where the journal goes; None: where temporary files go.
+    """
+
+    runs_here = False
+
+    def __init__(self, name: str, side: EngineSide, folder: str | None = None) -> None:
+        self.scheduler = Inside(name)
+        self.side = side
+        self.journal = Journal(folder)
+        self._actor = ActorInstance(self)
+        self._waiting: dict[int, _Inputs] = {}  # of calls that have not begun, by their numbers
+
+    def take(self, messages: ActorMessages) -> None:
+        """Take messages in; returns soon."""
+        self._actor.skipped.update(messages.skipped)
+        for each in messages.given:
+            inputs = self._waiting.get(each.number)
+            if inputs is not None:
+                inputs.give(each.k, each.value)
+        if messages.make is not None:
+            self.journal.window = max(self.journal.window, messages.make.max_concurrency)
+            self._actor.make(messages.make)
+        for call in messages.calls:
+            self._actor.call(*call)
+
+    def close(self) -> None:
+        """End after the calls that were taken in."""
+        self._actor.close()
+        self.journal.close()
+
+    # -- for the actor ------------------------------------------------------------------------
+
+    def inputs(self, number: int, arguments: Arguments) -> _Inputs:
+        """Return the inputs of a call, which are being fetched."""
+        inputs = _Inputs(number, arguments, self.side)
+        if inputs.waits():
+            self._waiting[number] = inputs
+        return inputs
+
+    def began(self, number: int) -> None:
+        """Note that a call begins."""
+        self._waiting.pop(number, None)
+        self.journal.began(number)
+
+    def encode(self, value: Any) -> Packed:
+        """Pickle a value; raises Unpicklable."""
+        return pickled(value)
+
+    def open(self, packed: Packed, what: str) -> Any:
+        """Open what was pickled."""
+        return _opened(packed, what)
+
+    def send_answer(
+        self, number: int, outcome: tuple[Any, ...], state: SavedState | None
+    ) -> None:
+        """Send the outcome of a call, and note it in the journal if that is all of it."""
+        value = None
+        if outcome[0] == ports.PACKED and outcome[1].size() > SHORT:
+            value, outcome = outcome[1], (KEPT,)
+        if state is not None and state[1].size() > SHORT:
+            seen, kept = state
+            self.side.report(Answer(number, outcome, (seen, KEPT)), value, kept)
+            return
+        answer = Answer(number, outcome, state)
+        if value is None:
+            self.journal.ended(pickle.dumps(answer, 5))
+        self.side.report(answer, value)
+
+
+def _opened(packed: Packed, what: str) -> Any:
+    """Return a part of a call."""
+    try:
+        return packed.opened()
+    except SerializationError as error:
+        why = error.__cause__
+        raise SerializationError(
+            f"{what} of an actor was pickled but can't be unpickled in its worker: "
+            f"{type(why).__name__}: {text_of(why) if why is not None else error}. Modules have to "
+            "be importable there: install them on the workers, or set PYTHONPATH before they start"
+        ) from why
+
+
+class _Inputs:
+    """The inputs of a call, of which the engine may hold some: those are fetched."""
+
+    def __init__(self, number: int, arguments: Arguments, side: EngineSide) -> None:
+        self._arguments, flags, _, _, self._loads = arguments
+        self._is_blob = flags & BLOB
+        self._fetched: dict[int, TaskFuture] = {}
+        for k, (how, token, *_) in enumerate(self._loads):
+            if how == HELD:
+                self._fetched[k] = TaskFuture("an input", None)
+                side.fetch(token, _Arrival(self, number, k, side))
+
+    def give(self, k: int, value: GroupOutcome | Packed | None) -> None:
+        """Take an input that was fetched, or that the caller has sent after all."""
+        self._fetched[k].set_value(value)
+
+    def waits(self) -> list[TaskFuture]:
+        return [future for future in self._fetched.values() if not future.done()]
+
+    def opened(self) -> tuple[Any, list[Any], list[bool]]:
+        values = [self._value(k, *load) for k, load in enumerate(self._loads)]
+        copied = [
+            load[0] == HELD and kinds[type(value)] in COPIED
+            for load, value in zip(self._loads, values, strict=True)
+        ]
+        self._fetched = {}
+        arguments = self._arguments
+        return _opened(arguments, "an argument") if self._is_blob else arguments, values, copied
+
+    def discard(self) -> None:
+        self._fetched = {}
+
+    def _value(self, k: int, how: int, what: Any, i: int = 0) -> Any:
+        if how == HELD:
+            what = self._fetched[k].local_outcome()[0]
+            if what is None:
+                raise Cancelled("an input failed")  # the caller has said so already
+            value = what.value(i) if type(what) is GroupOutcome else _opened(what, "an argument")
+        else:
+            value = what if how == PLAIN else _opened(what, "an argument")
+        return read_only(value) if kinds[type(value)] == ARRAY else value
+
+
+class _Arrival:
+    """Takes what was fetched for an input, or reports that it could not be."""
+
+    def __init__(self, inputs: _Inputs, number: int, k: int, side: EngineSide) -> None:
+        self._to = inputs, number, k, side
+
+    def __call__(self, outcome: GroupOutcome | None) -> None:
+        inputs, number, k, side = self._to
+        if outcome is None:
+            side.report(MissingInput(number, k))
+        else:
+            inputs.give(k, outcome)

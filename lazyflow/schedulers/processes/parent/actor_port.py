@@ -1,0 +1,234 @@
+"""The end of actors on the caller's side of a pool: each has a process of its own.
+
+Values of the pool's workers reach an actor by shared memory, and its own reach the pool in the
+same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lazyflow.graph.task import Task
+from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
+from lazyflow.schedulers.actors.packed_call import PackedCall
+from lazyflow.schedulers.actors.ports import (
+    NOT_HERE,
+    PACKED,
+    MakeActor,
+    SentCall,
+    TakeValue,
+    bring_in_thread,
+)
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.processes.decisions import values
+from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
+from lazyflow.schedulers.processes.notices import notices
+from lazyflow.schedulers.processes.parent.actor_member import ActorMember
+from lazyflow.schedulers.processes.parent.deaths import no_process
+from lazyflow.schedulers.processes.parent.packing import unsendable
+from lazyflow.schedulers.processes.parent.pool_value import PoolValue, not_here
+from lazyflow.schedulers.processes.parent.putting import held_node
+from lazyflow.schedulers.processes.protocol import Skip
+from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
+from lazyflow.schedulers.remote.versions import versions
+from lazyflow.store.pickling.serialize import Encoded, encode
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.parent.driver import Driver
+
+
+class _Arrival:
+    """In the place of a `Fetch`: a call waits for a value that a worker has."""
+
+    def __init__(self, have: TakeValue) -> None:
+        self._have = have
+
+    def done(self, value: Any, error: BaseException | None = None) -> None:
+        self._have(value, error)
+
+
+class ProcessPort:
+    """What keeps the processes of actors: a pool's driver. Packed values are `Encoded`."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._lock = threading.Lock()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.driver.closing
+
+    def why_closed(self, label: str) -> BaseException:
+        if self.driver.is_left:
+            return not_here(f"the actor {label}")
+        return shut_down(label)
+
+    def post(self, step: Callable[..., None], *details: Any) -> None:
+        self.driver.call_soon(step, *details)
+
+    def look(self) -> None:
+        versions.look()
+        notices.look()
+
+    # -- values -----------------------------------------------------------------------------
+
+    def encode(self, value: Any) -> Encoded:
+        memory = self.driver.memory
+        return encode(value, memory.arenas.write, memory.least, memory.arenas.free)
+
+    def own(self, packed: Any) -> None:
+        if type(packed) is Encoded:
+            self.driver.memory.written(packed)
+
+    def release(self, *packed: Any) -> None:
+        for each in packed:
+            self.driver.memory.remove(each)
+
+    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
+        return unsendable(task, role, error, self.driver.memory.least)
+
+    def bring(self, value: Any, have: TakeValue) -> Any:
+        if type(value) is not PoolValue or value.driver is not self.driver:
+            bring_in_thread(self.post, value.get, have)
+            return NOT_HERE
+        if value.value is None:
+            assert value.node is not None
+            self.driver.values.fetch(value.node, _Arrival(have))
+            return NOT_HERE
+        return value.value
+
+    def load(self, value: Any) -> Any:
+        if type(value) is Literal:
+            value = value.value
+        if type(value) is Encoded:
+            self.driver.memory.add(value)
+            return value
+        return [value] if is_short(value) else self.driver.memory.encoded(value)
+
+    # -- processes --------------------------------------------------------------------------
+
+    def add(self, actor: RemoteActor) -> None:
+        self.driver.actors.add(actor)
+
+    def discard(self, actor: RemoteActor) -> None:
+        self.driver.actors.discard(actor)
+
+    def pump_soon(self, actor: RemoteActor) -> None:
+        self.driver.pumps.add(actor)
+
+    def start(self, actor: RemoteActor) -> ProcessLink:
+        pool = self.driver.pool
+        worker = pool.new_worker()
+        try:
+            member = ActorMember(actor, worker, pool.settings(worker))
+        except OSError as error:
+            raise no_process(f"no process for the actor {actor.spec.label}", error) from error
+        link = member.host = ProcessLink(self, actor, member)
+        pool.adopt(member)
+        return link
+
+    def node_of(self, call: ActorCall) -> Node:
+        with self._lock:
+            if call.node is None:
+                call.node = held_node(call.task)
+            node: Node = call.node
+            return node
+
+
+class ProcessLink:
+    """The way to the process of an actor."""
+
+    def __init__(self, port: ProcessPort, actor: RemoteActor, member: ActorMember) -> None:
+        self._port = port
+        self._driver = port.driver
+        self._actor = actor
+        self._member = member
+
+    # -- what comes, in the driver's thread --------------------------------------------------
+
+    def answer(self, member: ActorMember, message: Any, descriptors: list[int]) -> None:
+        """Take the outcome of a call."""
+        number, outcome, state, released, arenas, stats = message
+        memory = self._driver.memory
+        if arenas:
+            memory.note_arenas(arenas, descriptors)
+        if released:
+            memory.segments.remove(released, member)
+        member.stats = stats
+        self._actor.answered(self, number, outcome, state)
+        self._port.pump_soon(self._actor)
+
+    def died(self, charged: int, how: str, pid: int) -> None:
+        """Take the end of the process in; `charged` is the last call that it had begun."""
+        if self._actor.broken(self):
+            self._actor.died(self, ProcessEnd(f"ended by {how}", f"process {pid}", charged))
+
+    # -- for the actor ----------------------------------------------------------------------
+
+    def is_free(self) -> bool:
+        return not (self._member.worker.doomed or self._driver.closing)
+
+    def lend(self, packed: Any) -> Any:
+        if type(packed) is not Encoded:
+            return packed
+        self._driver.memory.lend(self._member, packed.segments())
+        return packed.payload, packed.buffers, packed.size
+
+    def make(self, message: MakeActor) -> None:
+        self._send(MAKE, tuple(message))
+
+    def call(self, batch: list[SentCall]) -> None:
+        if batch:
+            self._send(CALLS, batch)
+        else:
+            self._driver.pool.watch_writes(self._member)
+
+    def _send(self, kind: int, content: Any) -> None:
+        driver, member = self._driver, self._member
+        driver.sender.send_to_actor(member, kind, content)
+        driver.pool.watch_writes(member)
+
+    def skip(self, number: int) -> None:
+        self._driver.pool.request(self._member, Skip(number))
+
+    def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
+        """Return what a future holds of a result, and give it to tasks that wait for it."""
+        kind, value = outcome
+        driver, node = self._driver, item.call.node
+        if kind == PACKED:
+            value = Encoded(*value)
+            driver.memory.add(value)
+            if node is None:
+                node = self._port.node_of(item.call)
+            node.size = value.size
+        if node is not None:
+            values.provide(driver.state, node, value)
+        if kind == PACKED:
+            return PoolValue(driver, node, item.task, None)
+        if node is not None:
+            values.unpin(driver.state, node)
+        return value
+
+    def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
+        have(Encoded(*state))
+
+    def last_begun(self) -> int:
+        try:
+            return int(self._member.process.words[0])
+        except ValueError:  # the process has ended meanwhile
+            return 0
+
+    def kill(self) -> None:
+        self._member.process.kill()
+
+    def end(self) -> None:
+        member = self._member
+        if not member.worker.doomed:
+            member.worker.doomed = True
+            member.process.close_gently()
+            self._driver.pool.end_soon(member)
+
+
