@@ -82,7 +82,7 @@ def actors_in(client):
 
 
 def test_values_stay_in_the_cluster(client, monkeypatch):
-    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
+    from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 
     brought = []
     bring = DaskEngine.bring

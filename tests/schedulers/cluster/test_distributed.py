@@ -155,7 +155,7 @@ def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
 
 
 def test_a_large_literal_is_handed_over_once(client, monkeypatch):
-    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
+    from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 
     sent = []
     send = DaskEngine.send
@@ -170,7 +170,7 @@ def test_a_large_literal_is_handed_over_once(client, monkeypatch):
 
 
 def test_an_array_that_many_tasks_have_is_sent_with_a_few(client, monkeypatch):
-    from lazyflow.schedulers.cluster.dask.scheduler import DaskEngine
+    from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 
     payloads = []
     submit = DaskEngine.submit

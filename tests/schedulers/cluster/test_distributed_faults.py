@@ -273,7 +273,7 @@ WAYS_TO_WAIT = {
 @pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
 @pytest.mark.parametrize("way", WAYS_TO_WAIT)
 def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
-    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.scheduler._ALONE", 0.01)
+    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.workers._ALONE", 0.01)
     with (
         distributed.LocalCluster(
             n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
@@ -293,7 +293,7 @@ def test_a_cluster_without_workers_is_named_and_waited_for(way, monkeypatch):
 
 def test_a_cluster_whose_worker_begins_again_and_again_is_not_called_empty(monkeypatch):
     """It has none whenever it is looked at, and had one between the looks."""
-    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.scheduler._ALONE", 0.01)
+    monkeypatch.setattr("lazyflow.schedulers.cluster.dask.workers._ALONE", 0.01)
     asked = itertools.count()
 
     def nthreads(client):

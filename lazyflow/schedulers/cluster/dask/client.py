@@ -1,0 +1,99 @@
+"""A client of distributed: whether it is there, and what its scheduler has taken in."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import distributed
+from distributed.client import FutureState
+
+from lazyflow.errors import SchedulerLost
+from lazyflow.schedulers.cluster.dask.handles import numbers
+from lazyflow.schedulers.cluster.dask.in_worker import running_tasks
+
+PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
+
+
+class ClientReference:
+    """A client, which is not kept alive.
+
+    topic
+        Under which workers report.
+    unique
+        The end of the names of what the cluster keeps for this reference.
+    """
+
+    def __init__(self, client: Any) -> None:
+        if client.asynchronous:
+            raise TypeError(
+                "the distributed.Client is asynchronous, so nobody can wait for it in this "
+                "thread. Make one by distributed.Client(...) without asynchronous=True."
+            )
+        self._client = weakref.ref(client)
+        self.topic = f"lazyflow-{client.id}"
+        self.unique = uuid.uuid4().hex
+
+    def get(self) -> Any:
+        """Return the client; raises SchedulerLost when it is closed."""
+        client = self._client()
+        if client is None or client.status != "running":  # a lost one tries to connect for 30 s
+            raise lost()
+        return client
+
+    def or_none(self) -> Any:
+        """Return the client, open or closed; None: it has gone."""
+        return self._client()
+
+    def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        client = self._client()
+        return client is not None and client.status == "running"
+
+    def shares_process(self) -> bool:
+        """Tell whether the scheduler runs in this process."""
+        client = self._client()
+        if client is None or client.status != "running":
+            return False
+        return isinstance(getattr(client.cluster, "scheduler", None), distributed.Scheduler)
+
+    def catch_up(self, keys: Sequence[str]) -> None:
+        """Give keys up; return when the scheduler has taken that in, and all that came before."""
+        client = self.get()
+        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # nobody knows it: so says a reply
+
+        async def ask() -> None:
+            reply = client.futures[mark] = FutureState(mark)
+            if keys:
+                client._send_to_scheduler_safe(
+                    {"op": "client-releases-keys", "keys": keys, "client": client.id})
+            client._send_to_scheduler_safe({"op": "report-key", "key": mark, "client": client.id})
+            await reply.wait(PATIENCE)
+            del client.futures[mark]
+
+        with suppress(OSError, TimeoutError):
+            client.sync(ask)
+
+    def release_all(self) -> None:
+        """Give up all that is kept for lazyflow: a cluster in this process would say it is lost."""
+        client = self._client()
+        if client is not None and self.shares_process():
+            self.catch_up([key for key in client.futures if str(key).endswith(self.unique)])
+            # a worker that is told to end while it imports modules complains, too
+            ask = partial(client._run, running_tasks, "", on_error="ignore")
+            with suppress(OSError, TimeoutError):
+                client.sync(ask, callback_timeout=PATIENCE)
+
+
+def lost(cause: BaseException | None = None) -> SchedulerLost:
+    error = SchedulerLost(
+        "the connection to the scheduler of the cluster is gone, and with it what was running and "
+        "kept there. Look at whether it still runs, connect again by distributed.Client(address), "
+        "and compute again."
+    )
+    error.__cause__ = cause
+    return error

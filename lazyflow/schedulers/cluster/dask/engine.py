@@ -1,0 +1,276 @@
+"""A connection to a dask.distributed cluster, by one client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+import distributed
+from dask._task_spec import Task as TheirTask
+from dask._task_spec import TaskRef
+from distributed.client import FutureState
+
+from lazyflow.departures import LastCall
+from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.graph.grouping import scheduling_options
+from lazyflow.graph.options import Options
+from lazyflow.graph.task import task_name
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.cluster.connection import EngineConnection
+from lazyflow.schedulers.cluster.dask.actors import DaskLink
+from lazyflow.schedulers.cluster.dask.client import PATIENCE, ClientReference, lost
+from lazyflow.schedulers.cluster.dask.handles import DaskHandle, numbers
+from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
+from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
+from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
+from lazyflow.schedulers.cluster.losses import gone
+from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.cluster.results import EngineResult, handle_of
+from lazyflow.schedulers.cluster.run import EngineRun
+
+_MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
+_ANSWER = 1.0  # seconds that workers get to say what they run
+
+
+class DaskEngine(EngineConnection):
+    """One client."""
+
+    def __init__(self, client: Any) -> None:
+        self._reference = reference = ClientReference(client)
+        self.topic = reference.topic
+        self._is_ending = False
+        super().__init__()
+        self._workers = ClusterWorkers(reference, self.post, self._handles)
+        client.subscribe_topic(self.topic, self._event)
+        client._lazyflow_end = LastCall(self.close)  # the thread ends with it
+
+    @property
+    def client(self) -> Any:
+        """The client; raises SchedulerLost when it is closed."""
+        return self._reference.get()
+
+    def is_usable(self) -> bool:
+        """Tell whether something can still be handed over."""
+        return self._reference.is_usable()
+
+    def _event(self, event: tuple[float, bytes]) -> None:
+        self.receive(event[1])
+
+    def lookout(self) -> Iterator[float]:
+        return self._workers.lookout()
+
+    def width(self) -> int:
+        return self._workers.width()
+
+    def refusal_of(self, options: Options) -> str:
+        return self._workers.refusal_of(options)
+
+    def new_handle(self, group: TaskGroup) -> DaskHandle:
+        name = task_name(group.last)
+        name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
+        return DaskHandle(f"{name}-{next(numbers)}-{self._reference.unique}")
+
+    def _handles(self) -> list[DaskHandle]:
+        return [group.handle for _, group in self._groups.values() if group.handle is not None]
+
+    # -- actors -----------------------------------------------------------------------------
+
+    def new_link(self, actor: RemoteActor) -> DaskLink:
+        return DaskLink(self, actor)
+
+    def handle(self, key: str) -> DaskHandle:
+        """Return what stands for a key."""
+        return DaskHandle(key)
+
+    def token(self, handle: DaskHandle) -> str:
+        return handle.key
+
+    # -- handing over -----------------------------------------------------------------------
+
+    def submit(self, submissions: Sequence[Submission]) -> None:
+        batch: list[Submission] = []
+        common: Any = None
+        size = 0
+        for each in submissions:
+            options = scheduling_options(each.options)
+            if batch and (options != common or size > _MESSAGE):
+                self._hand_over(batch)
+                batch, size = [], 0
+            batch.append(each)
+            common = options
+            size += len(each.payload)
+        if batch:
+            self._hand_over(batch)
+
+    def _hand_over(self, submissions: list[Submission]) -> None:
+        """Hand over groups that have the same scheduling options."""
+        if self._is_ending:
+            raise SchedulerLost(
+                "Python is ending, and with it the cluster that was started in this process: it "
+                "takes no more tasks. Wait for the results in the main thread before it ends."
+            )
+        graph, states = {}, {}
+        options = submissions[0].options
+        asked = options.workers
+        workers = [] if asked is None else self._workers.chosen(asked)
+        for run, group, payload, deps, _ in submissions:
+            refs = [TaskRef(handle_of(dep).key) for dep in deps]
+            handle = group.handle
+            graph[handle.key] = TheirTask(handle.key, run_group, payload, self.topic, *refs)
+            states[handle.key] = _State(handle.key, self, run, group)
+            self.register(run, group)
+        client = self.client
+        client.futures.update(states)
+        futures = client.get(
+            graph, list(graph), sync=False, priority=options.priority,
+            resources=dict(options.resources) if options.resources else None,
+            workers=workers or None,
+        )
+        for submission, future in zip(submissions, futures, strict=True):
+            handle = submission.group.handle
+            handle.hold(future)
+            handle.asked, handle.workers = asked, workers
+
+    def send(self, outcome: GroupOutcome) -> DaskHandle:
+        (future,) = self.client.scatter([outcome], hash=False)
+        handle = DaskHandle(future.key)
+        handle.hold(future)
+        return handle
+
+    def is_lost(self, handle: Any) -> bool:
+        return handle is None or handle.future is None or handle.future.status in (
+            "cancelled", "lost", "error")
+
+    def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
+        for group in groups:
+            self._groups.pop(group.number, None)
+        futures = [g.handle.future for g in groups if g.handle is not None and g.handle.future]
+        if not futures or not self.is_usable():
+            return
+        client = self.client
+        numbers = [group.number for group in groups]
+        client.cancel(futures, asynchronous=False)
+        name = f"{self.topic}/{run.name}"
+        client.run(give_up_groups, name, numbers, wait=False, on_error="ignore")
+
+    # -- the end of Python ------------------------------------------------------------------
+
+    def before_executors_end(self) -> None:
+        """Have a scheduler in this process take in what was sent: later it can't, and says so."""
+        if self._reference.shares_process():
+            done = threading.Event()
+            self.post(self._end_submitting)
+            self.post(done.set)
+            done.wait(PATIENCE)
+            self._reference.catch_up(())
+
+    def _end_submitting(self) -> None:
+        self._is_ending = True
+
+    def before_cluster_ends(self) -> None:
+        """Give up all that is kept for lazyflow: a cluster in this process would say it is lost."""
+        self._reference.release_all()
+
+    # -- asking -----------------------------------------------------------------------------
+
+    def bring(self, results: Sequence[EngineResult]) -> None:
+        results = [r for r in results if r.short is None]
+        if not results:
+            return
+        futures = {r.handle.key: r.handle.future for r in results}
+        try:
+            found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
+        except (CancelledError, asyncio.CancelledError) as error:
+            if not self.is_usable():
+                raise self.translated(error) from None
+            # the client may not have heard of the loss yet: then only the error tells the key
+            lost = [r for r in results if r.handle.key == getattr(error, "key", None)]
+            lost += [r for r in results if self.is_lost(r.handle)]
+            raise gone((lost or results)[0].task, error) from None
+        for result in results:
+            result.outcome = found[result.handle.key]
+
+    def running(self, run: EngineRun) -> list[tuple[str, int]]:
+        name = f"{self.topic}/{run.name}"
+
+        async def ask(client: Any) -> Any:
+            asked = client._run(running_tasks, name, on_error="ignore")
+            return await asyncio.wait_for(asked, _ANSWER)
+
+        try:
+            client = self.client
+            answers = client.sync(ask, client)
+        except (OSError, TimeoutError, SchedulerLost):
+            return []
+        return [(where, i) for where, tasks in answers.items() for i in tasks if i >= 0]
+
+    def translated(self, error: BaseException) -> BaseException:
+        reason = getattr(error, "reason", None) or ""
+        if not self.is_usable() or reason.startswith("scheduler"):
+            return lost(error)
+        if isinstance(error, CancelledError | asyncio.CancelledError):
+            died = WorkerDied(
+                f"a value that was kept in the cluster is gone ({reason or 'cancelled'}): its "
+                "worker ended, or somebody cancelled it. Compute it again."
+            )
+            died.__cause__ = error
+            return died
+        return error
+
+    def ended_badly(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
+        """Take that the cluster gave a group up. In the engine's thread."""
+        self._groups.pop(group.number, None)
+        if isinstance(error, distributed.KilledWorker):
+            deaths = f"{error.allowed_failures + 1} workers"
+            run.died(group, error, deaths)
+        elif _is_lost_data(error) and self.is_usable():
+            run.lost(group, error)  # type: ignore[arg-type]
+        elif group.number in run.under_way:
+            run.cancel(self.translated(error if error is not None else lost()))
+
+
+def _is_lost_data(error: BaseException | None) -> bool:
+    """Tell whether a group was cancelled because what it needs is gone: not by us, who forget it.
+
+    The cluster has several words for it ("lost dependencies", "already forgotten").
+    """
+    reason = getattr(error, "reason", None) or ""
+    is_cancelled = isinstance(error, CancelledError | asyncio.CancelledError)
+    return is_cancelled and not reason.startswith("scheduler")
+
+
+class _State(FutureState):
+    """The state of a group's key, which tells the engine when it ends otherwise than well.
+
+    Not a callback of the future: for those distributed has an executor, which refuses them, with
+    tracebacks, at the end of Python.
+    """
+
+    __slots__ = ("engine", "group", "run")
+
+    def __init__(self, key: str, engine: DaskEngine, run: EngineRun, group: TaskGroup) -> None:
+        super().__init__(key)
+        self.engine = engine
+        self.run: EngineRun | None = run
+        self.group: TaskGroup | None = group
+
+    def finish(self, type: Any = None) -> None:
+        super().finish(type)
+        self.run = self.group = None
+
+    def set_error(self, exception: Any, traceback: Any) -> None:
+        super().set_error(exception, traceback)
+        self._tell()
+
+    def cancel(self, *given: Any, **named: Any) -> None:
+        super().cancel(*given, **named)
+        self._tell()
+
+    def _tell(self) -> None:
+        run, group = self.run, self.group
+        self.run = self.group = None
+        if run is not None:
+            self.engine.post(self.engine.ended_badly, run, group, self.exception)
