@@ -35,4 +35,20 @@ never runs a call twice, and results above 16 KiB stay in the cluster. Different
   call that was sent and not answered fails with `WorkerDied`: any of them may have run. So do calls
   that had ended with a large result or checkpoint that was still on its way.
 - What a method prints goes where the engine sends it.
+
+The modules:
+
+    calls.py           what an actor is made of, and what a call of it is
+    call_executors.py  where calls run: in the caller's thread, in threads, in an event loop
+    local.py           actors of this process: on sync and threads
+
+    ports.py           protocols of what differs where the object is in another process
+    remote_actor.py    such an actor on the caller's side: its calls, answers, deaths
+    packed_call.py     a call on its way; inputs.py: its inputs are waited for, and packed
+    deaths.py          errors of calls whose process has ended
+    instance.py        the object in its worker, and the calls of its methods
+
+A call goes through `Actor` of the API, `RemoteActor.call`, the link of a pool
+(processes/parent/actor_port.py) or an engine (cluster/actor_link.py), and in the worker through
+`ActorInstance.call` and an executor; its answer comes back to `RemoteActor.answered`.
 """

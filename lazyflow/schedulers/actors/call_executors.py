@@ -1,6 +1,6 @@
 """Where the calls of one actor run: in threads of its own, an event loop, or the caller's thread.
 
-Executors know no more of a call than `ActorJob` says, so they serve actors of this process and of
+Executors know no more of a call than `ActorJob`, so they serve actors of this process and of
 others. A value goes in a list, out of which it is taken: `done` can see whether anybody else
 holds it.
 """
@@ -102,7 +102,7 @@ class ThreadsExecutor:
         self._jobs.put(None)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the end; tells whether it came in time."""
+        """Wait for the end; return whether it came in time."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
@@ -148,7 +148,7 @@ class LoopExecutor:
         self.submit(None)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the end; tells whether it came in time."""
+        """Wait for the end; return whether it came in time."""
         if self._thread is not threading.current_thread():
             self._thread.join(max(0.0, deadline - monotonic()))
         return not self._thread.is_alive()

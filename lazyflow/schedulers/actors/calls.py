@@ -64,7 +64,7 @@ class ActorCall:
         future.run = (self, 0)
 
     def forget(self, i: int) -> None:
-        """Learn that the future was cancelled: who takes the call from its queue will see."""
+        """Learn that the future was cancelled: what takes the call from its queue will see."""
         if self.host is not None:
             self.host.forget(self)
 
@@ -112,7 +112,7 @@ class Checkpoint:
         self.every = every
 
     def packed_state(self, instance: Any, pack: Callable[[Any], T]) -> T:
-        """Return the state to keep as `pack` makes it; an error says that it came of this."""
+        """Return the state to keep, packed by `pack`; an error gets a note that it came of this."""
         try:
             save = self.save
             state = getattr(instance, save)() if isinstance(save, str) else save(instance)
@@ -171,7 +171,7 @@ class ActorHost(Protocol):
     """Where an actor lives."""
 
     def call(self, call: ActorCall) -> None:
-        """Take a call in; its future hears of the end. Calls are begun in the order of taking."""
+        """Take a call in; its future gets the outcome. Calls begin in the order of taking."""
 
     @property
     def is_over(self) -> bool:

@@ -30,7 +30,7 @@ class InputGatherer:
         self.cancel = cancel
 
     def gather(self, item: PackedCall) -> None:
-        """Take the inputs of a call that are there, and hear of the others."""
+        """Take the inputs of a call that are there, and be called for each other one."""
         for k, future in enumerate(item.futures):
             if future.done():
                 self._input_done(item, k, future)

@@ -137,7 +137,7 @@ _alive: WeakTable[ThreadActor, None] = WeakTable()
 
 
 class ThreadActor:
-    """An actor on threads: its calls run in threads of its own, one unless it says otherwise."""
+    """An actor on threads: its calls run in threads of its own, or in one."""
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)

@@ -35,7 +35,7 @@ AHEAD = 64  # calls that are sent before the first of them is answered
 
 
 class RemoteActor:
-    """One actor. Its port's thread does everything but what is said to be any thread's.
+    """One actor. Its port's thread does everything for which no other thread is named.
 
     waiting
         Calls that were not sent, in order.

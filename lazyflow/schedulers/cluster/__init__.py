@@ -49,22 +49,30 @@ workers and schedulers really killed; SLURM, Kubernetes, TLS and several machine
 
 The modules:
 
-    submission.py      the half of a run that hands groups over: which tasks together, and when
-    run.py             the whole: what arrives, what goes wrong, and the end
-    groups.py          what it is made of
-    worker_filter.py   which workers may run a group
+    scheduler.py       the part of a scheduler that is the same for every engine
+    engine.py          the protocol by which runs, values and actors know their engine
+    connection.py      the part of an engine that is the same for all: its thread, what it learns
+
+    run.py             a run: from its beginning over what arrives and what goes wrong to its end
+    admission.py       which tasks can't be sent at all
+    group_queue.py     which tasks go together, and which groups may go; groups.py: a group
+    run_values.py      leaves and large literals
     packing.py         a group of tasks as it travels
-    work.py            the group inside the engine's worker, by the loop of sync
-    worker_threads.py  the threads of that worker in which groups run
     outcome.py         results as the engine holds and moves them
     results.py         what the caller holds of values that the engine keeps
-    scheduler.py       the part of a scheduler that is the same for every engine
+    losses.py          errors of what was lost; showing.py: observers, and what is running
+    worker_filter.py   which workers may run a group
 
-    actor_host.py      an actor as the caller's process sees it: its calls, their inputs, its deaths
-    connection.py      the way to it, which each engine has its own of
-    actor_work.py      the actor inside the engine's worker
+    work.py            a group inside the engine's worker, by the loop of sync
+    worker_threads.py  the threads of that worker in which groups run
+
+    actor_port.py      the end of actors on the caller's side
+    actor_link.py      the way to one actor, of which each engine has its own; actor_messages.py
+    actor_worker.py    the end of an actor inside the engine's worker
     journal.py         what it has done, in a file that outlives its process
 
-The engine sees one task of its own for each group. Nothing that the user's code raises reaches
-it: failures travel as records in what its tasks return.
+A compute goes through `EngineScheduler.make_run` and `start`, `EngineRun.begin`, `GroupQueue`,
+`Packer`, the engine's `submit`; then, in a worker, `Work`; and back by `EngineConnection.receive`
+and `EngineRun.reported`. The engine sees one task of its own for each group. Nothing that the
+user's code raises reaches it: failures travel as records in what its tasks return.
 """

@@ -176,7 +176,7 @@ class _Inputs:
         if how == HELD:
             what = self._fetched[k].local_outcome()[0]
             if what is None:
-                raise Cancelled("an input failed")  # the caller has said so already
+                raise Cancelled("an input failed")  # the caller has the error already
             value = what.value(i) if type(what) is GroupOutcome else _opened(what, "an argument")
         else:
             value = what if how == PLAIN else _opened(what, "an argument")

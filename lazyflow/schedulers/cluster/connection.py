@@ -56,7 +56,7 @@ class EngineConnection(ABC):
             step, details = item if type(item) is tuple else item.then
             try:
                 step(*details)
-            except BaseException as bug:  # of ours, or the engine is gone: the caller must hear it
+            except BaseException as bug:  # of ours, or the engine is gone: the caller must get it
                 while isinstance(step, partial):
                     step = step.func
                 whose = getattr(step, "__self__", None)
@@ -122,7 +122,7 @@ class EngineConnection(ABC):
         return type(value) is Put and value.engine is self
 
     def lookout(self) -> Iterator[float]:
-        """Yield how long somebody may wait before the next look, which says what is amiss."""
+        """Yield how long a caller may wait before the next step, which warns of what is amiss."""
         return iter(())
 
     # -- for subclasses ---------------------------------------------------------------------

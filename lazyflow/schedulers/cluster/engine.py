@@ -20,7 +20,7 @@ class HeldValue(Protocol):
 
 @runtime_checkable
 class StepOwner(Protocol):
-    """Something whose steps the engine's thread does: it hears when one of them fails."""
+    """Something whose steps the engine's thread does: it gets the error when one of them fails."""
 
     def cancel(self, error: BaseException) -> None:
         """End with an error."""
@@ -40,7 +40,7 @@ class Engine(Protocol):
     closing
         Nothing that is posted will be done.
     post_end
-        A callback, in C, of weak references that say a step.
+        A function of C: the callback of weak references whose `then` is a step.
     """
 
     packed_functions: Any

@@ -1,4 +1,4 @@
-"""Groups of tasks, and how a run on an engine hears that its futures were dropped."""
+"""Groups of tasks, and how a run on an engine learns that its futures were dropped."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The engine sends answers on its own time, and those that it had not sent are gone with the process.
 So which call began last, and the answers to the last calls, are written down before the next call
-begins. Who learns that the process is gone reads them, from a process of the same machine: the
+begins. When the process is gone, a process of the same machine reads them for the caller: the
 calls that had ended are over, the one that ran is to blame, and those after it never began.
 """
 
@@ -27,7 +27,7 @@ Entries = tuple[int, list[bytes]]
 
 
 class Journal:
-    """The file, as the process of the actor has it; `path` says where.
+    """The file, as the process of the actor has it, at `path`.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _opened(path: str) -> int:
 
 
 def _remove_old(folder: str) -> None:
-    """Remove what is left of actors that were killed together with those who would have read it."""
+    """Remove old files of actors that were killed together with their callers."""
     for name in os.listdir(folder):
         if name.startswith(_PREFIX):
             path = os.path.join(folder, name)
@@ -131,7 +131,7 @@ def remove(path: str) -> None:
 
 
 def read(path: str) -> Entries | None:
-    """Return what a journal says, and remove it; None: there is no such file here."""
+    """Return the entries of a journal, and remove it; None: there is no such file here."""
     try:
         with open(path, "rb") as file:
             data = file.read()

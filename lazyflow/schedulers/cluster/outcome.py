@@ -1,8 +1,8 @@
 """Results as an engine holds and moves them, and pieces of tasks on their way.
 
 An engine pickles what it moves, and what pickling the user's objects raises would be its error
-and not the task's. So it is shown a `GroupOutcome` only, whose parts are pickled one by one by us,
-large memory apart, and opened where they are used.
+and not the task's. So it gets to see a `GroupOutcome` only, whose parts lazyflow pickles one by
+one, large memory apart, and opens where they are used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Packed:
         return Packed(self.stream, [bytearray(b) for b in self.buffers], self.why)
 
     def owned(self) -> Any:
-        """Return the value for somebody who has this alone, and may edit it; raises as `opened`."""
+        """Return the value to a caller that has this alone, and may edit it; raises as `opened`."""
         buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
         return loads_owned(Packed(self.stream, buffers, self.why).opened)
 
@@ -152,7 +152,7 @@ class GroupOutcome:
 
 
 class _Cutter(Pickler):
-    """A pickler that leaves out what travels by itself: `apart` says where that is, or None."""
+    """A pickler that leaves out what travels by itself: `apart` returns where that is, or None."""
 
     def __init__(self, writer: PieceWriter, apart: Callable[[Any], int | None]) -> None:
         super().__init__(writer, sys.maxsize)
@@ -179,7 +179,7 @@ def is_large(obj: Any) -> bool:
 
 
 def identity(obj: Any) -> Any:
-    """Return what tells one large literal from others while both live.
+    """Return what is the same for equal memory of two large literals while both live.
 
     Every call has a view of its own of an array: what counts is the memory.
     """

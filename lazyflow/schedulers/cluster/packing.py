@@ -25,7 +25,7 @@ PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
 
 class Unsendable(Exception):
-    """A task can't be sent; ``args`` are its number and the (dressed) failure."""
+    """A task can't be sent; ``args`` are its number and the failure, with its notes."""
 
 
 class PackedRun(Protocol):

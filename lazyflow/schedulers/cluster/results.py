@@ -59,7 +59,7 @@ class Put:
     Parameters
     ----------
     copy
-        Keep a snapshot, not the caller's memory, which he may write to.
+        Keep a snapshot, not the caller's memory, which may be written to.
     owner
         What the error calls the task of a value that can't be pickled.
     """

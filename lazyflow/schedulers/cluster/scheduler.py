@@ -38,7 +38,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
 
     def __init__(self) -> None:
         self._actors: WeakTable[RemoteActor, EngineConnection] = WeakTable()
-        self._reloads = versions.look()  # of the user's modules, as far as it was said
+        self._reloads = versions.look()  # of the user's modules that were warned of
 
     @abstractmethod
     def engine(self) -> EngineConnection:

@@ -1,4 +1,4 @@
-"""What others see of a run on an engine: its observers, and who asks what it is doing."""
+"""What others see of a run on an engine: its observers, and those that ask what it is doing."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ STARTED, ENDED, FAILED = range(3)
 
 
 class GroupReport(NamedTuple):
-    """What a worker tells the caller of a group.
+    """What a worker reports of a group.
 
     number
         Of the group.
@@ -75,12 +75,12 @@ class Inside(SyncScheduler):
 
 
 class _Log(Observer):
-    """Notes the times of the tasks of a group, and who is running."""
+    """Notes the times of the tasks of a group, and which of them is running."""
 
-    def __init__(self, functions: dict[int, int], tells: bool) -> None:
+    def __init__(self, functions: dict[int, int], keeps_events: bool) -> None:
         self.run: Any = None
         self.functions = functions  # by local number of a task
-        self.events: list[tuple[int, int]] | None = [] if tells else None
+        self.events: list[tuple[int, int]] | None = [] if keeps_events else None
         self.times: dict[int, list[float]] = {}
         self.current = -1
         self._since = 0.0
@@ -171,7 +171,7 @@ def _unreadable(what: str, error: BaseException) -> _Unreadable:
 
 
 class Work:
-    """One group: opened, run, and told of. Any thread may `give_up`.
+    """One group: opened, run, and reported. Any thread may `give_up`.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class Work:
                 return GroupOutcome({}, {}), b""
             self._scheduler.start(run)
             self._scheduler.wait(run, None)
-            return self._told(run)
+            return self._reported(run)
         except BaseException as bug:  # of ours, or memory ran out
             first = self._members[0][0]
             report = GroupReport(self.number, {}, {}, {first: record(bug)}, {}, ())
@@ -300,9 +300,9 @@ class Work:
             task._args = task._inputs
         return task
 
-    # -- telling ----------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------
 
-    def _told(self, run: GroupRun) -> tuple[GroupOutcome, bytes]:
+    def _reported(self, run: GroupRun) -> tuple[GroupOutcome, bytes]:
         count = len(self._externals)
         values: dict[int, Any] = {}
         failed: dict[int, tuple[str, int]] = {}

@@ -2,8 +2,8 @@
 
 What tasks keep by thread, such as a worker state of scope "thread", is there for the groups to
 come. There are as many threads as groups ran at once: a thread is free again before the engine
-hears that its group has ended. One whose group was given up ends with it, since another has taken
-its place.
+learns that its group has ended. A thread whose group was given up ends with the group, since
+another thread has taken its place.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 
 from lazyflow.schedulers.cluster.work import Work
 
-#: Those that have nothing to do, the last one freed at the end.
-_free: list[_Hand] = []
+#: Threads that have nothing to do, the last one freed at the end.
+_free: list[_GroupThread] = []
 
 
 def run_in_thread(
-    work: Work, context: contextvars.Context, tell: Callable[[Any], object]
+    work: Work, context: contextvars.Context, done: Callable[[Any], object]
 ) -> None:
-    """Have a group run in a context by a thread of this process, which calls `tell` at the end."""
+    """Have a group run in a context by a thread of this process, which calls `done` at the end."""
     try:
-        hand = _free.pop()
+        thread = _free.pop()
     except IndexError:
-        hand = _Hand()
-    hand.calls.put((work, context, tell))
+        thread = _GroupThread()
+    thread.calls.put((work, context, done))
 
 
-class _Hand:
+class _GroupThread:
     """A thread, and what it has to do."""
 
     def __init__(self) -> None:
@@ -41,15 +41,15 @@ class _Hand:
 
     def _serve(self) -> None:
         while True:
-            work, context, tell = self.calls.get()
+            work, context, done = self.calls.get()
             found = context.run(work)
             is_replaced = work.is_given_up()
             if not is_replaced:
                 _free.append(self)
-            tell(found)
+            done(found)
             if is_replaced:
                 return
-            del work, context, tell, found  # hold nothing meanwhile
+            del work, context, done, found  # hold nothing meanwhile
 
 
 if hasattr(os, "register_at_fork"):

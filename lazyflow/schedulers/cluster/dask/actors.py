@@ -66,7 +66,7 @@ class _DaskSide:
         self.client = client
         self.is_closed = False
         self._tasks: set[Any] = set()  # the loop has weak references only
-        self._reply: asyncio.Future[bytes] | None = None  # that waits for something to say
+        self._reply: asyncio.Future[bytes] | None = None  # that waits for an answer to take along
 
     def report(
         self, report: Report, value: Packed | None = None, state: Packed | None = None
@@ -103,7 +103,7 @@ class _DaskSide:
             timer.cancel()
 
     async def _keep(self, kept: dict[str, GroupOutcome], data: bytes) -> None:
-        """Make values the cluster's, wanted by the caller, before the caller is told."""
+        """Make values the cluster's, wanted by the caller, before the caller learns of it."""
         worker = self.worker
         worker.update_data(data=kept)
         await worker.scheduler.update_data(
@@ -175,7 +175,7 @@ def _close(actor: EngineActor, side: _DaskSide) -> None:
 
 
 class _Watched(FutureState):
-    """The state of an actor's key, which tells the link what the scheduler says of it."""
+    """The state of an actor's key, which passes on to the link what the scheduler reports of it."""
 
     __slots__ = ("link",)
     link: DaskLink
@@ -236,7 +236,7 @@ class DaskLink(EngineLink):
         engine.links[self.key] = self
         place = f"lazyflow_place_{number}_{_unique}"
         graph = {
-            # of a task that needs another the scheduler asks which worker has the fewest actors
+            # for a task that needs another the scheduler looks which worker has the fewest actors
             place: TheirTask(place, _nothing),
             self.key: TheirTask(
                 self.key, DaskActor, engine.topic, self.key, client.id, TaskRef(place)),
@@ -289,7 +289,7 @@ class DaskLink(EngineLink):
             self.post(self._sent)
             if reply["result"] is not None:
                 self.engine.receive(reply["result"])
-        elif await self._is_scheduler_there(client):  # else the client hears that it is lost
+        elif await self._is_scheduler_there(client):  # else the client learns that it is lost
             self.gone(error)
 
     async def _is_scheduler_there(self, client: Any) -> bool:

@@ -64,7 +64,7 @@ class ClientReference:
     def catch_up(self, keys: Sequence[str]) -> None:
         """Give keys up; return when the scheduler has taken that in, and all that came before."""
         client = self.get()
-        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # nobody knows it: so says a reply
+        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # unknown there, so it is answered
 
         async def ask() -> None:
             reply = client.futures[mark] = FutureState(mark)
@@ -79,11 +79,11 @@ class ClientReference:
             client.sync(ask)
 
     def release_all(self) -> None:
-        """Give up all that is kept for lazyflow: a cluster in this process would say it is lost."""
+        """Give up what is kept for lazyflow: a cluster in this process would log it as lost."""
         client = self._client()
         if client is not None and self.shares_process():
             self.catch_up([key for key in client.futures if str(key).endswith(self.unique)])
-            # a worker that is told to end while it imports modules complains, too
+            # a worker that has to end while it imports modules logs an error, too
             ask = partial(client._run, running_tasks, "", on_error="ignore")
             with suppress(OSError, TimeoutError):
                 client.sync(ask, callback_timeout=PATIENCE)

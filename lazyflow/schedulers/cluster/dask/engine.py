@@ -32,7 +32,7 @@ from lazyflow.schedulers.cluster.results import EngineResult, handle_of
 from lazyflow.schedulers.cluster.run import EngineRun
 
 _MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
-_ANSWER = 1.0  # seconds that workers get to say what they run
+_ANSWER = 1.0  # seconds that workers get to answer what they run
 
 
 class DaskEngine(EngineConnection):
@@ -159,7 +159,7 @@ class DaskEngine(EngineConnection):
     # -- the end of Python ------------------------------------------------------------------
 
     def before_executors_end(self) -> None:
-        """Have a scheduler in this process take in what was sent: later it can't, and says so."""
+        """Have a scheduler in this process take in what was sent: later it can't, and logs that."""
         if self._reference.shares_process():
             done = threading.Event()
             self.post(self._end_submitting)
@@ -171,7 +171,7 @@ class DaskEngine(EngineConnection):
         self._is_ending = True
 
     def before_cluster_ends(self) -> None:
-        """Give up all that is kept for lazyflow: a cluster in this process would say it is lost."""
+        """Give up what is kept for lazyflow: a cluster in this process would log it as lost."""
         self._reference.release_all()
 
     # -- asking -----------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class DaskEngine(EngineConnection):
         except (CancelledError, asyncio.CancelledError) as error:
             if not self.is_usable():
                 raise self.translated(error) from None
-            # the client may not have heard of the loss yet: then only the error tells the key
+            # the client may not know of the loss yet: then only the error has the key
             lost = [r for r in results if r.handle.key == getattr(error, "key", None)]
             lost += [r for r in results if self.is_lost(r.handle)]
             raise gone((lost or results)[0].task, error) from None
@@ -233,7 +233,9 @@ class DaskEngine(EngineConnection):
 
 
 def _is_lost_data(error: BaseException | None) -> bool:
-    """Tell whether a group was cancelled because what it needs is gone: not by us, who forget it.
+    """Tell whether a group was cancelled because what it needs is gone.
+
+    One that lazyflow cancels is forgotten before.
 
     The cluster has several words for it ("lost dependencies", "already forgotten").
     """
@@ -243,7 +245,7 @@ def _is_lost_data(error: BaseException | None) -> bool:
 
 
 class _State(FutureState):
-    """The state of a group's key, which tells the engine when it ends otherwise than well.
+    """The state of a group's key, which lets the engine know when it ends otherwise than well.
 
     Not a callback of the future: for those distributed has an executor, which refuses them, with
     tracebacks, at the end of Python.
@@ -263,13 +265,13 @@ class _State(FutureState):
 
     def set_error(self, exception: Any, traceback: Any) -> None:
         super().set_error(exception, traceback)
-        self._tell()
+        self._pass_on()
 
     def cancel(self, *given: Any, **named: Any) -> None:
         super().cancel(*given, **named)
-        self._tell()
+        self._pass_on()
 
-    def _tell(self) -> None:
+    def _pass_on(self) -> None:
         run, group = self.run, self.group
         self.run = self.group = None
         if run is not None:

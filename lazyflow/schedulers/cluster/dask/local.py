@@ -31,7 +31,7 @@ class Local(distributed.LocalCluster):
 
     async def _start(self) -> None:
         # A terminal sends Ctrl-C to all processes of a program, and a notebook's stop button does:
-        # this one hears it. What this thread, which is the cluster's own, starts inherits that.
+        # this one gets it. What this thread, which is the cluster's own, starts inherits that.
         if threading.current_thread() is not threading.main_thread():
             resource_tracker.ensure_running()  # which lets the signal through, when it is started
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -16,7 +16,7 @@ from lazyflow.schedulers.cluster.dask.handles import DaskHandle
 from lazyflow.schedulers.cluster.dask.local import Local
 from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 
-_ALONE = 3.0  # seconds after which a caller who waits looks whether there are workers
+_ALONE = 3.0  # seconds after which a caller that waits looks whether there are workers
 _FRESH = 2.0  # seconds for which the number of workers is taken as known
 
 
@@ -53,7 +53,7 @@ class ClusterWorkers:
         return self._width
 
     def lookout(self) -> Iterator[float]:
-        """Warn each caller who waits, once, when there is no worker; lazyflow's own come back."""
+        """Warn each caller that waits, once, when there is no worker; lazyflow's own come back."""
         client = self._reference.or_none()
         if client is None or isinstance(client.cluster, Local):
             return
@@ -79,7 +79,7 @@ class ClusterWorkers:
             if client.nthreads():
                 return None
             events = client.get_events("all")
-        except (OSError, SchedulerLost):  # the run hears of it
+        except (OSError, SchedulerLost):  # the run learns of it
             return None
         return sum(
             isinstance(event, dict) and event.get("action") == "add-worker" for _, event in events
@@ -104,8 +104,8 @@ class ClusterWorkers:
             self._hears_of_workers = True
             client = self._reference.get()
             client.subscribe_topic("all", self._all_hear)
-            # A client that closes stops its timers first. The scheduler tells "all" of its end, and
-            # logs a critical error where one that has gone would be told, too.
+            # A client that closes stops its timers first. The scheduler sends "all" its end,
+            # and logs a critical error when that goes to a client that has gone.
             client._periodic_callbacks["lazyflow"] = SimpleNamespace(start=bool, stop=self._hush)
         return chosen(workers, self._workers()) or list(workers)
 

@@ -92,7 +92,7 @@ class RayActor:
         self._next = 0
 
     async def where(self) -> tuple[int, str, str]:
-        """Return the process, its node, and where it says what ran."""
+        """Return the process, its node, and the path of the journal."""
         self._side = _RaySide(asyncio.get_running_loop())
         self._actor = EngineActor("ray", self._side, self._folder)
         node = ray.get_runtime_context().get_node_id()
