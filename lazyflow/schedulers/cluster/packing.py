@@ -18,7 +18,7 @@ from lazyflow.schedulers.cluster.groups import TaskGroup
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.run_values import RunValues
 from lazyflow.schedulers.remote.calls import is_short
-from lazyflow.schedulers.remote.failures import unsendable
+from lazyflow.schedulers.remote.failures import culprit, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
@@ -26,6 +26,10 @@ PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
 class Unsendable(Exception):
     """A task can't be sent; ``args`` are its number and the failure, with its notes."""
+
+
+def _try_piece(value: Any) -> None:
+    piece(value, lambda literal: 0 if is_large(literal) else None)
 
 
 class PackedRun(Protocol):
@@ -109,7 +113,8 @@ class Packer:
         try:
             how, arguments = self._arguments(task)
         except Unpicklable as failed:
-            raise Unsendable(i, unsendable(task, *self._culprit(task, failed))) from None
+            found = culprit(task, "arguments", failed, _try_piece)
+            raise Unsendable(i, unsendable(task, *found)) from None
         return (
             i, self._function(i), how, arguments, inputs,
             self._options.setdefault(options, len(self._options)), place(task), key,
@@ -123,20 +128,6 @@ class Packer:
         if all(map(is_short, task._args)):
             return PLAIN, task._args
         return PIECE, piece(task._args, self._apart)
-
-    def _culprit(self, task: Task, failed: Unpicklable) -> tuple[str, Unpicklable]:
-        """Find the argument that can't be pickled: they were pickled in one, as we bind them."""
-        args: Any = task._args
-        kwargs: dict[str, Any] = {}
-        if task._bind is not None:
-            args, kwargs = task._bind.fill([None] * len(task._inputs))
-        named = [(f"args[{at}]", x) for at, x in enumerate(args)] + list(kwargs.items())
-        for name, value in named:
-            try:
-                piece(value, lambda literal: 0 if is_large(literal) else None)
-            except Unpicklable as found:
-                return name, found
-        return "arguments", failed
 
     def _function(self, i: int) -> int:
         digest, payload = self.run.queue.functions[i]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.graph.task import Task, call_arguments, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import dressed, told
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 _UNPICKLABLE = "unpicklable"  # the first item of such a record
 
 
-def failure_record(error: BaseException, role: str) -> Any:
+def failure_record(error: BaseException, role: str = "result") -> Any:
     """Return what travels to the caller of an exception; `role` names what was pickled then."""
     from lazyflow.schedulers.core.errors import records
 
@@ -26,13 +27,38 @@ def error_of(task: Task, record: Any, words: Any) -> BaseException:
 
     if record[0] == _UNPICKLABLE:
         _, role, path, cause = record
-        return unsendable(task, role or "result", Unpicklable(path, rebuilt(cause)))
+        return unsendable(task, role, Unpicklable(path, rebuilt(cause)))
     return told(rebuilt(record), task, words)
 
 
 def unsendable(task: Task, role: str, error: BaseException) -> BaseException:
     """Return the error of a task of which a part, its `role`, could not be packed."""
-    if not isinstance(error, Unpicklable):
+    if not isinstance(error, Unpicklable):  # StoreFull, for example
         return dressed(error, task, None)
     text = f"{task_name(task)}, made at {place_text(task)}"
     return dressed(serialization_error(text, role, error), task, None)
+
+
+def culprit(
+    task: Task, role: str, failed: Unpicklable, pack: Callable[[Any], object]
+) -> tuple[str, Unpicklable]:
+    """Find the argument that can't be packed: all were packed in one.
+
+    Parameters
+    ----------
+    role, failed
+        Returned when each argument can be packed by itself.
+    pack
+        Tries a value, and raises Unpicklable.
+    """
+    args, kwargs = call_arguments(task, [None] * len(task._inputs))
+    named = [(f"args[{at}]", value) for at, value in enumerate(args)]
+    named += [(f"argument {name}", value) for name, value in kwargs.items()]
+    for name, value in named:
+        try:
+            pack(value)
+        except Unpicklable as found:
+            return name, found
+        except Exception:
+            continue
+    return role, failed

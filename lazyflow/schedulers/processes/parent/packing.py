@@ -12,14 +12,15 @@ import threading
 from functools import partial
 from typing import Any, Protocol
 
-from lazyflow.graph.task import Task, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Job, Literal, Node
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.messages import Message, Packed
 from lazyflow.schedulers.processes.parent.repeats import LARGE, RepeatedCopies
+from lazyflow.schedulers.remote import failures
 from lazyflow.schedulers.remote.calls import packed_call
-from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode, serialization_error
+from lazyflow.schedulers.remote.failures import culprit
+from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode
 
 
 class PackingDriver(Protocol):
@@ -78,34 +79,13 @@ def _value(driver: PackingDriver, run: Any, node: Node, literal: Literal) -> Enc
 
 
 def unsendable(task: Task, role: str, error: BaseException, least: int) -> BaseException:
-    """Return what a task fails with whose arguments can't be sent: StoreFull, for example.
+    """Return the error of a task whose arguments can't be sent: StoreFull, for example.
 
     `least` is the size in bytes from which they would go to shared memory.
     """
-    if not isinstance(error, Unpicklable):
-        return dressed(error, task, None)
-    if task._bind is not None:
-        role, error = _culprit(task, role, error, least)
-    text = f"{task_name(task)}, made at {place_text(task)}"
-    return dressed(serialization_error(text, role, error), task, None)
-
-
-def _culprit(
-    task: Task, role: str, error: Unpicklable, least: int
-) -> tuple[str, Unpicklable]:
-    """Find the argument that can't be pickled; they were pickled in one, as we bind them."""
-    assert task._bind is not None
-    args, kwargs = task._bind.fill([None] * len(task._inputs))
-    named = [(f"args[{i}]", value) for i, value in enumerate(args)]
-    named += [(f"argument {name}", value) for name, value in kwargs.items()]
-    for name, value in named:
-        try:
-            encode(value, _nowhere, least)
-        except Unpicklable as found:
-            return name, found
-        except Exception:
-            continue
-    return role, error
+    if task._bind is not None and isinstance(error, Unpicklable):
+        role, error = culprit(task, role, error, lambda value: encode(value, _nowhere, least))
+    return failures.unsendable(task, role, error)
 
 
 def _nowhere(buffer: Any) -> tuple[int, int, int]:

@@ -27,6 +27,7 @@ from lazyflow.schedulers.processes.protocol import (
     Unmapped,
     as_note,
 )
+from lazyflow.schedulers.remote.failures import error_of
 from lazyflow.store.pickling.serialize import Encoded, decode
 
 
@@ -119,7 +120,7 @@ class Receiver:
             known = errors.get(entry[1])
             error = member.worker.holding[entry[1]].value if known is None else known
         else:
-            error = member.error_of(node, entry[1], entry[2])
+            error = error_of(node.task, entry[1], entry[2])
         errors[node.id] = error
         return node, error
 
@@ -160,7 +161,7 @@ class Receiver:
         if not answer:  # it was dropped meanwhile
             return
         if node is not None and len(answer) == 1:
-            error = member.error_of(node, answer[0], None)
+            error = error_of(node.task, answer[0], None)
             values.unshareable(self._state, node, error)
             return
         value = Encoded(*answer)

@@ -6,13 +6,11 @@ from collections import OrderedDict
 from typing import Any
 
 from lazyflow.graph.task import place_text, task_name
-from lazyflow.schedulers.core.errors.failures import dressed, told
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.parent.launch import Process
 from lazyflow.schedulers.processes.parent.output import Lines
 from lazyflow.schedulers.processes.parent.remote_run import ProcessInside, RemoteRun
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 _CONTEXTS = 32  # runs whose environment a worker keeps
 
@@ -107,17 +105,6 @@ class WorkerHandle:
     def charged(self) -> tuple[int, int]:
         """Return the ids of the task that it ran, and of that whose result it pickled; or 0."""
         return int(self.process.words[0]), int(self.process.words[1])
-
-    def error_of(self, node: Node, record: Any, words: Any) -> BaseException:
-        """Return the exception of a task that failed here, as the caller will see it."""
-        from lazyflow.schedulers.core.errors.records import rebuilt
-
-        if record[0] == "unpicklable":
-            _, role, path, cause = record
-            text = f"{task_name(node.task)}, made at {place_text(node.task)}"
-            failed = Unpicklable(path, rebuilt(cause))
-            return dressed(serialization_error(text, role or "result", failed), node.task, None)
-        return told(rebuilt(record), node.task, words)
 
     def info(self) -> dict[str, Any]:
         """Return figures."""

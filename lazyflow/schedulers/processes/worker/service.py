@@ -26,7 +26,7 @@ from lazyflow.schedulers.processes.protocol import (
     as_tuple,
 )
 from lazyflow.schedulers.processes.worker.nested import inside
-from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.schedulers.remote.failures import failure_record
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.worker.worker import Worker
@@ -87,14 +87,7 @@ class _Service:
                 encoded = worker.encoded(value)
                 answer = (encoded.payload, encoded.buffers, encoded.size)
         except BaseException as error:
-            from lazyflow.schedulers.core.errors import records
-
-            if isinstance(error, Unpicklable):
-                cause = records.record(error.error)
-                record: Any = ("unpicklable", "result", error.path, cause)
-            else:
-                record = records.record(error)
-            answer = (record,)
+            answer = (failure_record(error),)
         value = None
         arenas = worker.arenas.take_new(worker.told[1])
         note = Shared(i, answer, [arena for arena, _ in arenas])

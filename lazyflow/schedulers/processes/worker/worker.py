@@ -44,6 +44,7 @@ from lazyflow.schedulers.remote.calls import (
     SPECIAL,
     WANT,
 )
+from lazyflow.schedulers.remote.failures import failure_record
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import Encoded, Unpicklable, decode, encode
 from lazyflow.store.sizes import size_of
@@ -385,19 +386,12 @@ class Worker:
         error: BaseException,
         call: calls.RecordCall | None,
     ) -> None:
-        from lazyflow.schedulers.core.errors import records as error_records
-
         i, flags = record[0], record[5]
-        role = "result" if call is None else ""
         try:
             words = self._words(record, call)
         except BaseException:  # a hostile container must not stop an error message
             words = None
-        if isinstance(error, Unpicklable):
-            cause = error_records.record(error.error)
-            flight.failed.append((i, ("unpicklable", role, error.path, cause), words))
-        else:
-            flight.failed.append((i, error_records.record(error), words))
+        flight.failed.append((i, failure_record(error), words))
         if flags & KEEP:
             self.values[i] = _FAILED
             self.unusual.add(i)
