@@ -15,14 +15,14 @@ from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actor_messages import (
     HELD,
     ActorMessages,
-    Answer,
+    CallAnswer,
     GivenInput,
     HeldInput,
     Report,
 )
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.journal import Entries
-from lazyflow.schedulers.cluster.outcome import Packed, packed
+from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.schedulers.cluster.results import EngineResult, handle_of
 
 
@@ -75,7 +75,7 @@ class EngineLink(ABC):
         """Take a report of the actor."""
         if self._is_over:
             return
-        if isinstance(report, Answer):
+        if isinstance(report, CallAnswer):
             self.actor.answered(self, report.number, report.outcome, report.state)
         else:
             self._bring_again(report.number, report.k)
@@ -156,7 +156,7 @@ class EngineLink(ABC):
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
         """Call `have` with a state: one that the engine keeps is brought here first."""
-        if type(state) is Packed:
+        if type(state) is PackedValue:
             have(state)
             return
         task = self.actor.spec.init.task
@@ -164,7 +164,7 @@ class EngineLink(ABC):
         bring_in_thread(self.engine.post, lambda: packed(kept.get()), self._have_state, have)
 
     def _have_state(
-        self, have: Callable[[Any], None], state: Packed | None, error: BaseException | None
+        self, have: Callable[[Any], None], state: PackedValue | None, error: BaseException | None
     ) -> None:
         have(state)  # None: the object will begin with the state before
 

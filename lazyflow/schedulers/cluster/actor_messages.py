@@ -7,7 +7,7 @@ from typing import Any
 
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.engine import HeldValue
-from lazyflow.schedulers.cluster.outcome import Packed, packed
+from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 
 #: How an input of a call is given: (PLAIN, value), (PACKED, packed value) or (HELD, token, number)
 #: of what the engine holds.
@@ -29,7 +29,7 @@ class GivenInput:
 
     number: int
     k: int
-    value: Packed | None
+    value: PackedValue | None
 
 
 @dataclass
@@ -46,7 +46,7 @@ class ActorMessages:
 
 
 @dataclass
-class Answer:
+class CallAnswer:
     """The outcome of a call, and the state after it; KEPT stands for what the engine keeps."""
 
     number: int
@@ -62,10 +62,10 @@ class MissingInput:
     k: int
 
 
-Report = Answer | MissingInput
+Report = CallAnswer | MissingInput
 
 
-def pickled(value: Any) -> Packed:
+def pickled(value: Any) -> PackedValue:
     """Pickle a value as it is now; raises Unpicklable."""
     found = packed(value)
     if found.stream is None:

@@ -15,14 +15,14 @@ from lazyflow.schedulers.actors.ports import NOT_HERE, ActorLink, TakeValue, bri
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actor_messages import PACKED, PLAIN, HeldInput, pickled
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.outcome import Packed
+from lazyflow.schedulers.cluster.outcome import PackedValue
 from lazyflow.schedulers.cluster.results import EngineResult
 from lazyflow.schedulers.remote.calls import is_short
 from lazyflow.schedulers.remote.failures import unsendable
 
 
 class EnginePort:
-    """What keeps the actors: an engine. Packed values are `Packed`, inputs as in ActorMessages."""
+    """What keeps the actors: an engine. What is packed is a `PackedValue`."""
 
     driver = None  # no pool of processes can wait for results of calls
 
@@ -41,7 +41,7 @@ class EnginePort:
     def look(self) -> None:
         """Nothing: workers of an engine do not follow."""
 
-    def encode(self, value: Any) -> Packed:
+    def encode(self, value: Any) -> PackedValue:
         return pickled(value)
 
     def own(self, packed: Any) -> None:
@@ -62,7 +62,7 @@ class EnginePort:
         return NOT_HERE
 
     def load(self, value: Any) -> Any:
-        if type(value) is Packed:
+        if type(value) is PackedValue:
             return PACKED, value
         if self.engine.holds(value):
             return HeldInput(value)

@@ -21,13 +21,13 @@ from lazyflow.schedulers.cluster.actor_messages import (
     HELD,
     PLAIN,
     ActorMessages,
-    Answer,
+    CallAnswer,
     MissingInput,
     Report,
     pickled,
 )
 from lazyflow.schedulers.cluster.journal import Journal
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
@@ -40,7 +40,7 @@ class EngineSide(Protocol):
     """What an engine does for an actor in its worker; called by any thread."""
 
     def report(
-        self, report: Report, value: Packed | None = None, state: Packed | None = None
+        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
     ) -> None:
         """Send a report; keep the large value and state of the call that it is about."""
 
@@ -68,7 +68,7 @@ class EngineActor:
         self.side = side
         self.journal = Journal(folder)
         self._actor = ActorInstance(self)
-        self._waiting: dict[int, _Inputs] = {}  # of calls that have not begun, by their numbers
+        self._waiting: dict[int, _FetchedInputs] = {}  # of calls that have not begun
 
     def take(self, messages: ActorMessages) -> None:
         """Take messages in; returns soon."""
@@ -90,9 +90,9 @@ class EngineActor:
 
     # -- for the actor ------------------------------------------------------------------------
 
-    def inputs(self, number: int, arguments: Arguments) -> _Inputs:
+    def inputs(self, number: int, arguments: Arguments) -> _FetchedInputs:
         """Return the inputs of a call, which are being fetched."""
-        inputs = _Inputs(number, arguments, self.side)
+        inputs = _FetchedInputs(number, arguments, self.side)
         if inputs.waits():
             self._waiting[number] = inputs
         return inputs
@@ -102,11 +102,11 @@ class EngineActor:
         self._waiting.pop(number, None)
         self.journal.began(number)
 
-    def encode(self, value: Any) -> Packed:
+    def encode(self, value: Any) -> PackedValue:
         """Pickle a value; raises Unpicklable."""
         return pickled(value)
 
-    def open(self, packed: Packed, what: str) -> Any:
+    def open(self, packed: PackedValue, what: str) -> Any:
         """Open what was pickled."""
         return _opened(packed, what)
 
@@ -119,15 +119,15 @@ class EngineActor:
             value, outcome = outcome[1], (KEPT,)
         if state is not None and state[1].size() > SHORT:
             seen, kept = state
-            self.side.report(Answer(number, outcome, (seen, KEPT)), value, kept)
+            self.side.report(CallAnswer(number, outcome, (seen, KEPT)), value, kept)
             return
-        answer = Answer(number, outcome, state)
+        answer = CallAnswer(number, outcome, state)
         if value is None:
             self.journal.ended(pickle.dumps(answer, 5))
         self.side.report(answer, value)
 
 
-def _opened(packed: Packed, what: str) -> Any:
+def _opened(packed: PackedValue, what: str) -> Any:
     """Return a part of a call."""
     try:
         return packed.opened()
@@ -140,7 +140,7 @@ def _opened(packed: Packed, what: str) -> Any:
         ) from why
 
 
-class _Inputs:
+class _FetchedInputs:
     """The inputs of a call, of which the engine may hold some: those are fetched."""
 
     def __init__(self, number: int, arguments: Arguments, side: EngineSide) -> None:
@@ -150,9 +150,9 @@ class _Inputs:
         for k, (how, token, *_) in enumerate(self._loads):
             if how == HELD:
                 self._fetched[k] = TaskFuture("an input", None)
-                side.fetch(token, _Arrival(self, number, k, side))
+                side.fetch(token, _InputArrival(self, number, k, side))
 
-    def give(self, k: int, value: GroupOutcome | Packed | None) -> None:
+    def give(self, k: int, value: GroupOutcome | PackedValue | None) -> None:
         """Take an input that was fetched, or that the caller has sent after all."""
         self._fetched[k].set_value(value)
 
@@ -183,10 +183,10 @@ class _Inputs:
         return read_only(value) if kinds[type(value)] == ARRAY else value
 
 
-class _Arrival:
+class _InputArrival:
     """Takes what was fetched for an input, or reports that it could not be."""
 
-    def __init__(self, inputs: _Inputs, number: int, k: int, side: EngineSide) -> None:
+    def __init__(self, inputs: _FetchedInputs, number: int, k: int, side: EngineSide) -> None:
         self._to = inputs, number, k, side
 
     def __call__(self, outcome: GroupOutcome | None) -> None:

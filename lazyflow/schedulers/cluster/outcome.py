@@ -29,7 +29,7 @@ _APART = 1 << 16  # bytes from which memory stays out of a stream
 _REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
 
 
-class Packed:
+class PackedValue:
     """A value that was pickled; or, for one that can't be, why.
 
     Parameters
@@ -56,21 +56,21 @@ class Packed:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         if protocol < 5:
-            return Packed, (self.stream, [bytes(b) for b in self.buffers], self.why)
-        return Packed, (self.stream, [pickle.PickleBuffer(b) for b in self.buffers], self.why)
+            return PackedValue, (self.stream, [bytes(b) for b in self.buffers], self.why)
+        return PackedValue, (self.stream, [pickle.PickleBuffer(b) for b in self.buffers], self.why)
 
     def size(self) -> int:
         """Return its bytes."""
         return len(self.stream or b"") + sum(memoryview(b).nbytes for b in self.buffers)
 
-    def copied(self) -> Packed:
+    def copied(self) -> PackedValue:
         """Return the same with memory of its own."""
-        return Packed(self.stream, [bytearray(b) for b in self.buffers], self.why)
+        return PackedValue(self.stream, [bytearray(b) for b in self.buffers], self.why)
 
     def owned(self) -> Any:
         """Return the value to a caller that has this alone, and may edit it; raises as `opened`."""
         buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
-        return loads_owned(Packed(self.stream, buffers, self.why).opened)
+        return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
     def opened(self) -> Any:
         """Return the value; raises Unpicklable or SerializationError."""
@@ -92,24 +92,24 @@ class Packed:
             ) from error
 
 
-def packed(value: Any) -> Packed:
+def packed(value: Any) -> PackedValue:
     """Pickle a value, its large memory apart; what can't be is packed as the reason."""
-    if type(value) is Packed:
+    if type(value) is PackedValue:
         return value
     writer = PieceWriter()
     pickler = Pickler(writer, _APART)
     try:
         dump(value, pickler)
     except Unpicklable as failed:
-        return Packed(None, (), (failed.path, record(failed.error), failed.culprit))
-    return Packed(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
+        return PackedValue(None, (), (failed.path, record(failed.error), failed.culprit))
+    return PackedValue(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
 
 
 class GroupOutcome:
     """What an engine keeps of a group of tasks.
 
     values
-        Results by number of their task; `Packed` ones came from elsewhere and were not used yet.
+        Results by number of their task; a `PackedValue` came from elsewhere and was not used yet.
     failed
         For results that are not there: whose failure it is, as (run, number of the task).
     travelled
@@ -128,14 +128,14 @@ class GroupOutcome:
     def owned(self, i: int) -> Any:
         """Return a result as the caller's own."""
         value = self.values[i]
-        if type(value) is not Packed:
+        if type(value) is not PackedValue:
             return copied(value)
         return (value if self.travelled else value.copied()).owned()
 
     def value(self, i: int) -> Any:
         """Return a result, opened once."""
         value = self.values[i]
-        if type(value) is Packed:
+        if type(value) is PackedValue:
             value = self.values[i] = value.opened()
         return value
 
@@ -144,7 +144,7 @@ class GroupOutcome:
 
     def __sizeof__(self) -> int:
         return 64 + sum(
-            v.size() if type(v) is Packed else size_of(v) for v in self.values.values()
+            v.size() if type(v) is PackedValue else size_of(v) for v in self.values.values()
         )
 
 

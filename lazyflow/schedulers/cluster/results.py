@@ -9,7 +9,7 @@ from typing import Any
 from lazyflow.errors import SerializationError
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed, packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
 from lazyflow.schedulers.core.errors.failures import told
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
@@ -27,7 +27,7 @@ class EngineResult:
     _lazyflow_remote = True
 
     def __init__(
-        self, engine: Engine, handle: Any, number: int, task: Task, short: Packed | None
+        self, engine: Engine, handle: Any, number: int, task: Task, short: PackedValue | None
     ) -> None:
         self.engine = engine
         self.handle = handle

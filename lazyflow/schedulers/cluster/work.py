@@ -18,7 +18,7 @@ from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed, open_piece, packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed, text_of
@@ -60,7 +60,7 @@ class GroupReport(NamedTuple):
     """
 
     number: int
-    short: dict[int, Packed]
+    short: dict[int, PackedValue]
     failed: dict[int, tuple[str, int]]
     errors: dict[int, Any]
     times: dict[bytes, tuple[int, float]]

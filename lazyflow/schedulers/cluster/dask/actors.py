@@ -33,7 +33,7 @@ from lazyflow.schedulers.cluster.actor_messages import ActorMessages, Report
 from lazyflow.schedulers.cluster.actor_worker import EngineActor
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.journal import Entries
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _SOON = 0.002  # seconds that a reply waits for an answer
 _ASKING = 5.0  # seconds that another process of the machine gets to read a file
@@ -69,7 +69,7 @@ class _DaskSide:
         self._reply: asyncio.Future[bytes] | None = None  # that waits for an answer to take along
 
     def report(
-        self, report: Report, value: Packed | None = None, state: Packed | None = None
+        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
     ) -> None:
         if self.is_closed:  # nobody would let go of what is kept
             return

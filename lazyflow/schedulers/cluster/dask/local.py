@@ -20,7 +20,7 @@ _ABSENCE = 1.0  # seconds after which a worker that ended is looked for
 _ENDED = (Status.closed, Status.failed)
 
 
-class Local(distributed.LocalCluster):
+class OwnCluster(distributed.LocalCluster):
     """A LocalCluster that starts a worker again however often it ends.
 
     distributed's own looks some time after an end (15 s) whether a worker of that name is there,
@@ -69,9 +69,9 @@ class Local(distributed.LocalCluster):
             )
 
 
-def started(workers: int) -> Local:
+def started(workers: int) -> OwnCluster:
     """Return a cluster of so many workers of one thread each, which listens on loopback only."""
-    return Local(
+    return OwnCluster(
         n_workers=workers,
         threads_per_worker=1,
         host="127.0.0.1",

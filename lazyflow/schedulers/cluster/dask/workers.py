@@ -13,7 +13,7 @@ from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost
 from lazyflow.schedulers.cluster.dask.handles import DaskHandle
-from lazyflow.schedulers.cluster.dask.local import Local
+from lazyflow.schedulers.cluster.dask.local import OwnCluster
 from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 
 _ALONE = 3.0  # seconds after which a caller that waits looks whether there are workers
@@ -55,7 +55,7 @@ class ClusterWorkers:
     def lookout(self) -> Iterator[float]:
         """Warn each caller that waits, once, when there is no worker; lazyflow's own come back."""
         client = self._reference.or_none()
-        if client is None or isinstance(client.cluster, Local):
+        if client is None or isinstance(client.cluster, OwnCluster):
             return
         yield _ALONE
         gone: int | None = None

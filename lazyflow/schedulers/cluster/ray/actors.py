@@ -23,7 +23,7 @@ from lazyflow.schedulers.cluster.actor_messages import ActorMessages, Report
 from lazyflow.schedulers.cluster.actor_worker import EngineActor
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.journal import Entries
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, Packed
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _AT_ONCE = 2  # calls of ours that may be there: one that waits, and one with messages
 
@@ -36,16 +36,16 @@ class _RaySide:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._reports: list[Report] = []
-        self._values: dict[str, dict[int, Packed]] = {"value": {}, "state": {}}
+        self._values: dict[str, dict[int, PackedValue]] = {"value": {}, "state": {}}
         self._waiter: asyncio.Future[None] | None = None
         self._tasks: set[Any] = set()  # the loop has weak references only
 
     def report(
-        self, report: Report, value: Packed | None = None, state: Packed | None = None
+        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
     ) -> None:
         self._loop.call_soon_threadsafe(self._add, report, value, state)
 
-    def _add(self, report: Report, value: Packed | None, state: Packed | None) -> None:
+    def _add(self, report: Report, value: PackedValue | None, state: PackedValue | None) -> None:
         self._reports.append(report)
         for what, packed in (("value", value), ("state", state)):
             if packed is not None:

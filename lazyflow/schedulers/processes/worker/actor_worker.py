@@ -55,9 +55,9 @@ class ActorWorker(Worker):
 
     # -- for the actor ----------------------------------------------------------------------
 
-    def inputs(self, number: int, arguments: Arguments) -> _Inputs:
+    def inputs(self, number: int, arguments: Arguments) -> _SentInputs:
         """Return the inputs of a call."""
-        return _Inputs(arguments, self.mappings)
+        return _SentInputs(arguments, self.mappings)
 
     def open(self, packed: Any, what: str) -> Any:
         """Open what was encoded."""
@@ -96,7 +96,7 @@ class ActorWorker(Worker):
                 self.words[RUNNING] = 0
 
 
-class _Inputs:
+class _SentInputs:
     """The arguments of a call, and the values that came with it: ``[value]``, or encoded."""
 
     __slots__ = ("_arguments", "_is_blob", "_loads", "_mappings")
