@@ -1,4 +1,4 @@
-"""Functions of blocks and what is around them: `map_overlap`, `overlap`, `trim_internal`."""
+"""Functions of blocks and their neighbourhoods: `map_overlap`, `overlap`, `trim_internal`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from lazyflow.array.core import Array, known
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
-from lazyflow.array.users.block_layout import aligned
+from lazyflow.array.users.block_layout import aligned, axis_numbers, from_last
 from lazyflow.array.users.map_blocks import map_blocks
 
 Depth = dict[int, tuple[int, int]]
 
+#: By how many elements a block is extended: for all axes, for each axis, or by axis.
+DepthLike = int | tuple[Any, ...] | Mapping[int, Any] | None
 
-# -- what may be said of depths and boundaries ----------------------------------------------------
+
+# -- depths and boundaries as users give them ------------------------------------------------------
 
 
 def _by_axis(given: Any, ndim: int, parameter: str) -> dict[int, Any]:
-    """Return what is said for axes: one for all, a tuple of them, or a dict."""
+    """Return a parameter by axis, given as one value for all axes, a tuple of them, or a dict."""
     if isinstance(given, Mapping):
         wrong = [axis for axis in given if not -ndim <= axis < ndim]
         if wrong:
@@ -56,7 +59,7 @@ def _depths(depth: Any, ndim: int) -> Depth:
 
 
 def _boundaries(boundary: Any, ndim: int) -> dict[int, Any]:
-    """Return what stands beyond the edge of each axis."""
+    """Return the boundary of each axis."""
     found: dict[int, Any] = dict.fromkeys(range(ndim), "none")
     for axis, each in _by_axis(boundary, ndim, "boundary").items():
         if isinstance(each, str) and each not in BOUNDARIES:
@@ -71,28 +74,30 @@ def _boundaries(boundary: Any, ndim: int) -> dict[int, Any]:
 # -- extending and trimming -----------------------------------------------------------------------
 
 
-def overlap(x: Array, depth: Any, boundary: Any = None, *, allow_rechunk: bool = True) -> Array:
-    """Return an array whose blocks are those of another, extended by what is around them.
+def overlap(
+    x: Array, depth: DepthLike, boundary: Any = None, *, allow_rechunk: bool = True
+) -> Array:
+    """Return an array whose blocks are those of another, extended by their neighbourhoods.
 
     Parameters
     ----------
     x
         The array.
     depth
-        By how many elements: one number, one for each axis, or a dict by axis; each may be a pair,
-        for before and after.
+        By how many elements a block is extended: one number, one for each axis, or a dict by axis;
+        each may be a pair, for before and after.
     boundary
-        What stands beyond the edge: "none", "periodic" (the other end), "reflect" (mirrored, the
+        The values beyond the edge: "none", "periodic" (the other end), "reflect" (mirrored, the
         last element included), "nearest" (the last element), or a value; also one for each axis,
-        or a dict by axis. Beyond that, the array again, as by `numpy.pad`.
+        or a dict by axis. Farther out the array is repeated, as by `numpy.pad`.
     allow_rechunk
-        False: a chunk that is shorter than the depth is an error. Else more than one neighbour is
-        read; only at an edge where the boundary is "none" are such chunks put together.
+        False: a chunk that is shorter than the depth is an error. Otherwise more than one
+        neighbour is read, and short chunks at an edge whose boundary is "none" are joined.
 
     Raises
     ------
     ValueError
-        A chunk is shorter than the depth and must not be.
+        A chunk is shorter than the depth, and `allow_rechunk` is False.
 
     Examples
     --------
@@ -133,7 +138,7 @@ def _is_none(boundary: Any) -> bool:
 
 
 def _long_ends(sizes: tuple[int, ...], before: int, after: int) -> tuple[int, ...]:
-    """Put chunks at the ends together that are shorter than a depth.
+    """Join chunks at the ends that are shorter than a depth.
 
     >>> _long_ends((1, 1, 3, 3, 1), 2, 2)
     (2, 3, 4)
@@ -154,7 +159,7 @@ def _extended(node: Expr, depths: Depth, boundaries: dict[int, Any]) -> Expr:
     ]))
 
 
-def trim_internal(x: Array, axes: Any, boundary: Any = None) -> Array:
+def trim_internal(x: Array, axes: DepthLike, boundary: Any = None) -> Array:
     """Return an array without the outer elements of each block.
 
     Parameters
@@ -162,9 +167,9 @@ def trim_internal(x: Array, axes: Any, boundary: Any = None) -> Array:
     x
         The array.
     axes
-        How many: as `depth` of `overlap`.
+        How many elements: as `depth` of `overlap`.
     boundary
-        As of `overlap`: where it is "none", blocks at the edge keep what is there.
+        As of `overlap`: where it is "none", blocks keep their elements at the edge.
 
     Examples
     --------
@@ -196,14 +201,14 @@ trim_overlap = trim_internal
 def map_overlap(
     func: Callable[..., Any],
     *args: Any,
-    depth: Any = None,
+    depth: DepthLike | list[Any] = None,
     boundary: Any = None,
     trim: bool = True,
     align_arrays: bool = True,
     allow_rechunk: bool = True,
     **kwargs: Any,
 ) -> Array:
-    """Return an array of what a function returns for each block and what is around it.
+    """Return an array of a function's results for each block and its neighbourhood.
 
     Parameters
     ----------
@@ -212,12 +217,12 @@ def map_overlap(
     *args
         Chunked arrays that broadcast against each other.
     depth, boundary
-        As of `overlap`; lists of them are for each array.
+        As of `overlap`; a list has one for each array.
     trim
-        Take off what `func` returns for the extension; of several arrays that of the one with the
-        most axes counts.
+        Results for the extension are taken off; of several arrays, the one with the most axes
+        says how much that is.
     align_arrays
-        Cut arrays so that their chunks fit; else numbers of blocks must be equal, or 1.
+        Arrays are cut so that their chunks fit; otherwise numbers of blocks must be equal or 1.
     allow_rechunk
         As of `overlap`.
     **kwargs
@@ -290,25 +295,17 @@ def _for_each(given: Any, count: int, parameter: str) -> list[Any]:
 
 
 def _together(arrays: Sequence[Array]) -> list[Array]:
-    ndim = max([x.ndim for x in arrays])
-    labels = [tuple(range(ndim - x.ndim, ndim)) for x in arrays]
-    nodes, _ = aligned([x.expr for x in arrays], labels)
+    given = [x.expr for x in arrays]
+    nodes, _ = aligned(given, from_last(given))
     return [Array(node) for node in nodes]
 
 
 def _moved(given: dict[int, Any], ndim: int, drop_axis: Any, new_axis: Any) -> dict[int, Any]:
-    """Return what is said by axis for axes as they are after some went and came."""
-
-    def several(axes: Any, count: int) -> set[int]:
-        return {
-            axis % count for axis in ([] if axes is None else
-                                      axes if isinstance(axes, Sequence) else [axes])
-        }
-
-    dropped = several(drop_axis, len(given))
+    """Return a dict by axis for the axes of a result that has some axes less and some more."""
+    dropped = axis_numbers(drop_axis, len(given), "drop_axis")
     kept = [given[axis] for axis in sorted(given) if axis not in dropped]
-    added = several(new_axis, ndim)
     if new_axis is None:
-        added = set(range(ndim - len(kept)))
-    places = [axis for axis in range(ndim) if axis not in added]
-    return dict(zip(places, kept, strict=True))
+        new_axis = range(ndim - len(kept))
+    added = axis_numbers(new_axis, ndim, "new_axis")
+    left = [axis for axis in range(ndim) if axis not in added]
+    return dict(zip(left, kept, strict=True))

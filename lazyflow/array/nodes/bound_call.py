@@ -129,16 +129,27 @@ def dtype_of(
     known = declared(dtype, meta)
     if known is not None:
         return known
+    made_up, needs = made_up_blocks(inputs, fakes)
+    return LazyDtype(lambda: inferred(call, made_up(), extra()), needs)
+
+
+def made_up_blocks(
+    inputs: Sequence[Expr], fakes: Sequence[Callable[[np.dtype[Any]], Any]]
+) -> tuple[Callable[[], list[Any]], list[LazyDtype]]:
+    """Return a function that makes up a block of each input, and the dtypes that it asks for.
+
+    fakes
+        For each input a function of its dtype that makes the block.
+    """
     types = [x.dtype_or_lazy for x in inputs]
 
-    def find() -> np.dtype[Any]:
-        made = [
-            make(t.get() if isinstance(t, LazyDtype) else t)
-            for make, t in zip(fakes, types, strict=True)
+    def made_up() -> list[Any]:
+        return [
+            fake(t.get() if isinstance(t, LazyDtype) else t)
+            for fake, t in zip(fakes, types, strict=True)
         ]
-        return inferred(call, made, extra())
 
-    return LazyDtype(find, [t for t in types if isinstance(t, LazyDtype)])
+    return made_up, [t for t in types if isinstance(t, LazyDtype)]
 
 
 def inferred(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dtype[Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
@@ -110,7 +111,7 @@ class Sampling(Discrete):
         if isinstance(x, int | np.integer):
             sample = Sample("permutation", self._next(), int(x), None, {})
             return _one_task(sample, (int(x),), np.dtype(np.int64), chunks)
-        found = x if isinstance(x, Array) else Array(as_node(x))
+        found = as_array(x)
         (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, found.ndim)
         count = found.with_known_sizes().shape[axis]
         order = Sample("permutation", self._next(), count, None, {})()
@@ -157,7 +158,7 @@ class Sampling(Discrete):
         >>> la.random.default_rng(0).permuted(la.ones((2, 3), chunks=2)).shape
         (2, 3)
         """
-        found = x if isinstance(x, Array) else Array(as_node(x))
+        found = as_array(x)
         if axis is not None and found.ndim > 1:
             raise TypeError(
                 "permuted() along one axis, each row in an order of its own, does not work on "

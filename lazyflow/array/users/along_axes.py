@@ -4,34 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, ones, tried
 from lazyflow.array.users.gufuncs import apply_gufunc
 from lazyflow.array.users.map_blocks import blockwise
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
 
 @implements(np.apply_along_axis)
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, dtype: Any = None,
-    shape: Any = None, **kwargs: Any,
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any,
+    dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, **kwargs: Any,
 ) -> Array:
-    """Return what a function gives for each 1-d slice along an axis, as ``np.apply_along_axis``.
+    """Return the results of a function of each 1-d slice along an axis.
 
     Parameters
     ----------
     func1d
-        Called with slices, `args` and `kwargs`.
-    axis, arr
-        The axis, and the array.
+        Called with a slice, `args` and `kwargs`.
+    axis
+        The axis.
+    arr
+        The array.
     dtype, shape
-        Of what `func1d` returns. If one of them is left out, `func1d` is called at once with a
-        made-up slice of ones.
+        The dtype and the shape of the function's results. If one of them is left out, `func1d` is
+        called at once with a made-up slice of ones.
 
     Examples
     --------
@@ -40,7 +46,7 @@ def apply_along_axis(
     >>> la.apply_along_axis(sorted, 0, -x, dtype=int, shape=(6,)).compute()
     array([-5, -4, -3, -2, -1,  0])
     """
-    x = arr if isinstance(arr, Array) else Array(as_node(arr))
+    x = as_array(arr)
     x.with_known_sizes()
     axis = normalize_axis_index(axis, x.ndim)
     if dtype is None or shape is None:
@@ -60,7 +66,7 @@ def apply_along_axis(
 
 
 class AlongAxis:
-    """Applies a function to the slices of a block, also when there is none."""
+    """Applies a function to the slices of a block, which may have none."""
 
     def __init__(
         self, func: Callable[..., Any], axis: int, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -80,8 +86,17 @@ class AlongAxis:
 
 
 @implements(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
-    """Return what a function of an array and an axis gives, axis after axis, all axes kept.
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
+    """Return the result of a function that is applied to axis after axis; all axes are kept.
+
+    Parameters
+    ----------
+    func
+        Called with an array and an axis.
+    a
+        The array.
+    axes
+        The axes, in the order in which the function is applied to them.
 
     Examples
     --------
@@ -89,10 +104,10 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     >>> la.apply_over_axes(la.sum, la.ones((2, 3), chunks=2), [0, 1]).compute()
     array([[6.]])
     """
-    found = a if isinstance(a, Array) else Array(as_node(a))
+    found = as_array(a)
     ndim = found.ndim
     for axis in np.atleast_1d(np.asarray(axes)).tolist():
-        axis += ndim * (axis < 0)  # the function says which axes there are
+        axis += ndim * (axis < 0)  # the function refuses axes that are not there
         made = func(found, axis)
         if made.ndim == ndim - 1:
             made = made[(slice(None),) * axis + (None,)]
@@ -121,21 +136,21 @@ class PyFunc:
         self.signature = f"{','.join(['()'] * nin)}->{','.join(['()'] * nout)}"
 
     def __call__(self, *args: Any) -> Any:
-        """Return an array of objects, or a tuple of them, of what the function returns."""
+        """Return an array of the function's results as objects, or a tuple of arrays."""
         if len(args) != self.nin:
             raise TypeError(
                 f"{self.__name__}() takes {self.nin} arrays; {len(args)} were given"
             )
         return apply_gufunc(
-            OfObjects(self), self.signature, *args, output_dtypes=[object] * self.nout
+            PerElement(self), self.signature, *args, output_dtypes=[object] * self.nout
         )
 
     def __repr__(self) -> str:
         return f"<lazyflow.array.frompyfunc {self.__name__!r}>"
 
 
-class OfObjects:
-    """Calls a `PyFunc`'s function for each element of blocks."""
+class PerElement:
+    """The function of a `PyFunc`'s tasks: calls the user's for each element of blocks."""
 
     def __init__(self, pyfunc: PyFunc) -> None:
         self.__name__ = pyfunc.__name__
@@ -165,7 +180,7 @@ def frompyfunc(func: Callable[..., Any], nin: int, nout: int) -> PyFunc:
     func
         The function.
     nin, nout
-        How many arguments it takes, and results it returns.
+        How many arguments the function takes, and how many results it returns.
 
     Examples
     --------
@@ -184,10 +199,10 @@ class vectorize:
     pyfunc
         The function.
     otypes
-        Type of each result's elements; found out by trying `pyfunc` if left out.
+        The dtype of each result; without them, `pyfunc` is tried to find them.
     signature
-        Core dimensions that `pyfunc` works on, as of `apply_gufunc`; else it gets single elements
-        and returns one.
+        Core dimensions that `pyfunc` works on, as of `apply_gufunc`; without it, the function gets
+        single elements and returns one.
 
     Examples
     --------
@@ -198,7 +213,8 @@ class vectorize:
     """
 
     def __init__(
-        self, pyfunc: Callable[..., Any], otypes: Any = None, signature: str | None = None
+        self, pyfunc: Callable[..., Any], otypes: str | Sequence[Any] | None = None,
+        signature: str | None = None,
     ) -> None:
         self.pyfunc = pyfunc
         self.otypes = list(otypes) if otypes is not None else None
@@ -211,7 +227,7 @@ class vectorize:
         if signature is None:
             results = 1 if self.otypes is None else len(self.otypes)
             signature = f"{','.join(['()'] * len(args))}->{','.join(['()'] * results)}"
-        # It turns results into otypes, and needs no element to try where these are given.
+        # np.vectorize casts results to otypes, and needs no element to try where these are given.
         function = np.vectorize(self.pyfunc, otypes=self.otypes, signature=self.signature)
         return apply_gufunc(function, signature, *args, output_dtypes=self.otypes, **kwargs)
 
@@ -220,8 +236,21 @@ implements()(vectorize)
 
 
 @implements(np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """Return what functions give where their conditions hold; parameters as ``np.piecewise``.
+def piecewise(
+    x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
+) -> Array:
+    """Return the results of functions where their conditions hold.
+
+    Parameters
+    ----------
+    x
+        The array.
+    condlist
+        Conditions: boolean arrays of the shape of `x`, or one of them.
+    funclist
+        A function or a value for each condition, and perhaps one more for where none holds.
+    *args, **kw
+        Further arguments of the functions.
 
     Examples
     --------
@@ -230,11 +259,11 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     >>> la.piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: v * 10]).compute()
     array([ 2.,  1.,  0., 10., 20.])
     """
-    x = x if isinstance(x, Array) else Array(as_node(x))
+    x = as_array(x)
     alone = isinstance(condlist, Array | np.ndarray) and condlist.ndim == x.ndim
     if alone or isinstance(condlist, bool | np.bool_):
         condlist = [condlist]
-    conditions = [Array(as_node(each)) for each in condlist]
+    conditions = [as_array(each) for each in condlist]
     count, given = len(conditions), len(funclist)
     if given not in (count, count + 1):
         raise ValueError(f"with {count} condition(s), either {count} or {count + 1} functions are "
@@ -249,7 +278,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
 
 class Pieces:
-    """Calls functions for the elements of a block for which conditions hold."""
+    """Calls functions with the elements of a block where conditions hold."""
 
     __name__ = "piecewise"
 

@@ -1,8 +1,8 @@
-"""Which blocks of several arrays go together, by labels of their axes."""
+"""The blocks of several arrays that go together, by labels of their axes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import isnan
 from numbers import Number
 from typing import Any
@@ -25,7 +25,7 @@ def aligned(nodes: Sequence[Expr], labels: Sequence[Labels]) -> tuple[list[Expr]
     ValueError
         Axes of one label have different lengths, and neither is 1.
     SizesNeeded
-        Some are not known, and not of one origin.
+        Some lengths are not known, and the axes are not of one origin.
     """
     given: dict[Hashable, set[tuple[Any, ...]]] = {}
     for node, each in zip(nodes, labels, strict=True):
@@ -61,7 +61,7 @@ def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
     Raises
     ------
     ValueError
-        They are not.
+        The numbers of blocks are neither.
     """
     chosen: Sizes = {}
     for node, each in zip(nodes, labels, strict=True):
@@ -80,8 +80,29 @@ def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
     return chosen
 
 
-def share(labels: Labels, node: Expr, out: Labels, sizes: Sizes, concatenate: bool) -> InputBlocks:
-    """Return what of a node is given for a block of the result."""
+def from_last(nodes: Sequence[Expr]) -> list[Labels]:
+    """Return labels by which axes go together that are equally far from the last one."""
+    ndim = max([x.ndim for x in nodes], default=0)
+    return [tuple(range(ndim - x.ndim, ndim)) for x in nodes]
+
+
+def axis_numbers(axes: int | Iterable[int] | None, ndim: int, parameter: str) -> list[int]:
+    """Return the numbers, from 0, of an axis or several; None: no axis.
+
+    >>> axis_numbers((0, -1), 3, "drop_axis"), axis_numbers(None, 3, "new_axis")
+    ([0, 2], [])
+    """
+    given = [] if axes is None else list(axes) if isinstance(axes, Iterable) else [axes]
+    for axis in given:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"{parameter}={axis} is out of range: there are {ndim} axes")
+    return [axis % ndim for axis in given]
+
+
+def input_blocks(
+    labels: Labels, node: Expr, out: Labels, sizes: Sizes, concatenate: bool
+) -> InputBlocks:
+    """Return the blocks of a node that belong to a block of the result."""
     return InputBlocks(
         tuple([
             AxisBlocks(
@@ -117,10 +138,10 @@ def changed(sizes: tuple[Any, ...], how: Any, axis: Any) -> tuple[Any, ...]:
     return found
 
 
-def new(how: Any) -> tuple[Any, ...]:
+def new_chunks(how: Any) -> tuple[Any, ...]:
     """Return the chunks of a new axis: one block, or those that were given.
 
-    >>> new(3), new((1, 2))
+    >>> new_chunks(3), new_chunks((1, 2))
     ((3,), (1, 2))
     """
     if how is None or isinstance(how, Number):
@@ -142,6 +163,6 @@ def result_chunks(
     """Return the chunks of a result with these labels."""
     found = []
     for axis, label in enumerate(out):
-        own = new(new_axes[label]) if label in new_axes else sizes[label]
+        own = new_chunks(new_axes[label]) if label in new_axes else sizes[label]
         found.append(changed(own, adjust[label], axis) if label in adjust else own)
     return tuple(found)

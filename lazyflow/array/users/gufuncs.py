@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_call import BlockCalls
-from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared, dtype_of, ones, tried
+from lazyflow.array.nodes.bound_call import (
+    BLOCK,
+    BoundCall,
+    declared,
+    dtype_of,
+    made_up_blocks,
+    ones,
+    tried,
+)
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.returned import SingleResult
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
-from lazyflow.array.users.block_layout import Labels, Sizes, aligned, share
+from lazyflow.array.users.block_layout import Labels, Sizes, aligned, input_blocks
 from lazyflow.array.users.signatures import Core, Signature, core_axes, parse
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 @implements()
@@ -29,40 +41,40 @@ def apply_gufunc(
     func: Callable[..., Any],
     signature: str,
     *args: Any,
-    axes: Any = None,
-    axis: Any = None,
+    axes: Sequence[Any] | None = None,
+    axis: int | None = None,
     keepdims: bool = False,
-    output_dtypes: Any = None,
+    output_dtypes: DTypeLike | Sequence[DTypeLike] | None = None,
     output_sizes: dict[str, int] | None = None,
     vectorize: bool | None = None,
     allow_rechunk: bool = False,
     meta: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Return what a function gives that works on the last axes and broadcasts over the others.
+    """Return the results of a function of the last axes that broadcasts over the other axes.
 
     Parameters
     ----------
     func
-        Called with a block of each array, whose core dimensions are whole and come last.
+        Called with a block of each array. The core dimensions are whole in it and come last.
     signature
         Core dimensions of inputs and results, as ``"(i,j),(j)->(i)"``.
     *args
         Arrays.
     axes, axis
-        Which axes the core dimensions are, for each input and result, as NumPy's gufuncs take it;
-        `axis` where there is one.
+        The axes that are the core dimensions, for each input and result, as of NumPy's gufuncs;
+        `axis` where each has one core dimension.
     keepdims
         Results without core dimensions keep those of the inputs, with length 1.
     output_dtypes, meta
-        Type of each result's elements, or arrays that have it; one alone or a list. If both are
-        left out, `func` is tried on made-up blocks when a dtype is first asked for.
+        The dtype of each result, or an array that has it; one, or a list of them. Without either,
+        `func` is tried on made-up blocks when a dtype is first asked for.
     output_sizes
         Lengths of core dimensions that no input has.
     vectorize
         `func` works on core dimensions only: call it in a loop over the others (`np.vectorize`).
     allow_rechunk
-        Core dimensions that are in several chunks are put together; else they are an error.
+        Core dimensions in several chunks are put together; otherwise they are an error.
     **kwargs
         Keywords of `func`.
 
@@ -86,24 +98,24 @@ def apply_gufunc(
     >>> low.compute(), high.compute()
     (np.int64(0), np.int64(5))
     """
-    said = parse(signature)
-    if len(said.inputs) != len(args):
+    parsed = parse(signature)
+    if len(parsed.inputs) != len(args):
         raise ValueError(
-            f"According to `signature`, `func` requires {len(said.inputs)} arguments, but "
+            f"According to `signature`, `func` requires {len(parsed.inputs)} arguments, but "
             f"{len(args)} are given"
         )
-    arrays = [x if isinstance(x, Array) else Array(as_node(x)) for x in args]
-    placed = core_axes(said, axes, axis, keepdims, [x.ndim for x in arrays])
+    arrays = [as_array(x) for x in args]
+    placed = core_axes(parsed, axes, axis, keepdims, [x.ndim for x in arrays])
     arrays = [_core_last(x, own) for x, own in zip(arrays, placed.inputs, strict=True)]
-    labels = _labels(said, arrays)
-    nodes, sizes = _fitting(said, arrays, labels, allow_rechunk)
-    lengths = _lengths(said, sizes, output_sizes or {})
+    labels = _labels(parsed, arrays)
+    nodes, sizes = _fitting(parsed, arrays, labels, allow_rechunk)
+    lengths = _lengths(parsed, sizes, output_sizes or {})
     call = BoundCall(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
                 "apply_gufunc", getattr(func, "__name__", None))
-    made = _results(call, said, nodes, labels, sizes, lengths, output_dtypes, meta)
+    made = _results(call, parsed, nodes, labels, sizes, lengths, output_dtypes, meta)
     found = [
-        _axes_back(x, core, own, keepdims, said)
-        for x, core, own in zip(made, said.outputs, placed.outputs, strict=True)
+        _axes_back(x, core, own, keepdims, parsed)
+        for x, core, own in zip(made, parsed.outputs, placed.outputs, strict=True)
     ]
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -120,17 +132,17 @@ def _core_last(x: Array, axes: tuple[int, ...]) -> Array:
     return x if order == list(range(x.ndim)) else x.transpose(order)
 
 
-def _labels(said: Signature, arrays: Sequence[Array]) -> list[Labels]:
-    """Return labels of the axes: numbers of loop dimensions, counted from the last; core names."""
+def _labels(parsed: Signature, arrays: Sequence[Array]) -> list[Labels]:
+    """Return labels of the axes: loop dimensions by number, counted from the last; core names."""
     found: list[Labels] = []
-    for x, core in zip(arrays, said.inputs, strict=True):
+    for x, core in zip(arrays, parsed.inputs, strict=True):
         loops = x.ndim - len(core)
         found.append((*range(-loops, 0), *[("core", name) for name in core]))
     return found
 
 
 def _fitting(
-    said: Signature, arrays: Sequence[Array], labels: Sequence[Labels], allow_rechunk: bool
+    parsed: Signature, arrays: Sequence[Array], labels: Sequence[Labels], allow_rechunk: bool
 ) -> tuple[list[Expr], Sizes]:
     lengths: dict[Hashable, Any] = {}
     nodes = []
@@ -173,10 +185,10 @@ def _loops_fit(nodes: list[Expr], labels: Sequence[Labels]) -> tuple[list[Expr],
     return made, sizes
 
 
-def _lengths(said: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> dict[str, Any]:
+def _lengths(parsed: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> dict[str, Any]:
     """Return the length of each core dimension of the results."""
     found: dict[str, Any] = {}
-    for name in {name for core in said.outputs for name in core}:
+    for name in {name for core in parsed.outputs for name in core}:
         if ("core", name) in sizes:
             (found[name],) = sizes["core", name]
         elif name in output_sizes:
@@ -192,20 +204,20 @@ def _lengths(said: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> dic
 
 
 def _results(
-    call: BoundCall, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels], sizes: Sizes,
-    lengths: dict[str, Any], output_dtypes: Any, meta: Any,
+    call: BoundCall, parsed: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
+    sizes: Sizes, lengths: dict[str, Any], output_dtypes: Any, meta: Any,
 ) -> list[Array]:
     most = max([len([x for x in own if not isinstance(x, tuple)]) for own in labels], default=0)
     out: Labels = tuple(range(-most, 0))
     loops: Chunks = tuple([sizes[label] for label in out])
     shares = tuple([
-        share(own, node, out, sizes, True) for own, node in zip(labels, nodes, strict=True)
+        input_blocks(own, node, out, sizes, True) for own, node in zip(labels, nodes, strict=True)
     ])
-    types = _dtypes(call, said, nodes, labels, output_dtypes, meta)
+    types = _dtypes(call, parsed, nodes, labels, output_dtypes, meta)
     whole = [
-        (*loops, *[(lengths[name],) for name in core]) for core in said.outputs
+        (*loops, *[(lengths[name],) for name in core]) for core in parsed.outputs
     ]
-    if len(said.outputs) == 1:
+    if len(parsed.outputs) == 1:
         return [Array(BlockCalls(tuple(nodes), call, shares, types[0], whole[0]))]
     several = Array(
         BlockCalls(tuple(nodes), call, shares, np.dtype(object), loops, checked=False)
@@ -217,10 +229,10 @@ def _results(
 
 
 def _dtypes(
-    call: BoundCall, said: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
+    call: BoundCall, parsed: Signature, nodes: Sequence[Expr], labels: Sequence[Labels],
     output_dtypes: Any, meta: Any,
 ) -> list[Any]:
-    count = len(said.outputs)
+    count = len(parsed.outputs)
     given = _listed(output_dtypes, count, "output_dtypes")
     metas = _listed(meta, count, "meta")
     if all(declared(*each) is not None for each in zip(given, metas, strict=True)):
@@ -228,22 +240,16 @@ def _dtypes(
     fakes = [_Fake(own) for own in labels]
     if count == 1:
         return [dtype_of(call, None, None, nodes, fakes)]
-    types = [x.dtype_or_lazy for x in nodes]
+    made_up, needs = made_up_blocks(nodes, fakes)
 
     def find(k: int) -> np.dtype[Any]:
-        made = [
-            fake(t.get() if isinstance(t, LazyDtype) else t)
-            for fake, t in zip(fakes, types, strict=True)
-        ]
-        found = tried(call, made, {})
-        return np.asarray(found[k]).dtype
+        return np.asarray(tried(call, made_up(), {})[k]).dtype
 
-    needs = [t for t in types if isinstance(t, LazyDtype)]
     return [LazyDtype(partial(find, k), needs) for k in range(count)]
 
 
 class _Fake:
-    """Makes a block of ones of a dtype, whose core dimensions have length 1 or that in its name."""
+    """Makes a block of ones of a dtype; core dimensions have length 1, or that in their name."""
 
     def __init__(self, labels: Labels) -> None:
         self.shape = tuple([
@@ -266,11 +272,11 @@ def _listed(given: Any, count: int, parameter: str) -> list[Any]:
 
 
 def _axes_back(
-    x: Array, core: Core, axes: tuple[int, ...], keepdims: bool, said: Signature
+    x: Array, core: Core, axes: tuple[int, ...], keepdims: bool, parsed: Signature
 ) -> Array:
-    """Put core dimensions, which are last, where they are wanted."""
+    """Move the core dimensions, which are last, to their axes."""
     if keepdims:
-        count = len(said.inputs[0])
+        count = len(parsed.inputs[0])
         x = Array(view(x.expr, Selection((None,) * x.ndim, (*range(x.ndim), *[~1] * count))))
     else:
         count = len(core)
@@ -285,7 +291,16 @@ def _axes_back(
 
 
 class gufunc:
-    """A function with a signature, to be called with arrays; parameters are `apply_gufunc`'s.
+    """A function with a signature, to be called with arrays.
+
+    Parameters
+    ----------
+    pyfunc
+        The function.
+    signature
+        Core dimensions of inputs and results, as ``"(i,j),(j)->(i)"``.
+    **options
+        Parameters of `apply_gufunc`.
 
     Examples
     --------
@@ -298,8 +313,9 @@ class gufunc:
 
     def __init__(
         self, pyfunc: Callable[..., Any], *, signature: str | None = None,
-        vectorize: bool = False, axes: Any = None, axis: Any = None, keepdims: bool = False,
-        output_sizes: Any = None, output_dtypes: Any = None, allow_rechunk: bool = False,
+        vectorize: bool = False, axes: Sequence[Any] | None = None, axis: int | None = None,
+        keepdims: bool = False, output_sizes: dict[str, int] | None = None,
+        output_dtypes: DTypeLike | Sequence[DTypeLike] | None = None, allow_rechunk: bool = False,
         meta: Any = None,
     ) -> None:
         if signature is None:
@@ -324,7 +340,12 @@ class gufunc:
 
 @implements()
 def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], gufunc]:
-    """Return a decorator that makes a `gufunc`; parameters are those of `gufunc`.
+    """Return a decorator that makes a `gufunc` of a function.
+
+    Parameters
+    ----------
+    signature, **options
+        Parameters of `gufunc`.
 
     Examples
     --------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.block_call import BlockCalls, Infos, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
 from lazyflow.array.nodes.expr import Expr
@@ -16,9 +17,14 @@ from lazyflow.array.users.block_layout import (
     Sizes,
     aligned,
     as_they_are,
+    axis_numbers,
+    from_last,
+    input_blocks,
     result_chunks,
-    share,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 @implements()
@@ -27,49 +33,51 @@ def map_blocks(
     *args: Any,
     name: str | None = None,
     token: str | None = None,
-    dtype: Any = None,
-    chunks: Any = None,
-    drop_axis: Any = None,
-    new_axis: Any = None,
+    dtype: DTypeLike | None = None,
+    chunks: int | Sequence[Any] | None = None,
+    drop_axis: int | Iterable[int] | None = None,
+    new_axis: int | Iterable[int] | None = None,
     enforce_ndim: bool = False,
     meta: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Return an array of what a function returns for each block.
+    """Return an array of a function's results for each block.
 
     Parameters
     ----------
     func
-        Called with a block of each array. A parameter named ``block_id`` gets the block's number
-        in each axis, one named ``block_info`` where blocks are in their arrays: a dict by position
-        of the argument, None for the result, of dicts with ``shape``, ``num-chunks``,
-        ``array-location``, ``chunk-location``, and, of the result, ``chunk-shape`` and ``dtype``.
+        Called with a block of each array. A parameter named ``block_id`` gets the number of the
+        block along each axis. A parameter named ``block_info`` gets the places of the blocks in
+        their arrays: a dict by the position of the argument, None for the result, of dicts with
+        ``shape``, ``num-chunks``, ``array-location``, ``chunk-location``, and, for the result,
+        ``chunk-shape`` and ``dtype``.
     *args
-        Chunked arrays, whose numbers of blocks in each axis are equal or 1, counted from the last
-        axis; lazy values, which the function gets computed; all others as they are.
+        Chunked arrays, whose numbers of blocks along each axis are equal or 1, counted from the
+        last axis; lazy values, which the function gets computed; and other values, which it gets
+        as they are.
     name, token
-        What the tasks are called; else as `func`.
+        The name of the tasks; without it, that of `func`.
     dtype, meta
-        Type of the result's elements, or an array that has it. If both are left out, `func` is
-        tried on made-up blocks of ones when the dtype is first asked for.
+        The dtype of the result, or an array that has it. Without either, `func` is tried on
+        made-up blocks of ones when the dtype is first asked for.
     chunks
         Lengths of the result's blocks where they differ from the first array's: for each axis one
-        for all blocks or one for each; None: not known.
+        length for all blocks or one for each block; None: not known.
     drop_axis
-        Axes that `func` takes away; it gets their blocks put together.
+        Axes that `func` takes away; it gets all blocks along them as one.
     new_axis
         Axes of the result that `func` adds, of length 1 unless `chunks` says more.
     enforce_ndim
-        Taken for dask's sake: what `func` returns always has to have the right shape.
+        Accepted because dask has it: the shape of what `func` returns is always checked.
     **kwargs
         Keywords of `func`.
 
     Raises
     ------
     ValueError
-        The blocks of the arrays don't fit; when computed: a block has another shape than was said.
+        The blocks of the arrays don't fit; when computed: a block has another shape than declared.
     TypeError
-        When computed: a block is no array, or has another dtype than was said.
+        When computed: a block is no array, or has another dtype than declared.
 
     Examples
     --------
@@ -85,8 +93,8 @@ def map_blocks(
         token or name,
     )
     nodes = [x.expr for x in args if isinstance(x, Array)]
+    labels = from_last(nodes)
     ndim = max([x.ndim for x in nodes], default=0)
-    labels: list[Labels] = [tuple(range(ndim - x.ndim, ndim)) for x in nodes]
     out, new_axes, adjust = _axes(ndim, chunks, drop_axis, new_axis)
     sizes = as_they_are(nodes, labels)
     return _called(call, nodes, labels, out, sizes, new_axes, adjust, True, dtype, meta)
@@ -102,17 +110,17 @@ def _axes(
     ndim: int, chunks: Any, drop_axis: Any, new_axis: Any
 ) -> tuple[Labels, dict[Hashable, Any], dict[Hashable, Any]]:
     """Return labels of the result's axes, lengths of new ones, and what changes lengths."""
-    dropped = {_axis(axis, ndim, "drop_axis") for axis in _several(drop_axis)}
+    dropped = axis_numbers(drop_axis, ndim, "drop_axis")
     out: list[Hashable] = [k for k in range(ndim) if k not in dropped]
     if chunks is not None and not isinstance(chunks, Sequence):
         chunks = (chunks,)
     if new_axis is None:
         missing = len(chunks) - len(out) if chunks is not None else 0
         new_axis = range(max(missing, 0))
-    added = list(_several(new_axis))
+    added = list(new_axis) if isinstance(new_axis, Iterable) else [new_axis]
     total = len(out) + len(added)
     new_axes: dict[Hashable, Any] = {}
-    for axis in sorted([_axis(axis, total, "new_axis") for axis in added]):
+    for axis in sorted(axis_numbers(added, total, "new_axis")):
         label = ("new", axis)
         out.insert(axis, label)
         new_axes[label] = 1 if chunks is None or len(chunks) != total else chunks[axis]
@@ -129,18 +137,6 @@ def _axes(
     return tuple(out), new_axes, adjust
 
 
-def _several(axis: Any) -> Iterable[int]:
-    if axis is None:
-        return ()
-    return axis if isinstance(axis, Iterable) else (axis,)
-
-
-def _axis(axis: int, ndim: int, parameter: str) -> int:
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"{parameter}={axis} is out of range: there are {ndim} axes")
-    return axis % ndim
-
-
 def _called(
     call: BoundCall, nodes: Sequence[Expr], labels: Sequence[Labels], out: Labels, sizes: Sizes,
     new_axes: Mapping[Hashable, Any], adjust: Mapping[Hashable, Any], concatenate: bool,
@@ -148,7 +144,7 @@ def _called(
 ) -> Array:
     chunks = result_chunks(out, sizes, new_axes, adjust)
     shares = tuple([
-        share(own, node, out, sizes, concatenate)
+        input_blocks(own, node, out, sizes, concatenate)
         for own, node in zip(labels, nodes, strict=True)
     ])
     found = dtype_of(
@@ -185,7 +181,7 @@ def blockwise(
     *args: Any,
     name: str | None = None,
     token: str | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     adjust_chunks: Mapping[Hashable, Any] | None = None,
     new_axes: Mapping[Hashable, Any] | None = None,
     align_arrays: bool = True,
@@ -193,7 +189,7 @@ def blockwise(
     meta: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Return an array of what a function returns for blocks that go together by labels of axes.
+    """Return an array of a function's results for blocks that go together by labels of axes.
 
     Parameters
     ----------
@@ -202,23 +198,23 @@ def blockwise(
     out_ind
         Labels of the result's axes, as ``"ij"`` or ``(0, 1)``.
     *args
-        Arrays, each followed by the labels of its axes; other values followed by None. Of an axis
-        whose label the result doesn't have, the function gets all blocks.
+        Arrays, each followed by the labels of its axes; other values, each followed by None. Of
+        an axis whose label the result doesn't have, the function gets all blocks.
     name, token
-        What the tasks are called; else as `func`.
+        The name of the tasks; without it, that of `func`.
     dtype, meta
-        Type of the result's elements, or an array that has it; if both are left out, it is found
-        out as by `map_blocks`.
+        The dtype of the result, or an array that has it. Without either, it is found as by
+        `map_blocks`.
     adjust_chunks
-        For labels: a function of the length of a block that gives that of the result's, one length
-        for all blocks, or one for each.
+        For a label: a function from the length of a block to that of the result's block, one
+        length for all blocks, or one for each.
     new_axes
-        For labels that no array has: the length, or those of several blocks.
+        For a label that no array has: the length of the axis, or the lengths of its blocks.
     align_arrays
-        Cut arrays so that their chunks fit; else numbers of blocks must be equal, or 1.
+        Arrays are cut so that their chunks fit; otherwise numbers of blocks must be equal or 1.
     concatenate
-        The function gets blocks of axes that the result doesn't have put together, instead of in
-        nested lists.
+        Blocks along an axis that the result doesn't have come as one array; otherwise they come
+        in nested lists.
     **kwargs
         Keywords of `func`.
 
@@ -246,7 +242,7 @@ def blockwise(
             f"no array); got {len(args)} arguments after out_ind"
         )
     pairs = [
-        (_array(x), tuple(ind)) if ind is not None else (x, None)
+        (as_array(x), tuple(ind)) if ind is not None else (x, None)
         for x, ind in zip(args[::2], args[1::2], strict=True)
     ]
     call = BoundCall(
@@ -262,10 +258,6 @@ def blockwise(
         call, nodes, labels, out, sizes, new_axes, adjust_chunks or {}, bool(concatenate), dtype,
         meta,
     )
-
-
-def _array(x: Any) -> Array:
-    return x if isinstance(x, Array) else Array(as_node(x))
 
 
 def _fitting(

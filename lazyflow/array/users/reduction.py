@@ -1,42 +1,46 @@
-"""Reductions by users' functions: of blocks, of what they gave together, and of the rest."""
+"""Reductions by users' functions: of each block, of several results together, and of the last."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import into, stretched
-from lazyflow.array.nodes.block_call import AxisBlocks, BlockCalls, InputBlocks
+from lazyflow.array.nodes.block_call import BlockCalls, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of
+from lazyflow.array.nodes.moments import axes_of, without_empty
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.users.block_layout import Labels, Sizes, input_blocks
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 _TOGETHER = 16  # results that are combined by one call
 
 
 @implements()
 def reduction(
-    x: Any,
+    x: ArrayLike,
     chunk: Callable[..., Any],
     aggregate: Callable[..., Any],
-    axis: Any = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
-    dtype: Any = None,
-    split_every: Any = None,
+    dtype: DTypeLike | None = None,
+    split_every: int | Mapping[int, int] | None = None,
     combine: Callable[..., Any] | None = None,
     name: str | None = None,
-    out: Any = None,
+    out: Array | None = None,
     concatenate: bool = True,
     output_size: int = 1,
     meta: Any = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Array:
-    """Return a reduction that is done by users' functions, in a tree.
+    """Return a reduction by functions of one's own, in a tree.
 
     Parameters
     ----------
@@ -44,7 +48,7 @@ def reduction(
         The array.
     chunk
         Called first, for each block: ``chunk(block, axis=axes, keepdims=True)``, with the block of
-        `weights` after the first if there are any. What it returns must have the axes of the block.
+        `weights` as second argument if there are any. Its result must have the axes of the block.
     aggregate
         Called last: ``aggregate(parts, axis=axes, keepdims=keepdims)``.
     axis
@@ -52,18 +56,19 @@ def reduction(
     keepdims
         The result keeps the axes.
     dtype, meta
-        Type of the result's elements, or an array that has it.
+        The dtype of the result, or an array that has it; one of them is needed.
     split_every
-        How many parts are put together by one call at most, 16 unless said; or a dict by axis.
+        How many parts one call takes at most: 16 unless given; or a dict by axis.
     combine
-        Called between, with ``keepdims=True``, when there are more; `aggregate` if left out.
+        Called with ``keepdims=True`` on parts when there are more than that; without it,
+        `aggregate` is.
     name
-        What the tasks are called; else as the functions.
+        The name of the tasks; without it, those of the functions.
     out
         A chunked array that gets the result.
     concatenate
-        The parts are put together as one array; else they come in lists, one in the other for
-        several axes, and need not be arrays.
+        The parts come as one array; otherwise they come in lists, nested for several axes, and
+        need not be arrays.
     output_size
         Length of the axes that are kept.
     weights
@@ -87,15 +92,15 @@ def reduction(
         raise ValueError("reduction() must be told the dtype of the result: pass dtype= or meta=")
     node = as_node(x)
     axes = axes_of(axis, node.ndim)
-    nodes = [_without_empty(node, axes)]
+    nodes = [without_empty(node, axes)]
     if weights is not None:
         nodes.append(rechunk(stretched(as_node(weights), node.shape), nodes[0].chunks))
     size = operator.index(output_size)
     whole: dict[str, Any] = {"axis": axes, "keepdims": True}
-    parts = _placed(BlockCalls(
-        tuple(nodes), BoundCall(chunk, [BLOCK] * len(nodes), whole, "reduction", name),
-        (_each(nodes[0]),) * len(nodes), found, _cut(nodes[0].chunks, axes, size), checked=False,
-    ))
+    first = BoundCall(chunk, [BLOCK] * len(nodes), whole, "reduction", name)
+    given = (_blocks(nodes[0], tuple(range(node.ndim)), True),) * len(nodes)
+    chunks = _cut(nodes[0].chunks, axes, size)
+    parts = _placed(BlockCalls(tuple(nodes), first, given, found, chunks, checked=False))
     together = _together(split_every, axes)
     while any(len(parts.chunks[axis]) > most for axis, most in together.items()):
         call = BoundCall(combine or aggregate, [BLOCK], whole, "reduction", name)
@@ -106,21 +111,14 @@ def reduction(
 
 
 def _placed(node: Expr) -> Expr:
-    """Return a node that knows the user's line."""
+    """Return a node that was made at the user's line."""
     return Array(node).expr
 
 
-def _without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
-    """Return a node without chunks of length 0, of which many functions have no result."""
-    return rechunk(node, tuple([
-        tuple([n for n in sizes if n != 0]) or (0,) if axis in axes else sizes
-        for axis, sizes in enumerate(node.chunks)
-    ]))
-
-
-def _each(node: Expr) -> InputBlocks:
-    axes = [AxisBlocks(k, None, count, count == 1) for k, count in enumerate(node.numblocks)]
-    return InputBlocks(tuple(axes), True)
+def _blocks(node: Expr, out: Labels, concatenate: bool) -> InputBlocks:
+    """Return the blocks of a node for a result whose axes are these of the node's."""
+    sizes: Sizes = dict(enumerate(node.chunks))
+    return input_blocks(tuple(range(node.ndim)), node, out, sizes, concatenate)
 
 
 def _cut(chunks: Chunks, axes: tuple[int, ...], size: int) -> Chunks:
@@ -130,7 +128,7 @@ def _cut(chunks: Chunks, axes: tuple[int, ...], size: int) -> Chunks:
 
 
 def _together(split_every: Any, axes: tuple[int, ...]) -> dict[int, int]:
-    """Return how many parts of each axis are put together.
+    """Return how many parts along each axis one call takes.
 
     >>> _together(None, (0, 1)), _together({0: 4}, (0,))
     ({0: 4, 1: 4}, {0: 4})
@@ -150,35 +148,24 @@ def _together(split_every: Any, axes: tuple[int, ...]) -> dict[int, int]:
 def _step(
     call: BoundCall, parts: Expr, together: Mapping[int, int], size: int, concatenate: bool
 ) -> Expr:
-    """Return parts put together by some."""
-    along = []
-    chunks = []
-    for axis, sizes in enumerate(parts.chunks):
-        count = len(sizes)
-        if axis in together:
-            along.append(AxisBlocks(axis, together[axis], count, count == 1))
-            chunks.append((size,) * -(-count // together[axis]))
-        else:
-            along.append(AxisBlocks(axis, None, count, count == 1))
-            chunks.append(sizes)
-    shares = (InputBlocks(tuple(along), concatenate),)
-    return BlockCalls((parts,), call, shares, parts.dtype_or_lazy, tuple(chunks), checked=False)
+    """Return the node of calls that each combine neighbouring parts."""
+    given = _blocks(parts, tuple(range(parts.ndim)), concatenate)
+    given = given._replace(axes=tuple([
+        each._replace(together=together.get(axis)) for axis, each in enumerate(given.axes)
+    ]))
+    chunks = tuple([
+        (size,) * -(-len(sizes) // together[axis]) if axis in together else sizes
+        for axis, sizes in enumerate(parts.chunks)
+    ])
+    return BlockCalls((parts,), call, (given,), parts.dtype_or_lazy, chunks, checked=False)
 
 
 def _last(
     call: BoundCall, parts: Expr, axes: tuple[int, ...], keepdims: bool, size: int,
     concatenate: bool, dtype: Any,
 ) -> Expr:
-    along = []
-    chunks: list[tuple[Any, ...]] = []
-    for axis, sizes in enumerate(parts.chunks):
-        count = len(sizes)
-        if axis not in axes:
-            along.append(AxisBlocks(len(chunks), None, count, count == 1))
-            chunks.append(sizes)
-        else:
-            along.append(AxisBlocks(None, None, count, count == 1))
-            if keepdims:
-                chunks.append((size,))
-    shares = (InputBlocks(tuple(along), concatenate),)
-    return BlockCalls((parts,), call, shares, dtype, tuple(chunks))
+    """Return the node of the calls that give the result."""
+    kept = [axis for axis in range(parts.ndim) if keepdims or axis not in axes]
+    out = tuple([("reduced", axis) if axis in axes else axis for axis in kept])
+    chunks = tuple([(size,) if axis in axes else parts.chunks[axis] for axis in kept])
+    return BlockCalls((parts,), call, (_blocks(parts, out, concatenate),), dtype, chunks)

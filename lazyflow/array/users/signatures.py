@@ -25,7 +25,7 @@ class Signature(NamedTuple):
 
 
 def parse(signature: str) -> Signature:
-    """Return what a signature says.
+    """Return the core dimensions of a signature.
 
     >>> parse("(i,j),(j)->(i),()")
     Signature(inputs=(('i', 'j'), ('j',)), outputs=(('i',), ()))
@@ -33,7 +33,7 @@ def parse(signature: str) -> Signature:
     Raises
     ------
     ValueError
-        It is none.
+        The text is no signature.
     """
     if not isinstance(signature, str) or not _WHOLE.match(signature):
         raise ValueError(
@@ -51,7 +51,7 @@ def _side(text: str) -> tuple[Core, ...]:
 
 
 class Axes(NamedTuple):
-    """Which axes of each input and result are the core dimensions."""
+    """The axes of each input and result that are the core dimensions."""
 
     inputs: list[tuple[int, ...]]
     outputs: list[tuple[int, ...]]
@@ -60,12 +60,12 @@ class Axes(NamedTuple):
 def core_axes(
     signature: Signature, axes: Any, axis: Any, keepdims: bool, ndims: Sequence[int]
 ) -> Axes:
-    """Return the core axes, as `axes` or `axis` say; else the last ones.
+    """Return the core axes that `axes` or `axis` name; without them, the last axes.
 
     Raises
     ------
     ValueError
-        They don't fit the signature, or there are too few.
+        The axes don't fit the signature, or an input has too few.
     """
     ins, outs = signature
     if axes is not None and axis is not None:

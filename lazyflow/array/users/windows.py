@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall
 from lazyflow.array.nodes.extended import Extended, Margin
-from lazyflow.array.users.block_layout import share
+from lazyflow.array.users.block_layout import input_blocks
 
-_LARGEST = 16  # automatic chunks in the bytes of a block of windows, at most
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+_LARGEST = 16  # times the bytes of an automatic chunk that a block of windows has at most: a guess
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, automatic_rechunk: bool = True
+    x: ArrayLike, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = None,
+    automatic_rechunk: bool = True,
 ) -> Array:
-    """Return windows into an array, as ``np.lib.stride_tricks.sliding_window_view``.
+    """Return windows that slide over an array, as ``np.lib.stride_tricks.sliding_window_view``.
 
     Parameters
     ----------
-    x, window_shape, axis
-        As in NumPy.
+    x
+        The array.
+    window_shape
+        The lengths of a window.
+    axis
+        The axes along which the windows slide, one for each length; None: all axes.
     automatic_rechunk
         Cut chunks so that a block, were its windows written out, is not much larger than a chunk
         of ``config.chunk_bytes``: at most 16 times, or than it was.
@@ -41,28 +50,27 @@ def sliding_window_view(
     >>> la.sliding_window_view(la.arange(5, chunks=2), 3).sum(axis=1).compute()
     array([3, 6, 9])
     """
-    x = x if isinstance(x, Array) else Array(as_node(x))
-    x.with_known_sizes()
-    axes, windows = _windows(x, window_shape, axis)
+    source = as_array(x).with_known_sizes()
+    axes, windows = _windows(source, window_shape, axis)
     grids: list[tuple[int, ...]] = []
-    for k, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
+    for k, (sizes, n) in enumerate(zip(source.chunks, source.shape, strict=True)):
         less = sum([w - 1 for a, w in zip(axes, windows, strict=True) if a == k])
         grids.append(_first(sizes, n - less) if k in axes else sizes)
     if automatic_rechunk:
-        grids = _smaller(grids, prod(windows), x)
+        grids = _smaller(grids, prod(windows), source)
     margins = tuple([
         Margin(0, n - sum(grid), "none", grid)
-        for grid, n in zip(grids, x.shape, strict=True)
+        for grid, n in zip(grids, source.shape, strict=True)
     ])
-    node = Array(Extended((x.expr,), margins)).expr
+    node = Array(Extended((source.expr,), margins)).expr
     call = BoundCall(
         np.lib.stride_tricks.sliding_window_view, [BLOCK],
         {"window_shape": windows, "axis": axes}, "sliding_window_view",
     )
-    labels = tuple(range(x.ndim))
-    own = share(labels, node, labels, dict(enumerate(node.chunks)), False)
+    labels = tuple(range(source.ndim))
+    own = input_blocks(labels, node, labels, dict(enumerate(node.chunks)), False)
     chunks = (*grids, *[(w,) for w in windows])
-    return Array(BlockCalls((node,), call, (own,), x.expr.dtype_or_lazy, chunks))
+    return Array(BlockCalls((node,), call, (own,), source.expr.dtype_or_lazy, chunks))
 
 
 def _windows(x: Array, window_shape: Any, axis: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -109,7 +117,7 @@ def _first(sizes: tuple[int, ...], n: int) -> tuple[int, ...]:
 
 
 def _smaller(grids: list[tuple[int, ...]], factor: int, x: Array) -> list[tuple[int, ...]]:
-    """Cut chunks so that blocks have at most so many elements that windows fit."""
+    """Cut chunks so that the windows of a block, written out, are not too large."""
     itemsize = x.dtype.itemsize or 1
     before = prod([max(sizes) for sizes in x.chunks]) * itemsize
     limit = max(_LARGEST * config.get("chunk_bytes"), before)
