@@ -1,4 +1,4 @@
-"""What a notebook shows of a chunked array: sizes in a table, and a picture of the chunks."""
+"""A chunked array in a notebook: its sizes in a table, and a picture of its chunks."""
 
 from __future__ import annotations
 
@@ -77,36 +77,60 @@ def _cuts(chunks: tuple[int, ...], pixels: float) -> list[float]:
 
 
 def _picture(chunks: tuple[tuple[int, ...], ...]) -> str:
-    """Draw the last three axes; axes before them are said, not drawn."""
+    """Draw the last three axes, and count the axes before them in a note."""
     shown = chunks[-3:]
     pixels = _lengths([sum(sizes) for sizes in shown])
     if len(shown) == 1:
         shown, pixels = ((1,), *shown), [_SHORTEST * 2, *pixels]
-    depth = 0.0
-    back: list[float] = []
-    if len(shown) == 3:
-        depth = pixels[0] * _DEPTH
-        back = [at * _DEPTH for at in _cuts(shown[0], pixels[0])]
+    depth = pixels[0] * _DEPTH if len(shown) == 3 else 0.0
+    height, width = pixels[-2:]
+    drawn = "".join(
+        f'<path d="M{a:.1f} {b:.1f} L{c:.1f} {d:.1f}"/>'
+        for a, b, c, d in _borders(shown, pixels, depth)
+    )
+    return (
+        f'<svg width="{depth + width + 60:.0f}" height="{depth + height + 40:.0f}" '
+        'style="overflow:visible">'
+        f'<g fill="#8bb8d8" fill-opacity="0.55" stroke="none">{_faces(height, width, depth)}</g>'
+        f'<g fill="none" stroke="#2b5d80" stroke-width="0.8">{drawn}</g>'
+        '<g font-size="11" font-family="sans-serif" fill="currentColor">'
+        f"{_texts(chunks, height, width, depth)}</g></svg>"
+    )
+
+
+def _borders(
+    shown: tuple[tuple[int, ...], ...], pixels: list[float], depth: float
+) -> list[tuple[float, float, float, float]]:
+    """Return the lines between chunks, each as x and y of its ends."""
     height, width = pixels[-2:]
     across, down = _cuts(shown[-2], height), _cuts(shown[-1], width)
     lines = [(depth, depth + y, depth + width, depth + y) for y in across]
     lines += [(depth + x, depth, depth + x, depth + height) for x in down]
-    for b in back:
-        at = depth - b
-        lines += [(at, at, at + width, at), (at, at, at, at + height)]
-    if back:
+    if depth:
+        for back in _cuts(shown[0], pixels[0]):
+            at = depth - back * _DEPTH
+            lines += [(at, at, at + width, at), (at, at, at, at + height)]
         lines += [(depth + x, depth, x, 0) for x in down]
         lines += [(depth, depth + y, 0, y) for y in across]
-    faces = [f'<rect x="{depth:.1f}" y="{depth:.1f}" width="{width:.1f}" height="{height:.1f}"/>']
-    if back:
-        faces.append(
-            f'<path d="M0 0 L{depth:.1f} {depth:.1f} L{depth + width:.1f} {depth:.1f} '
-            f'L{width:.1f} 0 Z M0 0 L{depth:.1f} {depth:.1f} L{depth:.1f} {depth + height:.1f} '
-            f'L0 {height:.1f} Z"/>'
-        )
-    drawn = "".join(
-        f'<path d="M{a:.1f} {b:.1f} L{c:.1f} {d:.1f}"/>' for a, b, c, d in lines
+    return lines
+
+
+def _faces(height: float, width: float, depth: float) -> str:
+    """Return the front, and for three axes the top and the left side."""
+    front = f'<rect x="{depth:.1f}" y="{depth:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+    if not depth:
+        return front
+    return front + (
+        f'<path d="M0 0 L{depth:.1f} {depth:.1f} L{depth + width:.1f} {depth:.1f} '
+        f'L{width:.1f} 0 Z M0 0 L{depth:.1f} {depth:.1f} L{depth:.1f} {depth + height:.1f} '
+        f'L0 {height:.1f} Z"/>'
     )
+
+
+def _texts(
+    chunks: tuple[tuple[int, ...], ...], height: float, width: float, depth: float
+) -> str:
+    """Return the lengths of the axes, and a note on axes that are not drawn."""
     lengths = [sum(sizes) for sizes in chunks[-3:]]
     texts = [
         f'<text x="{depth + width / 2:.1f}" y="{depth + height + 16:.1f}" '
@@ -117,7 +141,7 @@ def _picture(chunks: tuple[tuple[int, ...], ...]) -> str:
             f'<text x="{depth + width + 6:.1f}" y="{depth + height / 2 + 4:.1f}">{lengths[-2]}'
             "</text>"
         )
-    if back:
+    if depth:
         texts.append(f'<text x="0" y="{height + depth / 2 + 22:.1f}">{lengths[0]}</text>')
     more = len(chunks) - 3
     if more > 0:
@@ -125,10 +149,4 @@ def _picture(chunks: tuple[tuple[int, ...], ...]) -> str:
             f'<text x="0" y="{depth + height + 34:.1f}">and {more} more '
             f'{"axis" if more == 1 else "axes"} before</text>'
         )
-    return (
-        f'<svg width="{depth + width + 60:.0f}" height="{depth + height + 40:.0f}" '
-        'style="overflow:visible">'
-        f'<g fill="#8bb8d8" fill-opacity="0.55" stroke="none">{"".join(faces)}</g>'
-        f'<g fill="none" stroke="#2b5d80" stroke-width="0.8">{drawn}</g>'
-        f'<g font-size="11" font-family="sans-serif" fill="currentColor">{"".join(texts)}</g></svg>'
-    )
+    return "".join(texts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow.api.targets import Targets
-from lazyflow.diagnostics.drawing import Node, Picture, draw
+from lazyflow.diagnostics.boxes import Vertex
+from lazyflow.diagnostics.drawing import Picture, draw
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import is_leaf, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary
@@ -30,18 +31,18 @@ def visualize(
     filename
         Where to write the picture; left out, it is only returned (a notebook shows it).
     format
-        ``"svg"``, or with graphviz ``"png"`` or ``"pdf"``; told by the filename when left out.
+        ``"svg"``, or with graphviz ``"png"`` or ``"pdf"``; by default the ending of `filename`.
     engine
         ``"builtin"`` draws svg, up to 500 tasks; ``"graphviz"`` needs that package and its program.
     rankdir
-        Which way the work flows: ``"TB"``, ``"BT"``, ``"LR"`` or ``"RL"``.
+        The direction of the edges: ``"TB"``, ``"BT"``, ``"LR"`` or ``"RL"`` (T: top, L: left).
     optimize_graph
         False: the graph as it was written, without merging equal pure tasks.
 
     Raises
     ------
     ValueError
-        Too many tasks for a picture, or an unknown word; the message says what to do.
+        Too many tasks for a picture, or an unknown option; the message says what to do.
 
     Examples
     --------
@@ -57,13 +58,13 @@ def visualize(
     for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True)):
         if is_leaf(task):
             value = task._args[0]
-            kind, told = "value", getattr(value, "name", None) or summary(value)
-            label = task_name(task) if task._options.named else told
+            kind, text = "value", getattr(value, "name", None) or summary(value)
+            label = task_name(task) if task._options.named else text
         else:
-            kind, told = "task", call_text(task, list(task._inputs))
+            kind, text = "task", call_text(task, list(task._inputs))
             label = task_name(task)
         if i in outputs:
             kind = "output"
-        title = f"{told}\nmade at {place_text(task)}"
-        nodes.append(Node(label, tuple(dict.fromkeys(inputs or ())), kind, title))
+        title = f"{text}\nmade at {place_text(task)}"
+        nodes.append(Vertex(label, tuple(dict.fromkeys(inputs or ())), kind, title))
     return draw(nodes, filename, format=format, engine=engine, rankdir=rankdir)

@@ -1,7 +1,7 @@
-"""dask's collections among our arguments: each is one task, in which dask computes it, once.
+"""dask's collections among arguments: each becomes one task, in which dask computes it once.
 
-Its own tasks stay dask's, so its scheduler and configuration hold for them; in other processes
-than the one where it was met they run one after the other.
+dask runs the tasks of the collection, with its own scheduler and configuration; in other
+processes than the one where the collection was made they run one after the other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from lazyflow.graph.task import users_depth
 
 __all__ = ["dask_task"]
 
-#: By the id of what they compute, which they hold: an object that is met again is computed once.
+#: By the id of the collection, which its task holds: a collection that is passed again is
+#: computed once.
 _tasks: WeakValues[Delayed] = WeakValues()
 
 
-class _Box:
-    """Keeps an object out of the search for inputs."""
+class _HiddenCollection:
+    """Hides a collection of dask from the search for lazy values among arguments."""
 
     __slots__ = ("pid", "value")
 
@@ -31,28 +32,28 @@ class _Box:
         self.pid = pid
 
     def __reduce__(self) -> Any:
-        return _Box, (self.value, self.pid)
+        return _HiddenCollection, (self.value, self.pid)
 
 
 def dask_task(value: Any) -> Delayed | None:
-    """Return a task that gives the value of a collection of dask's; None if nothing is lazy in it.
+    """Return a task that computes a collection of dask; None if nothing in it is lazy.
 
-    xarray's objects, for example, follow the protocol with and without arrays of dask's.
+    Objects of xarray, for example, follow dask's protocol whether or not they hold dask's arrays.
     """
     if value.__dask_graph__() is None:
         return None
     task = _tasks.get(id(value))
     if task is None:
         options = DEFAULT.replace(label=f"dask {type(value).__name__}")
-        box = _Box(value, os.getpid())
+        hidden = _HiddenCollection(value, os.getpid())
         task = _tasks[id(value)] = new_task(
-            Delayed, _computed, (box,), options=options, depth=users_depth()
+            Delayed, _computed, (hidden,), options=options, depth=users_depth()
         )
     return task
 
 
-def _computed(box: _Box) -> Any:
+def _computed(hidden: _HiddenCollection) -> Any:
     import dask
 
-    scheduler = {} if box.pid == os.getpid() else {"scheduler": "sync"}
-    return dask.compute(box.value, **scheduler)[0]
+    scheduler = {} if hidden.pid == os.getpid() else {"scheduler": "sync"}
+    return dask.compute(hidden.value, **scheduler)[0]

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyflow.diagnostics import layout
-from lazyflow.diagnostics.drawing import Node, Picture, draw, to_svg
+from lazyflow.diagnostics.boxes import Vertex
+from lazyflow.diagnostics.drawing import Picture, draw
+from lazyflow.diagnostics.svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -121,21 +123,21 @@ def graphs(draw_one, max_nodes=30):
             inputs = tuple(draw_one(st.lists(st.integers(0, index - 1), max_size=4)))
         label = draw_one(st.sampled_from(["f", "load", "a_long_name_of_a_function" * 2]))
         kind = draw_one(st.sampled_from(["task", "value", "output"]))
-        nodes.append(Node(label, inputs, kind))
+        nodes.append(Vertex(label, inputs, kind))
     return nodes
 
 
 def chain(length):
-    return [Node("inc", (i - 1,) if i else ()) for i in range(length)]
+    return [Vertex("inc", (i - 1,) if i else ()) for i in range(length)]
 
 
 def tree(leaves):
-    nodes = [Node("load", ()) for _ in range(leaves)]
+    nodes = [Vertex("load", ()) for _ in range(leaves)]
     level = list(range(leaves))
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=True)
         first = len(nodes)
-        nodes += [Node("add", pair) for pair in pairs]
+        nodes += [Vertex("add", pair) for pair in pairs]
         level = list(range(first, len(nodes)))
     return nodes
 
@@ -150,7 +152,7 @@ def test_any_graph_is_tidy(nodes, rankdir):
 
 @given(graphs(max_nodes=12))
 def test_same_nodes_give_the_same_text(nodes):
-    assert to_svg(nodes) == to_svg([Node(n.label, n.inputs, n.kind, n.title) for n in nodes])
+    assert to_svg(nodes) == to_svg([Vertex(n.label, n.inputs, n.kind, n.title) for n in nodes])
 
 
 def test_chain_of_500_is_straight():
@@ -170,7 +172,7 @@ def test_tree_stands_centred(rankdir):
 
 
 def test_outgoing_tree_stands_centred():
-    nodes = [Node("split", ())] + [Node("part", ((i - 1) // 2,)) for i in range(1, 15)]
+    nodes = [Vertex("split", ())] + [Vertex("part", ((i - 1) // 2,)) for i in range(1, 15)]
     picture = check_tidy(nodes)
     for index in range(7):
         places = [picture.centre(2 * index + side)[0] for side in (1, 2)]
@@ -180,9 +182,9 @@ def test_outgoing_tree_stands_centred():
 def test_trees_have_no_crossing_however_they_are_numbered():
     # leaves in bit-reversed order: the rows as given would cross
     order = [int(f"{i:04b}"[::-1], 2) for i in range(16)]
-    nodes = [Node("load", ()) for _ in range(16)]
-    nodes += [Node("add", (order[2 * i], order[2 * i + 1])) for i in range(8)]
-    nodes += [Node("add", (16 + i, 20 + i)) for i in range(4)]
+    nodes = [Vertex("load", ()) for _ in range(16)]
+    nodes += [Vertex("add", (order[2 * i], order[2 * i + 1])) for i in range(8)]
+    nodes += [Vertex("add", (16 + i, 20 + i)) for i in range(4)]
     picture = check_tidy(nodes)
     for row in (range(16), range(16, 24)):
         users = {s: picture.centre(t)[0] for s, t in picture.lines if s in row}
@@ -191,15 +193,15 @@ def test_trees_have_no_crossing_however_they_are_numbered():
 
 
 def test_crossings_do_not_grow_with_the_numbering():
-    rows = [[Node("x", ()) for _ in range(16)]]
+    rows = [[Vertex("x", ()) for _ in range(16)]]
     for step in (1, 2, 4, 8):
         first = 16 * (len(rows) - 1)
-        rows.append([Node("twiddle", (first + i, first + (i ^ step))) for i in range(16)])
+        rows.append([Vertex("twiddle", (first + i, first + (i ^ step))) for i in range(16)])
     nodes = [node for row in rows for node in row]
     place = [16 * (i // 16) + (i % 16 * 11 + i // 16 * 5) % 16 for i in range(len(nodes))]
     shuffled = list(nodes)
     for index, node in enumerate(nodes):
-        shuffled[place[index]] = Node(node.label, tuple(place[i] for i in node.inputs))
+        shuffled[place[index]] = Vertex(node.label, tuple(place[i] for i in node.inputs))
     natural = [(source % 16, target % 16, target // 16) for source, target in edges_of(nodes)]
     picture = check_tidy(shuffled)
     drawn = [
@@ -222,11 +224,11 @@ def crossings_as_numbered(nodes):
 
 
 def test_long_edges_are_straight_but_for_their_ends():
-    nodes = [Node("chunk", (), "value"), Node("zeros", ()), Node("step", (0, 1))]
+    nodes = [Vertex("chunk", (), "value"), Vertex("zeros", ()), Vertex("step", (0, 1))]
     for _ in range(6):
         last = len(nodes) - 1
-        nodes += [Node("left", (last,)), Node("right", (last,))]
-        nodes += [Node("mean", (last + 1, last + 2)), Node("step", (0, last + 3))]
+        nodes += [Vertex("left", (last,)), Vertex("right", (last,))]
+        nodes += [Vertex("mean", (last + 1, last + 2)), Vertex("step", (0, last + 3))]
     check_clear(check_tidy(nodes))
     curves = {
         edge: data.count("C")
@@ -236,46 +238,46 @@ def test_long_edges_are_straight_but_for_their_ends():
 
 
 def test_a_lean_chain_beside_a_lane_stays_straight():
-    nodes = [*chain(120), Node("sum", tuple(range(120)))]
+    nodes = [*chain(120), Vertex("sum", tuple(range(120)))]
     picture = check_tidy(nodes)
     check_clear(picture)
     assert picture.width < 200
 
 
 def test_a_value_stands_just_above_its_first_user():
-    nodes = [Node("3", (), "value"), *(Node("inc", (i,) if i else ()) for i in range(8))]
-    nodes.append(Node("mul", (0, 8)))
+    nodes = [Vertex("3", (), "value"), *(Vertex("inc", (i,) if i else ()) for i in range(8))]
+    nodes.append(Vertex("mul", (0, 8)))
     picture = check_tidy(nodes)
     assert picture.centre(0)[1] == picture.centre(8)[1]
 
 
 def test_wide_fan_in_is_staggered():
-    nodes = [Node("load", ()) for _ in range(100)] + [Node("sum", tuple(range(100)))]
+    nodes = [Vertex("load", ()) for _ in range(100)] + [Vertex("sum", tuple(range(100)))]
     picture = check_tidy(nodes)
     check_clear(picture)
     assert picture.width < 2_400 and picture.width < 6 * picture.height
 
 
 def test_staggered_rows_in_the_middle_keep_their_edges():
-    nodes = [Node("split", ())] + [Node("work", (0,)) for _ in range(80)]
-    nodes += [Node("work", (i,)) for i in range(1, 81)] + [Node("sum", (0, *range(81, 161)))]
+    nodes = [Vertex("split", ())] + [Vertex("work", (0,)) for _ in range(80)]
+    nodes += [Vertex("work", (i,)) for i in range(1, 81)] + [Vertex("sum", (0, *range(81, 161)))]
     check_clear(check_tidy(nodes))
 
 
 def test_separate_parts_are_packed_in_rows():
     nodes = []
     for i in range(100):
-        nodes += [Node(str(i), (), "value"), Node("inc", (2 * i,), "output")]
+        nodes += [Vertex(str(i), (), "value"), Vertex("inc", (2 * i,), "output")]
     picture = check_tidy(nodes)
     assert 0.4 < picture.width / picture.height < 4
 
 
 def test_a_deep_graph_with_links_far_back_is_drawn_whole():
-    check_tidy([Node("f", tuple({i - 1, i * 7919 % i, i // 3}) if i else ()) for i in range(300)])
+    check_tidy([Vertex("f", tuple({i - 1, i * 7919 % i, i // 3}) if i else ()) for i in range(300)])
 
 
 def test_edges_beyond_the_most_bends_become_one_curve(monkeypatch):
-    nodes = [*chain(8), Node("add", (0, 7)), Node("mul", (3, 8))]
+    nodes = [*chain(8), Vertex("add", (0, 7)), Vertex("mul", (3, 8))]
     monkeypatch.setattr(layout, "MAX_BENDS", 0)
     picture = check_tidy(nodes)
     for edge in ((0, 8), (3, 9)):  # it leaves the boxes that it passes, and stays in the picture
@@ -299,7 +301,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("label", HOSTILE)
 def test_hostile_texts_come_out_as_text(label):
-    text = to_svg([Node(label, (), title=label)])
+    text = to_svg([Vertex(label, (), title=label)])
     picture = Parsed(text)
     tags = {element.tag.removeprefix(SVG) for element in picture.root.iter()}
     assert tags == {"svg", "rect", "g", "title", "text"}
@@ -313,7 +315,7 @@ def test_hostile_texts_come_out_as_text(label):
     ["\0", "\x1b", "\x7f", "\x85", "\ud800", "\udfff", "\ufffe", "\uffff", "\u202e", "\u2066"],
 )
 def test_what_xml_cannot_hold_is_replaced(char):
-    text = to_svg([Node(f"a{char}b", (), title=f"c{char}d")])
+    text = to_svg([Vertex(f"a{char}b", (), title=f"c{char}d")])
     picture = Parsed(text.encode())
     assert picture.label(0) == "a\ufffdb"
     assert picture.title(0) == "a\ufffdb\nc\ufffdd"
@@ -321,38 +323,39 @@ def test_what_xml_cannot_hold_is_replaced(char):
 
 @given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=30))
 def test_any_text_gives_valid_xml(label, title):
-    picture = Parsed(to_svg([Node(label, (), title=title)]).encode())
+    picture = Parsed(to_svg([Vertex(label, (), title=title)]).encode())
     left, _, right, _ = picture.boxes[0]
     assert right - left <= 200
 
 
 def test_long_labels_are_cut_and_whole_in_the_tooltip():
     label = "standardize_and_project_onto_components"
-    picture = Parsed(to_svg([Node(label, (), title="made in fit.py, line 3")]))
+    picture = Parsed(to_svg([Vertex(label, (), title="made in fit.py, line 3")]))
     assert picture.label(0).endswith("…") and label.startswith(picture.label(0)[:-1])
     assert len(picture.label(0)) > 15
     assert picture.title(0) == f"{label}\nmade in fit.py, line 3"
 
 
 def test_endless_texts_are_cut():
-    text = to_svg([Node("x" * 10**6, (), title="y" * 10**6)])
+    text = to_svg([Vertex("x" * 10**6, (), title="y" * 10**6)])
     assert len(text) < 5_000
     assert Parsed(text).title(0).endswith("…")
 
 
 def test_label_of_several_lines_is_shown_in_one():
-    assert Parsed(to_svg([Node("a\n\t b", ())])).label(0) == "a b"
+    assert Parsed(to_svg([Vertex("a\n\t b", ())])).label(0) == "a b"
 
 
 def test_boxes_grow_with_their_labels():
-    picture = Parsed(to_svg([Node("f", ()), Node("concatenate", ()), Node("日本語日本語", ())]))
+    labels = "f", "concatenate", "日本語日本語"
+    picture = Parsed(to_svg([Vertex(label, ()) for label in labels]))
     short, long, wide = (right - left for left, _, right, _ in picture.boxes.values())
     assert short < long
     assert wide >= 6 * 12
 
 
 def test_kinds_look_different_without_colour():
-    nodes = [Node("a", (), kind) for kind in ("task", "value", "output")]
+    nodes = [Vertex("a", (), kind) for kind in ("task", "value", "output")]
     boxes = [group.find(f"{SVG}rect") for group in Parsed(to_svg(nodes)).groups.values()]
     assert len({(box.get("rx"), box.get("stroke-width")) for box in boxes}) == 3
     assert len({box.get("fill") for box in boxes}) == 3
@@ -366,7 +369,7 @@ def test_background_is_explicit_and_nothing_leaks_into_the_page():
 
 
 def test_an_input_given_twice_is_one_edge():
-    nodes = [Node("x", ()), Node("mul", (0, 0))]
+    nodes = [Vertex("x", ()), Vertex("mul", (0, 0))]
     assert check_tidy(nodes).paths == {(0, 1): 1}
     assert "2 nodes, 1 edge," in repr(draw(nodes))
 
@@ -382,7 +385,7 @@ def test_empty_graph_says_so():
 
 def test_500_nodes_are_drawn_and_501_are_not():
     assert len(Parsed(to_svg(chain(500))).boxes) == 500
-    nodes = [Node("1", (), "value"), *(Node("f", (0,)) for _ in range(1_500))]
+    nodes = [Vertex("1", (), "value"), *(Vertex("f", (0,)) for _ in range(1_500))]
     with pytest.raises(ValueError, match=r"1,500 tasks and 1 value; .* takes 500 nodes") as caught:
         to_svg(nodes)
     for advice in ("a part of the graph", "smaller graph", "engine='graphviz'"):
@@ -419,12 +422,12 @@ def test_unknown_options(options, words, tmp_path, monkeypatch):
 @pytest.mark.parametrize("engine", ["builtin", "graphviz"])
 def test_inputs_must_be_earlier_nodes(source, engine):
     with pytest.raises(ValueError, match=rf"nodes\[1\] \('g'\) has input {source}, .* topological"):
-        draw([Node("f", ()), Node("g", (source,))], engine=engine)
+        draw([Vertex("f", ()), Vertex("g", (source,))], engine=engine)
 
 
 def test_unknown_kind():
     with pytest.raises(ValueError, match=r"nodes\[0\].kind='job' is not known: .* 'value', 'outp"):
-        to_svg([Node("f", (), "job")])
+        to_svg([Vertex("f", (), "job")])
 
 
 # --- draw and its picture
@@ -480,7 +483,7 @@ def fake_dot(tmp_path, monkeypatch):
 
 def test_png_goes_to_graphviz(fake_dot, tmp_path):
     fake_dot()
-    nodes = [Node("<b>3</b>", (), "value"), Node("a & \\N\0", (0, 0), "output", 'say "x"')]
+    nodes = [Vertex("<b>3</b>", (), "value"), Vertex("a & \\N\0", (0, 0), "output", 'say "x"')]
     picture = draw(nodes, tmp_path / "g.png", rankdir="LR")
     sent = picture.data.decode()
     assert picture._repr_png_() == picture.data == (tmp_path / "g.png").read_bytes()
