@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import lazyflow.array as la
 from lazyflow.array.dispatch import functions
 from lazyflow.array.nodes.expr import below
+from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.views import View
-from lazyflow.array.passes.fuse import Fused
 from lazyflow.array.passes.pipeline import optimize
 
 A = np.arange(60.0).reshape(3, 4, 5)

@@ -9,7 +9,7 @@ from array_examples import Store
 
 import lazyflow.array as la
 from lazyflow.array.nodes.expr import below
-from lazyflow.array.passes.fuse import Fused
+from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.passes.pipeline import optimize
 
 

@@ -11,17 +11,17 @@ from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.kernels import run
 from lazyflow.array.nodes.expr import Expr, below
+from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.reduce import Partials
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.views import View
-from lazyflow.array.passes.fuse import Fused
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.pipeline import explain_passes, optimize
 from lazyflow.store.sizes import format_bytes
 
 
 @implements()
-def report(*arrays: Array, keep: bool = False) -> str:
+def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     """Tell what computing some arrays together would run. Nothing is computed.
 
     Parameters
@@ -30,6 +30,8 @@ def report(*arrays: Array, keep: bool = False) -> str:
         Arrays.
     keep
         As for `persist`: the chunks of the arrays stay as they are.
+    explain
+        Say first what each pass did to the arrays: which views were moved, for example.
 
     Returns
     -------
@@ -46,13 +48,19 @@ def report(*arrays: Array, keep: bool = False) -> str:
         ends here: it reduces each block
     1 x sum: merges partial results
     1 x sum: a view of blocks
+    >>> print(la.report(-x.reshape(2_000, 2_000)[:3], explain=True))  # doctest: +ELLIPSIS
+    merge equal: 4 nodes, all of them different
+    views down: getitem goes below reshape
+    ...
     """
     wanted = [x.expr for x in arrays]
-    nodes = optimize(wanted, keep, config.get("array_fusion"))
+    fusion = config.get("array_fusion")
+    nodes = optimize(wanted, keep, fusion)
     counts = _counts(nodes)
-    return "\n".join(line for node in below(nodes) if counts.get(node) for line in _lines(
-        node, counts[node]
-    ))
+    lines = [
+        line for node in below(nodes) if counts.get(node) for line in _lines(node, counts[node])
+    ]
+    return "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
 
 
 def _counts(nodes: list[Expr]) -> dict[Expr, int]:

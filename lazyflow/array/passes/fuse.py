@@ -53,7 +53,20 @@ def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> lis
     return _Fusion(wanted, keep, enabled).result()
 
 
+def explain_groups(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say how many operations run in how many groups."""
+    count = sum(isinstance(node, Elementwise | Reduce) for node in below(before))
+    groups = sum(isinstance(node, Fused) for node in below(after))
+    if not count:
+        return "there is nothing to fuse"
+    operations = f"{count:,} operation{'s' if count > 1 else ''}"
+    runs = "run" if count > 1 else "runs"
+    return f"{operations} {runs} as {groups:,} group{'s' if groups > 1 else ''}"
+
+
 class _Fusion:
+    """What is known of the wanted nodes, and what they become."""
+
     def __init__(self, wanted: Sequence[Expr], keep: bool, enabled: bool) -> None:
         self.wanted = wanted
         self.keep = keep

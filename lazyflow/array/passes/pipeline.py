@@ -1,166 +1,69 @@
-"""Passes over expressions: cheaper equals, found by looking at all wanted arrays at once.
+"""The passes over expressions, in one list, and `optimize`, which runs them.
 
-Each pass takes and returns a list of nodes. What the last one, fusion, does is in fuse.py.
+Each pass takes all wanted nodes at once and returns equals of them that cost less. Running a pass
+again changes nothing.
 
     >>> import numpy as np
     >>> import lazyflow.array as la
     >>> x = la.from_array(np.arange(12.0), chunks=4)
-    >>> y = (x * 2 + 1)[5:7]
-    >>> views_down([y.expr])[0].inputs[0].inputs[0]  # only what is needed is read
-    <getitem float64 2>
+    >>> print(explain_passes([(x * 2 + 1)[5:7].expr]))
+    merge equal: 6 nodes, all of them different
+    views down: getitem goes below multiply, add
+    rechunks down: no rechunk is needed less
+    merge equal: 6 nodes, all of them different
+    wide blocks: the chunks have to stay
+    fuse: 2 operations run as 1 group
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from lazyflow.array.nodes.align import share
-from lazyflow.array.nodes.contraction import in_wide_blocks
-from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, below, rebuilt, same, same_line
-from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
-from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.expr import Expr, below, same_line
+from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.user_lines import hand_down
-from lazyflow.array.nodes.views import View, view
-from lazyflow.array.passes.fuse import QUICK, fuse
+from lazyflow.array.passes.equal import explain_merges, merge_equal
+from lazyflow.array.passes.fuse import explain_groups, fuse
+from lazyflow.array.passes.rechunks_down import explain_rechunks, rechunks_down
+from lazyflow.array.passes.views_down import explain_moves, views_down
+from lazyflow.array.passes.wide_blocks import explain_wide, wide_blocks
 
-Pass = Callable[[Sequence[Expr]], list[Expr]]
+Nodes = Sequence[Expr]
 
 
-def merge_equal(wanted: Sequence[Expr]) -> list[Expr]:
-    """Make equal parts one, so that they run once.
+class Pass(NamedTuple):
+    """One rewriting of expressions.
 
-    >>> import lazyflow.array as la
-    >>> x = la.ones(4, chunks=2)
-    >>> one, other = merge_equal([(x + 1).expr, (x + 1).expr])
-    >>> one is other
-    True
+    Attributes
+    ----------
+    name
+        What the pass does, in two words.
+    apply
+        Returns the rewritten nodes. Its further arguments tell whether the chunks of the wanted
+        nodes must stay, and whether operations are fused.
+    explain
+        Says in words what the pass did to the first nodes to get the second ones; its third
+        argument tells whether the chunks must stay.
     """
-    known: dict[Any, Expr] = {}
 
-    def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
-        key = (type(node), node.key(), *map(id, inputs))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = same(node, inputs)
-        return found
-
-    return rebuilt(wanted, change)
+    name: str
+    apply: Callable[[Nodes, bool, bool], list[Expr]]
+    explain: Callable[[Nodes, Nodes, bool], str]
 
 
-def views_down(wanted: Sequence[Expr]) -> list[Expr]:
-    """Move slices, transpositions and new axes to the sources: the rest is never computed.
-
-    >>> import lazyflow.array as la
-    >>> x = la.ones((4, 6), chunks=2)
-    >>> views_down([(-x).T[1].expr])
-    [<negative float64 4>]
-    """
-    return _ViewsDown(wanted).result()
-
-
-class _ViewsDown:
-    """Finds each node as seen through a view, by a stack of (node, view) still to be found."""
-
-    def __init__(self, wanted: Sequence[Expr]) -> None:
-        self.wanted = wanted
-        self.users: dict[Expr, int] = {}
-        for node in below(wanted):
-            for x in node.inputs:
-                self.users[x] = self.users.get(x, 0) + 1
-        for node in wanted:
-            self.users[node] = self.users.get(node, 0) + 1
-        self.found: dict[tuple[Expr, Selection | None], Expr] = {}
-
-    def result(self) -> list[Expr]:
-        stack: list[tuple[Expr, Selection | None]] = [(node, None) for node in self.wanted]
-        while stack:
-            request = stack[-1]
-            if request in self.found:
-                stack.pop()
-                continue
-            needed, make = self._step(*request)
-            missing = [each for each in needed if each not in self.found]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            made = make([self.found[each] for each in needed])
-            node, selection = request
-            sliced = selection is not None and isinstance(made, View)
-            for x in made.inputs if sliced else (made,):  # the slice has a line of its own
-                same_line(x, node)
-            self.found[request] = made
-        return [self.found[node, None] for node in self.wanted]
-
-    def _step(self, node: Expr, selection: Selection | None) -> tuple[list[Any], Any]:
-        """Return what has to be found first, and what makes the node of it."""
-        if isinstance(node, View):
-            whole = node.selection if selection is None else node.selection.then(selection)
-            chunks = (node if selection is None else View((node,), selection)).chunks
-            return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
-        if selection is None:
-            return [(x, None) for x in node.inputs], lambda found: same(node, tuple(found))
-        if selection.is_identity(node.shape):
-            return [(node, None)], lambda found: found[0]
-        if self.users.get(node, 0) < 2 or (isinstance(node, Elementwise) and node.name in QUICK):
-            through = node.through(selection)
-            if through is not None:
-                return through
-        return [(node, None)], lambda found: view(found[0], selection)
+#: Equal nodes are merged once more where moves of views and of rechunks have made some.
+PASSES: list[Pass] = [
+    Pass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    Pass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
+    Pass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
+    Pass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    Pass("wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide),
+    Pass("fuse", fuse, explain_groups),
+]
 
 
-def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
-    """Drop rechunks that cancel, and those of what can be made in any chunks.
-
-    >>> import lazyflow.array as la
-    >>> x = la.ones(8, chunks=2)
-    >>> (made,) = rechunks_down([(x + 1).rechunk(4).rechunk(8).expr])
-    >>> made, made.chunks
-    (<add float64 8>, ((8,),))
-    """
-    free: dict[Expr, bool] = {}
-
-    def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
-        made = same(node, inputs)
-        if isinstance(made, Rechunk) and free.get(made.inputs[0]):
-            made = _everywhere(made.inputs[0], made.chunks, free)
-        free[made] = made.free or (
-            isinstance(made, Elementwise) and all(free.get(x, False) for x in made.inputs)
-        )
-        return made
-
-    return rebuilt(wanted, change)
-
-
-def _everywhere(node: Expr, chunks: Any, free: dict[Expr, bool]) -> Expr:
-    """Return an elementwise node in other chunks, made by giving them to what it reads."""
-    done: dict[tuple[Expr, Any], Expr] = {}
-    stack = [(node, chunks, False)]
-    while stack:
-        one, sizes, ready = stack.pop()
-        if (one, sizes) in done:
-            continue
-        if not isinstance(one, Elementwise):
-            done[one, sizes] = in_chunks(one, sizes)
-            continue
-        wanted = [(x, share(x, one.shape, sizes)) for x in one.inputs]
-        if not ready:
-            stack.append((one, sizes, True))
-            stack.extend((*each, False) for each in wanted)
-            continue
-        made = one.with_inputs(tuple([done[each] for each in wanted]))
-        same_line(made, one)
-        free[made] = True
-        done[one, sizes] = made
-    return done[node, chunks]
-
-
-PASSES: list[Pass] = [merge_equal, views_down, rechunks_down, merge_equal]
-
-
-def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> list[Expr]:
+def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> list[Expr]:
     """Return what to lower for some wanted nodes.
 
     Parameters
@@ -174,14 +77,20 @@ def optimize(wanted: Sequence[Expr], keep: bool = True, fusion: bool = True) -> 
     """
     hand_down(below(wanted))
     nodes = list(wanted)
-    for one in PASSES:
-        nodes = one(nodes)
-    if not keep:
-        nodes = [in_wide_blocks(node) for node in nodes]
-    made = fuse(nodes, keep, fusion)
+    for each in PASSES:
+        nodes = each.apply(nodes, keep, fusion)
     if keep:  # a view that moved down may have other chunks than it had on top
-        made = [in_chunks(new, node.chunks) for new, node in zip(made, wanted, strict=True)]
-    for new, node in zip(made, wanted, strict=True):
+        nodes = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
+    for new, node in zip(nodes, wanted, strict=True):
         same_line(new, node)
-    return made
+    return nodes
 
+
+def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str:
+    """Return a line for each pass: what it does to some wanted nodes."""
+    nodes = list(wanted)
+    words = []
+    for each in PASSES:
+        before, nodes = nodes, each.apply(nodes, keep, fusion)
+        words.append(f"{each.name}: {each.explain(before, nodes, keep)}")
+    return "\n".join(words)

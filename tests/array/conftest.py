@@ -1,0 +1,40 @@
+"""Tests of arrays check all expressions after each pass, and that no node is changed."""
+
+import pytest
+
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.passes import pipeline
+from lazyflow.array.passes.spec import check, check_pass
+
+
+def _checked(each):
+    def apply(nodes, keep, fusion):
+        check(nodes)
+        made = each.apply(nodes, keep, fusion)
+        check_pass(nodes, made, keep or (each.name != "wide blocks" and each.name != "fuse"))
+        return made
+
+    return each._replace(apply=apply)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checked_passes():
+    """Check what each pass is given and gives, in all tests of arrays."""
+    plain = list(pipeline.PASSES)
+    pipeline.PASSES[:] = [_checked(each) for each in plain]
+    yield
+    pipeline.PASSES[:] = plain
+
+
+def _set_once(self, name, value):
+    if getattr(self, name, None) is not None:
+        raise AttributeError(f"{self!r} never changes: its {name} was set")
+    object.__setattr__(self, name, value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def frozen_nodes():
+    """Refuse to set an attribute of a node again, in all tests of arrays."""
+    Expr.__setattr__ = _set_once
+    yield
+    del Expr.__setattr__
