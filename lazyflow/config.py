@@ -124,7 +124,7 @@ _defaults: dict[str, Any] = {
     "kernels": "auto",
     "kernel_cache": None,
 } | _from_environment(os.environ)
-_layers: list[Mapping[str, Any]] = []  # what plain ``set`` calls said, the newest last
+_layers: list[Mapping[str, Any]] = []  # the values of plain ``set`` calls, the newest last
 _lock = threading.Lock()  # for changes of the layers
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
 
@@ -142,7 +142,11 @@ def nearest(name: str, known: Any) -> str:
 
 
 def values() -> dict[str, Any]:
-    """Return all keys with the values that they have where the code runs."""
+    """Return all keys with the values that are in force where the code runs.
+
+    >>> values()["max_runs_ahead"]
+    16
+    """
     found = dict(_defaults)
     for layer in tuple(_layers):
         found.update(layer)
@@ -158,7 +162,7 @@ def _check_name(name: str) -> None:
 
 
 def get(name: str) -> Any:
-    """Return the value of a key where the code runs.
+    """Return the value of a key that is in force where the code runs.
 
     Raises
     ------
@@ -186,8 +190,17 @@ _MAX_LAYERS = 64  # a guess: programs that call plain ``set`` in a loop must not
 
 
 class set:
-    """Set keys: for a block as a context manager, else for the process.
+    """Set keys: for a block as a context manager, otherwise for the process.
 
+    Raises
+    ------
+    KeyError
+        Unknown key; the message has the nearest one.
+    ValueError
+        The key can't have that value.
+
+    Examples
+    --------
     >>> from lazyflow import config
     >>> with config.set(scheduler="sync"):
     ...     config.get("scheduler")
@@ -230,7 +243,11 @@ class set:
 
 
 def cpu_count() -> int:
-    """Return the number of cores this process may use: affinity and cgroup quota included."""
+    """Return the number of cores this process may use, by its affinity and cgroup quota.
+
+    >>> cpu_count() >= 1
+    True
+    """
     count = getattr(os, "process_cpu_count", None)
     cores = count() if count else None
     if cores is None:

@@ -1,8 +1,8 @@
 """The one table by which lower layers reach services of higher ones.
 
-Layers import downwards only. What a method of a lower layer offers but a higher layer does
-(``x.visualize()`` draws, ``repr`` in a notebook, dask's objects as arguments) is looked up here by
-name. There is no other import by string, and a test reads this table.
+Layers import downwards only. A service that a method of a lower layer offers and a higher layer
+does (``x.visualize()``, the HTML of an array in a notebook, dask's objects as arguments) is looked
+up here by name. There is no other import by string, and a test reads this table.
 """
 
 from typing import Any
@@ -15,7 +15,11 @@ SERVICES: dict[str, str] = {
 
 
 def service(name: str) -> Any:
-    """Return what does `name`, importing its module on first use."""
+    """Return the function of a service; its module is imported at the first use.
+
+    >>> service("visualize").__module__
+    'lazyflow.diagnostics.visualize'
+    """
     from importlib import import_module
 
     module, _, attribute = SERVICES[name].partition(":")

@@ -1,11 +1,11 @@
-"""What a caller gets is his own: he may edit it, and nobody else sees that.
+"""What a caller gets is its own: it may edit the value, and no one else sees that.
 
-One rule for every scheduler and for every way of getting a value. What is held elsewhere (a
-literal, the value of a future, another output, the state of an actor) is copied; what nobody else
-holds is handed over as it is, and a read-only mark that tasks' views have is taken off. Both go
-for arrays, sparse matrices, bytearrays and pandas objects, alone or at any depth in lists, tuples,
-dicts, sets, dataclasses and their kin. Objects of other classes are not looked into: where tasks
-share the caller's memory, those are the ones that are held.
+This is one rule for every scheduler and every way of getting a value. What is held elsewhere (a
+literal, the value of a future, another output, the state of an actor) is copied; what nothing else
+holds is handed over as it is, without the read-only mark that tasks' views have. Both hold for
+arrays, sparse matrices, bytearrays and pandas objects, alone or at any depth in lists, tuples,
+dicts, sets, dataclasses and their subclasses. Objects of other classes are not searched: where
+tasks share the caller's memory, those are shared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ResultHandover", "copied", "detached"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
-#: How the kinds are copied: as a whole, or by what is in them.
+#: How the kinds are copied: as a whole, or item by item.
 _OF_KINDS = {
     ARRAY: _ARRAY, FRAME: _WHOLE, SET: _WHOLE, LIST: _ITEMS, DICT: _PAIRS, DICTLIKE: _PAIRS,
     DATACLASS: _FIELDS, TUPLE: _ROW, NAMEDTUPLE: _ROW,
@@ -68,7 +68,7 @@ forms: dict[type, int] = _Forms()
 
 
 class _Done:
-    """On the stack of a walk: everything in this tuple was seen."""
+    """A note on the stack of a walk that everything in a tuple was visited."""
 
     __slots__ = ("row",)
 
@@ -77,18 +77,18 @@ class _Done:
 
 
 class _EditableParts:
-    """What can be edited in a value.
+    """The parts of a value that can be edited.
 
     whole
-        What is copied as it is: arrays and the like, and containers of plain things only.
+        Parts that are copied as they are: arrays and the like, and containers of plain values.
     nested
-        Containers in whose copies other things have to be put.
+        Containers in whose copies other parts have to be put.
     rows
         Tuples to be made again, each after those that are in it.
     memory
-        Numbers for what an edit of it would change: those of other values may be the same.
+        Ids of the memory that an edit would change: other values may have the same.
     is_marked
-        Whether an array among it is read-only.
+        Whether an array among the parts is read-only.
     """
 
     __slots__ = ("is_marked", "memory", "nested", "rows", "value", "whole")
@@ -111,7 +111,7 @@ class _EditableParts:
                 stack += self._step(part)
 
     def _step(self, part: Any) -> list[Any]:
-        """Take one part in; return what has to be looked at next."""
+        """Note one part; return the parts in it that have to be visited next."""
         form = forms[type(part)]
         if form < _ITEMS:
             self.whole.append(part)
@@ -139,8 +139,10 @@ class _EditableParts:
         return []
 
     def remade(self, held: set[int] | None) -> Any:
-        """Return the value without parts that are read-only, or of which the memory is in `held`
-        (None: of any of its parts)."""
+        """Return the value made anew, so that no part is read-only or has memory in `held`.
+
+        ``held=None`` makes all parts anew.
+        """
         now: dict[int, Any] = {}
         for part in self.whole:
             form = forms[type(part)]
@@ -162,7 +164,7 @@ _TUPLES, _LISTS, _DICTS = {tuple}, {list}, {dict}
 
 
 def _is_table(inside: Any, types: set[type]) -> bool:
-    """Tell whether a container has rows of plain things only, which are not looked at singly."""
+    """Tell whether a container has only rows of plain values, which are not visited singly."""
     if types == _DICTS:
         things = chain.from_iterable(map(dict.values, inside))
     elif types in (_TUPLES, _LISTS):
@@ -173,7 +175,7 @@ def _is_table(inside: Any, types: set[type]) -> bool:
 
 
 def _inside(part: Any, form: int) -> Any:
-    """Return what is in a container, past methods of the user's."""
+    """Return the items of a container, without calling methods that a user has overridden."""
     if form == _ROW or type(part) is list:
         return part
     if form == _PAIRS:
@@ -206,7 +208,7 @@ def _is_marked(part: Any, form: int) -> bool:
 
 
 def _copy(part: Any, form: int) -> Any:
-    """Return a copy of one part; of a container, with the same things in it."""
+    """Return a copy of one part; the copy of a container has the same items."""
     if form == _ARRAY and part.dtype.hasobject:
         return _deep(part)
     if form in (_ARRAY, _SPARSE):
@@ -222,24 +224,24 @@ def _deep(array: Any) -> Any:
 
 
 def _fill(mine: Any, part: Any, now: dict[int, Any]) -> None:
-    """Put the new forms of what is in a container in their places in its copy."""
+    """Put the new forms of a container's items in their places in its copy."""
     if mine is part:  # it can't be copied
         return
     form = forms[type(part)]
-    places: Iterable[Any]
+    positions: Iterable[Any]
     put: Callable[[Any, Any, Any], None]
     inside = _inside(part, form)
     if form == _PAIRS:
-        places, put = dict.keys(part), dict.__setitem__
+        positions, put = dict.keys(part), dict.__setitem__
     elif form == _FIELDS:
-        places, put = [each.name for each in _fields(part)], object.__setattr__
+        positions, put = [each.name for each in _fields(part)], object.__setattr__
     else:
-        places, put = range(len(inside)), list.__setitem__
+        positions, put = range(len(inside)), list.__setitem__
         if isinstance(part, deque):
             put = operator.setitem
-    for place, old in zip(places, inside, strict=True):
+    for position, old in zip(positions, inside, strict=True):
         if id(old) in now:
-            put(mine, place, now[id(old)])
+            put(mine, position, now[id(old)])
 
 
 def _made_writable(view: Any) -> Any:
@@ -252,7 +254,7 @@ def _made_writable(view: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Return a value that shares nothing that can be edited with the one given.
+    """Return a copy of a value that shares nothing editable with it.
 
     >>> import numpy as np
     >>> state = np.zeros(2)
@@ -267,12 +269,12 @@ def copied(value: Any) -> Any:
 
 
 class ResultHandover:
-    """Gives the results of one run to the caller, each his own and writable.
+    """Hands the results of one run over to the caller, writable and its own.
 
     Parameters
     ----------
     held
-        Values that somebody keeps: the literals of the graph and the values of held tasks.
+        Values that are kept elsewhere: the literals of the graph and the values of futures.
     """
 
     def __init__(self, held: Iterable[Any]) -> None:
@@ -287,12 +289,13 @@ class ResultHandover:
         self.seen.update(parts.memory)
 
     def __call__(self, value: Any) -> Any:
-        """Return the caller's own form of one output."""
+        """Return one output as the caller's own."""
         form = forms[type(value)]
         if not form:
             return copied(value) if type(value) is IteratorItems else value
         number = id(value)
-        if form == _ITEMS and not any(map(forms.__getitem__, set(map(type, value)))):  # is frequent
+        # A list of plain values, which is frequent, needs no search.
+        if form == _ITEMS and not any(map(forms.__getitem__, set(map(type, value)))):
             if number in self.seen:
                 return consumer_copy(value)
             self.seen.add(number)
@@ -302,19 +305,19 @@ class ResultHandover:
         if not self.seen.isdisjoint(parts.memory):
             return parts.remade(self.seen)
         self._remember(parts)
-        return parts.remade(_NOBODYS) if parts.is_marked else value
+        return parts.remade(_NOTHING_HELD) if parts.is_marked else value
 
 
-_NOBODYS: set[int] = set()
+_NOTHING_HELD: set[int] = set()
 
 
-# -- from an actor to others in its process -------------------------------------------------
+# -- from an actor to other code in its process ---------------------------------------------
 
 
 def detached(box: list[Any]) -> Any:
-    """Return the result of a call as others may keep it; taken out of the list `box`.
+    """Return the result of an actor's call, which it takes out of `box`, as others may keep it.
 
-    An array that nobody else holds is not copied.
+    An array that nothing else holds is not copied.
     """
     if kinds[type(box[0])] == ARRAY and box[0].base is None and _is_alone(box):
         return box.pop()

@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["format_bytes", "size_of"]
 
-_MOST = 100  # items of a container that are looked at
+_MOST = 100  # items of a container whose sizes are read; a guess
 
 
 def format_bytes(count: int) -> str:
@@ -29,7 +29,7 @@ def format_bytes(count: int) -> str:
 
 
 def size_of(value: Any) -> int:
-    """Return the bytes of a value: of its arrays and frames, and of what is right in a container.
+    """Return the bytes of a value: of an array or frame, or of the items of a container.
 
     >>> size_of(b"x" * 1000) > 1000, size_of([b"x" * 1000] * 200) > 200_000
     (True, True)
@@ -45,7 +45,7 @@ def size_of(value: Any) -> int:
 def _of_items(items: Any, count: int) -> int:
     total = 0
     for at, item in enumerate(items):
-        if at == _MOST:  # the others are taken to be like these
+        if at == _MOST:  # the other items are assumed to be like these
             return total * count // _MOST
         total += _of_one(item)
     return total

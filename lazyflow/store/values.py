@@ -5,7 +5,7 @@ dicts and sets go as a shallow copy per consumer, pandas objects as a shallow co
 copy. Arrays inside other objects, and sparse matrices, are not covered here:
 ``config.check_mutation`` finds edits of those.
 
-What a caller gets back is his own: see `lazyflow.store.owned`.
+What a caller gets back is its own: see `lazyflow.store.owned`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def consumer_copy(value: Any) -> Any:
         return iter(value.items)
     try:
         return copy.copy(value)
-    except Exception:  # a dict of the user's that can't be filled again: there is but the one
+    except Exception:  # a user's dict that can't be filled again: there is only the one
         return value
 
 
@@ -52,7 +52,8 @@ _ALONE = _refs_of_a_local()
 
 
 def editable(box: list[Any], is_last: bool) -> Any:
-    """Return a value that a ``mutates=True`` task may edit: itself when nobody else holds it.
+    """Return a value that a ``mutates=True`` task may edit: the value itself if nothing else holds
+    it, else a copy.
 
     The value is taken out of the list `box`, so that the caller does not hold it. ``is_last``
     tells that no other task of the run will ask for it; one that did may still be running.
@@ -80,7 +81,7 @@ def _editable_array(view: Any) -> Any:
         owner = owner.base
     if owner is view or owner.base is not None or not owner.flags.writeable:
         return view.copy()
-    if sys.getrefcount(owner) > _ALONE + 1:  # the view's; another holder could see the edit
+    if sys.getrefcount(owner) > _ALONE + 1:  # one is the view's; another holder could see the edit
         return view.copy()
     mine = view.view()
     mine.flags.writeable = True
@@ -88,10 +89,10 @@ def _editable_array(view: Any) -> Any:
 
 
 def memory_of(array: Any) -> int:
-    """Return a number for the memory an array looks at: the id of the last owner."""
+    """Return the id of the object that owns the memory of an array."""
     owner = array
     while getattr(owner, "base", None) is not None:
-        if type(owner.base) is mmap:  # of which many arrays have a part each
+        if type(owner.base) is mmap:  # many arrays may each have a part of it
             break
         owner = owner.base
     return id(owner)

@@ -1,1 +1,5 @@
-"""How much memory there is, and memory that one process writes and others read."""
+"""Memory that one process writes and others read, and how much of it there is.
+
+The modules in reading order: `ranges` (free ranges), `available` (what the machine can still
+give), `arena` (one memory file), `shared` (the writer's side), `mappings` (the reader's side).
+"""

@@ -30,7 +30,7 @@ def _memory_file(size: int) -> int:
         fd = os.memfd_create("lazyflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, size)
-            # Who reads what was cut off a file is killed: nobody can shorten this one.
+            # A process that reads past the end of a shortened file is killed, so a seal forbids it.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
             return fd
         except BaseException:
@@ -51,7 +51,7 @@ def _memory_file(size: int) -> int:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait for a thread that writes here; a Ctrl-C meanwhile comes when it does no more."""
+    """Wait for a thread that writes here; a Ctrl-C meanwhile is raised when it has ended."""
     interrupt: KeyboardInterrupt | None = None
     while thread.is_alive():
         try:
@@ -88,7 +88,7 @@ class Arena:
             self.map.madvise(_REMOVE, offset, length)
 
     def map_pages(self, offset: int, length: int) -> bool:
-        """Map pages that are there; False where the system can't."""
+        """Map pages that are there; return False where the system can't."""
         if (offset, length) not in self.mapped:
             try:
                 self.map.madvise(_POPULATE_WRITE, offset, length)
@@ -98,10 +98,10 @@ class Arena:
         return True
 
     def copy_in(self, offset: int, data: memoryview) -> None:
-        """Write to pages that are mapped. One thread does not use all of the memory's speed."""
+        """Write to mapped pages; by two threads if large, since one does not saturate memory."""
         size = data.nbytes
         numpy: Any = sys.modules.get("numpy")  # copies without the interpreter lock
-        # uint8 comes last of what is needed, where another thread is importing it.
+        # While another thread imports NumPy, uint8 is the last of the names needed to appear.
         if size < _TWO_FROM or not hasattr(numpy, "uint8"):
             with memoryview(self.map) as target, data.cast("B") as source:
                 for start in range(0, size, _PART):

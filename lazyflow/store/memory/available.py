@@ -1,9 +1,9 @@
 """How much memory the machine can still give, and when a store has to stop growing.
 
-Memory files have no limit of their own: the kernel hands out their pages until its killer picks a
-victim, and `posix_fallocate` succeeds all the same. So the store asks before it grows, and again
-while it fills a large range, since other processes grow meanwhile. What it may not take is a
-reserve that absorbs what happens between two looks.
+Memory files have no limit of their own: the kernel hands out their pages until its out-of-memory
+killer ends a process, and `posix_fallocate` succeeds all the same. So the store asks before it
+grows, and again while it fills a large range, since other processes grow meanwhile. It leaves a
+reserve free for what happens between two readings.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lazyflow.store.sizes import format_bytes
 
 __all__ = ["STEP", "Budget", "available_memory", "store_full"]
 
-#: Bytes filled between two looks at what the machine has.
+#: Bytes filled between two readings of what the machine has.
 STEP = 64 << 20
-_RESERVE = 64 << 20
-_SHARE = 50  # 2 % of the machine is reserved, if that is more
-_FRESH = 0.05  # seconds for which one look counts
-_PART = 16  # and the part of what it found that may be taken on the strength of it
+_RESERVE = 64 << 20  # bytes kept free at least; a guess, like the figures below
+_SHARE = 50  # one part in so many of the machine's memory is kept free, if that is more
+_FRESH = 0.05  # seconds for which one reading is valid
+_PART = 16  # one part in so many of what was read may be taken without another reading
 _CGROUP = "/sys/fs/cgroup"
 
 
@@ -35,7 +35,7 @@ def _number(path: str) -> int | None:
 
 
 def _cgroups() -> list[tuple[str, str, str]]:
-    """Return (folder, file of the limit, file of the usage) of every group above this process."""
+    """Return (folder, limit's file, usage's file) of every control group above this process."""
     try:
         with open("/proc/self/cgroup") as file:
             lines = [line.strip().split(":", 2) for line in file]
@@ -85,9 +85,9 @@ _groups: list[tuple[str, str, str]] | None = None
 
 
 def available_memory() -> int | None:
-    """Return the bytes that this process and others may still take, None where nobody knows.
+    """Return the bytes that processes may still take, None where that is not known.
 
-    The least of what the kernel calls available and what is left to the control groups.
+    That is the least of what the kernel calls available and what the control groups have left.
     """
     global _groups
     if _groups is None:
@@ -102,7 +102,7 @@ def _reserve() -> int:
 
 
 class Budget:
-    """Says whether a store may grow.
+    """Decides whether a store may grow.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Budget:
         self.limit = limit
         self.available = available
         self.reserve = _reserve()
-        self._credit = 0  # bytes that may be taken without another look
+        self._credit = 0  # bytes that may be taken without another reading
         self._until = 0.0
 
     def shortage(self, size: int, held: int) -> str:
@@ -148,7 +148,7 @@ class Budget:
 
 
 def store_full(size: int, why: str) -> StoreFull:
-    """Return the error for a value of `size` bytes that finds no room."""
+    """Return the error for a value of `size` bytes that does not fit."""
     return StoreFull(
         f"a value that passes between processes needs {format_bytes(size)} of shared memory, but "
         f"{why}. Usually too many large results are alive at once: drop the ones that are not "

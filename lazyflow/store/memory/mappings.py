@@ -1,7 +1,7 @@
-"""Memory of other processes as this one sees it, and who still looks at it.
+"""Memory of other processes as this one sees it, and which views of it are still alive.
 
-An arena is mapped once, read-only or privately: then what is seen can be edited, the edits stay
-in this process, and pages that are not edited are not copied.
+An arena is mapped once, read-only or privately: the views of a private mapping can be edited, the
+edits stay in this process, and pages that are not edited are not copied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _no_room(size: int, error: OSError) -> MemoryError:
 
 
 class Mappings:
-    """The reader's side: arenas of other processes, and who still looks at them.
+    """The reader's side: arenas of other processes, and the live views of them.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Mappings:
 
     @property
     def released(self) -> int:
-        """How many segments `take_released` would return; costs nothing to ask."""
+        """The number of segments that `take_released` would return; it costs nothing to read."""
         return len(self._dead) + len(self._done)
 
     def __contains__(self, arena: int) -> bool:
@@ -85,7 +85,7 @@ class Mappings:
         os.close(fd)
 
     def knows(self, arena: int) -> bool:
-        """Tell whether an arena was told of."""
+        """Tell whether an arena was added."""
         return arena in self._files
 
     def discard(self, arena: int) -> None:
@@ -99,8 +99,8 @@ class Mappings:
     def view(self, segment: Segment) -> Any:
         """Return the bytes of a segment as a one-dimensional uint8 array, without a copy.
 
-        When the array and everything made from it are gone, `take_released` returns the segment
-        once for each call of this.
+        When the array and everything made from it are gone, `take_released` returns the segment,
+        once for each call of this method.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Mappings:
                 try:
                     held = self._maps[arena] = self._mapped(file.fileno())
                 except OSError as error:
-                    self._done.append(segment)  # this view has ended
+                    self._done.append(segment)  # there will be no view to end
                     raise _no_room(size, error) from error
             # Straight from the mapping: an array keeps its source alive, but a slice of a
             # memoryview or array dies before what was made from it (and memory would be reused).
@@ -137,7 +137,7 @@ class Mappings:
         return view
 
     def take_released(self) -> list[Segment]:
-        """Return the segments whose views have died since this was last asked."""
+        """Return the segments whose views have died since the last call."""
         with self._lock:
             self._settle()
             found, self._done = self._done, []
@@ -167,8 +167,11 @@ class Mappings:
         return copy
 
     def _settle(self) -> None:
-        """Book the views that died. A private range loses its pages, or a later view would show
-        this process's old edits instead of what the writer put there."""
+        """Note the views that died.
+
+        A private range loses its pages: otherwise a later view would show this process's old
+        edits instead of what the writer put there.
+        """
         while self._dead:
             known = self._dead.popleft()
             del self._views[id(known)]

@@ -15,7 +15,7 @@ Range = tuple[int, int, int]
 
 
 def whole_pages(size: int) -> int:
-    """Return the bytes of the pages that `size` bytes take; an empty segment has a place too."""
+    """Return the bytes of the pages that `size` bytes take: one page at least."""
     return max(1, -(-size // PAGESIZE)) * PAGESIZE
 
 
@@ -38,7 +38,7 @@ class Ranges:
         return len(self._sizes)
 
     def add(self, free: Range) -> None:
-        """Put a range in, which may touch ranges that are there but not overlap them."""
+        """Add a range, which may touch ranges that are there but not overlap them."""
         arena, start, length = free
         self.total += length
         below = self._ends.get((arena, start))
@@ -53,7 +53,7 @@ class Ranges:
         self._insert((arena, start, length))
 
     def take(self, length: int) -> Range | None:
-        """Take a range of just this length out of the smallest one that has it."""
+        """Take a range of exactly this length out of the smallest range that has it."""
         at = bisect_left(self._sizes, (length, -1, -1))
         if at == len(self._sizes):
             return None
@@ -67,7 +67,7 @@ class Ranges:
     def take_any(self, most: int, spare: tuple[int, int] | None = None) -> Range | None:
         """Take the end of the largest range, `most` bytes or less.
 
-        The range that holds the place ``spare`` (arena, offset) is taken when there is no other.
+        The range that holds ``spare`` (arena, offset) is taken only when there is no other.
         """
         if not self._sizes:
             return None

@@ -30,9 +30,9 @@ from lazyflow.store.memory.ranges import Range, Ranges, Segment, whole_pages
 __all__ = ["Arenas", "Mappings", "Segment"]
 
 _ARENA = 256 << 20  # bytes of address space; pages come when they are written
-_KEEP = 128 << 20
+_KEEP = 128 << 20  # bytes of freed memory that keep their pages; a guess
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held
-_MAPPED_FROM = 1 << 20  # bytes
+_MAPPED_FROM = 1 << 20  # bytes from which pages that are there are written through a mapping
 
 
 class Arenas:
@@ -142,10 +142,10 @@ class Arenas:
         self._return_pages(excess)
 
     def take_new(self, told: set[int] | None = None) -> list[tuple[int, int]]:
-        """Return (arena, descriptor) of arenas made since this was last asked.
+        """Return (arena, descriptor) of arenas made since the last call.
 
-        The descriptors can only read, and are the caller's to close. Who tells several others
-        keeps for each the numbers that were `told`, which this adds to.
+        The descriptors can only read, and the caller has to close them. A caller that has
+        several readers keeps the numbers that each was `told`; this method adds to them.
         """
         told = self._told if told is None else told
         if len(told) == len(self._arenas):
@@ -156,7 +156,7 @@ class Arenas:
         return new
 
     def close(self) -> None:
-        """Let go of everything; what readers have mapped stays readable for them."""
+        """Drop all arenas; what readers have mapped stays readable for them."""
         with self._lock:
             self._is_closed = True
             arenas = list(self._arenas.values())
@@ -168,13 +168,14 @@ class Arenas:
         for arena in arenas:
             arena.close()
 
-    # -- places -----------------------------------------------------------------------------
+    # -- ranges -----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin a change; mend what a Ctrl-C in the middle of an earlier one has left.
+        """Begin a change; repair what a Ctrl-C in the middle of an earlier one has left.
 
-        Two books of free memory that do not agree would hand a range out twice. What is not
-        free is in one dict, whose changes can't be interrupted.
+        Two sets of free ranges that do not agree would hand a range out twice. They are made
+        again from the ranges that are not free: those are in one dict, whose changes can't be
+        interrupted.
         """
         if self._is_torn:
             self._warm, self._cold = Ranges(), Ranges()
@@ -193,7 +194,7 @@ class Arenas:
         self._is_torn = True
 
     def _take(self, size: int) -> tuple[Range, bool]:
-        """Return a place, counted as in use, and whether its pages have to be made."""
+        """Return a range, counted as in use, and whether its pages have to be made."""
         length = whole_pages(size)
         for is_last in (False, True):
             with self._lock:
@@ -213,7 +214,7 @@ class Arenas:
                 self._is_torn = False
             if place is not None:
                 return place, is_new
-            self._return_pages(excess)  # and look again
+            self._return_pages(excess)  # and try again
             if is_last:
                 break
         raise store_full(size, why)
@@ -257,7 +258,7 @@ class Arenas:
             return
         while done < size:
             step = min(STEP, size - done)
-            if is_new and done:  # others may have taken what the first look found
+            if is_new and done:  # other processes may have taken what the first reading found
                 why = self._budget.machine_lacks(step)
                 if why:
                     raise store_full(size, why)
@@ -267,7 +268,7 @@ class Arenas:
                 raise store_full(size, f"the system refuses more: {error}") from error
 
     def _to_return(self, keep: int, freed: tuple[int, int] | None = None) -> list[Range]:
-        """Take out what exceeds `keep`: rather of others than of the range just freed."""
+        """Return the warm ranges beyond `keep` bytes, preferably not the one just `freed`."""
         found: list[Range] = []
         while self._warm.total > keep:
             place = self._warm.take_any(whole_pages(self._warm.total - keep), freed)
@@ -279,7 +280,7 @@ class Arenas:
         return found
 
     def _return_pages(self, places: list[Range]) -> None:
-        """Return pages without the lock: 80 MB take 10 ms, and nobody else has these ranges."""
+        """Return pages without the lock: 80 MB take 10 ms, and no other thread has these ranges."""
         for place in places:
             arena, offset, length = place
             held = self._arenas.get(arena)

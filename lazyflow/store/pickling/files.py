@@ -1,9 +1,9 @@
 """Values that lie in files, sent to other processes of this machine by path.
 
 A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, to be
-read only: what this process writes to it by mode "r+" or "w+" is seen there, since both look at
-the same pages. Not so mode "c", whose edits are this process's own, and files that were removed or
-replaced: those are copied. Objects of h5py are opened again, by mode "r".
+read only: what this process writes to it by mode "r+" or "w+" is seen there, since both map the
+same pages. Arrays of mode "c", whose edits are this process's own, and of files that were removed
+or replaced, are copied. Objects of h5py are opened again, by mode "r".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["mapped_part", "reduce_h5py"]
 
 def mapped_part(array: Any) -> Any:
-    """Return how an array that looks at a mapped file is made elsewhere; None for others."""
+    """Return how an array in a mapped file is made in another process; None for other arrays."""
     np = sys.modules["numpy"]
     owner = array
     while type(owner) is np.ndarray:
@@ -43,7 +43,7 @@ def part_of_file(
     path: str, offset: int, size: int, start: int, dtype: Any, shape: Any, strides: Any,
     is_memmap: bool,
 ) -> Any:
-    """Return an array that looks at a part of a file."""
+    """Return an array whose memory is a part of a file."""
     import numpy as np
 
     held: Any = np.memmap(path, np.uint8, "r", offset, (size,))
@@ -56,7 +56,7 @@ def part_of_file(
 
 
 def _path_at(address: int) -> str | None:
-    """Return the path of the file that is mapped at an address, as the kernel has it now."""
+    """Return the present path of the file that is mapped at an address, None without one."""
     try:
         with open("/proc/self/maps", "rb") as file:
             for line in file:
@@ -68,12 +68,12 @@ def _path_at(address: int) -> str | None:
 
 
 def reduce_h5py(value: Any) -> Any:
-    """Return how a dataset, group or file of h5py is opened elsewhere.
+    """Return how a dataset, group or file of h5py is opened in another process.
 
     Raises
     ------
     PicklingError
-        It has no name there, or no file.
+        The object has no name in its file, or its file has no path.
     """
     file, name = value.file, value.name
     path = os.path.abspath(os.fsdecode(file.filename))
@@ -88,7 +88,7 @@ def reduce_h5py(value: Any) -> Any:
 
 
 def open_h5py(path: str, name: str, is_file: bool) -> Any:
-    """Open a file of HDF5 to be read, and return what has a name in it."""
+    """Open an HDF5 file to be read, and return the object of a name in it."""
     import h5py
 
     try:

@@ -1,9 +1,9 @@
-"""Functions on their way to other processes: once per process, known by a digest.
+"""Functions as bytes for other processes, each known by a digest.
 
-A function of a module travels by name, so the other process runs what *it* imported under that
-name, which may be older: modules are edited and reloaded, workers stay. So a digest of the code
-goes with the name. Only modules imported from their source as it stands are compared: pytest and
-others rewrite code while importing, and their workers do not.
+A function of a module travels by name, so the other process runs the function that *it* imported
+under that name, which may be older: modules are edited and reloaded while workers live. So a digest
+of the code travels with the name. Only functions of modules that were imported from unchanged
+source are compared: pytest and others rewrite code while importing, and workers do not.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MOST_WRAPPERS = 100
 
 T = TypeVar("T")
 
-#: What a function consisted of when its code was last looked at.
+#: The code that a function had when its digest was made, and the digest.
 _digests: WeakTable[FunctionType, tuple[CodeType, bytes]] = WeakTable()
 
 
 class FunctionCache(Generic[T]):
-    """What functions are packed into: made once for each function of a module, while it lives.
+    """Packs functions, those of modules once while they live.
 
-    Such a function travels by name, so that only its code can change. Other callables are packed
-    again each time, since what they have closed over may have changed.
+    A function of a module travels by name, so only its code can change. Other callables are packed
+    each time, since the values that they close over may have changed.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class FunctionCache(Generic[T]):
         self._known: WeakTable[FunctionType, tuple[CodeType, T]] = WeakTable()
 
     def of(self, function: Any) -> T:
-        """Return what a function is packed into."""
+        """Return what `pack` makes of a function, now or at an earlier call."""
         if type(function) is not FunctionType or not is_importable(function):
             return self._pack(function)
         known = self._known.get(function)
@@ -88,11 +88,11 @@ def _payload(function: Callable[..., Any]) -> bytes:
     dump(function, pickler)
     checks = []
     for each in pickler.named:
-        if not each.__module__.startswith("cloudpickle."):  # what it rebuilds functions with
+        if not each.__module__.startswith("cloudpickle."):  # which rebuilds other functions
             digest = _digest(each)
             if digest is not None:
                 checks.append((each.__module__, each.__qualname__, digest))
-    head = marshal.dumps(checks, 2)  # later formats depend on who else holds the strings
+    head = marshal.dumps(checks, 2)  # later formats depend on reference counts of the strings
     return b"".join([len(head).to_bytes(4, "little"), head, *writer.pieces])
 
 
@@ -102,7 +102,7 @@ def load_function(payload: Any) -> Any:
     Raises
     ------
     RuntimeError
-        A function that travels by name is another one here.
+        A function that travels by name has other code in this process.
     """
     data = memoryview(payload)
     start = 4 + int.from_bytes(data[:4], "little")
@@ -119,7 +119,7 @@ def load_function(payload: Any) -> Any:
 
 
 def same_code(one: Any, other: Any) -> bool:
-    """Tell whether two functions, or the functions in the bodies of two classes, do the same.
+    """Tell whether two functions, or the methods of two classes, have the same code.
 
     >>> same_code(lambda x: x + 1, lambda x: x + 1), same_code(lambda x: x + 1, lambda x: x + 2)
     (True, False)
@@ -164,7 +164,7 @@ def _digest(function: FunctionType) -> bytes | None:
 
 
 def _code_bytes(code: CodeType) -> bytes:
-    """What a function's code does: neither its file nor its line, nor those of inner functions."""
+    """Return a function's code as bytes, without files and lines, inner functions included."""
     own = []
     stack = [code]
     while stack:
@@ -190,7 +190,7 @@ def _code_bytes(code: CodeType) -> bytes:
 
 
 def _in_order(constant: Any) -> Any:
-    """A constant as it is; a set, whose order differs between processes, sorted."""
+    """Return a constant as it is; of a set, whose order differs by process, sorted items."""
     if type(constant) is frozenset:
         return "set", sorted(map(repr, constant))
     if type(constant) is int:

@@ -1,8 +1,9 @@
-"""Containers in each other, deeper than pickle can follow.
+"""Containers nested deeper than pickle can follow.
 
-`pickle` calls itself for what is inside, twice or more a level, until Python's limit of calls. But
-it does not go down into what it has pickled before. So inner containers go first, each only a few
-levels above those before it, and the value itself comes last. Unpickling has no recursion.
+`pickle` calls itself for the items of a container, twice or more a level, up to Python's recursion
+limit. But it does not descend into what it has pickled before. So inner containers go first, each
+only a few levels above those before it, and the value itself comes last. Unpickling has no
+recursion.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from lazyflow.graph.arguments import Binder
 
 __all__ = ["InsideOut"]
 
-_LEVELS = 50  # between two that go first
+_LEVELS = 50  # between two containers that go first; a guess, far below the recursion limit
 _PLAIN = frozenset({list, tuple, set, frozenset, dict})
 
 
 class InsideOut:
-    """Pickles as a value, its inner containers before it.
+    """A value that pickles after its inner containers, and unpickles as itself.
 
     >>> import pickle
     >>> deep = []
@@ -39,9 +40,9 @@ class InsideOut:
 
 
 def _inner(value: Any) -> list[Any]:
-    """Return containers of which each leads down to ones before it in a few levels."""
+    """Return containers each of which is few levels above earlier ones, or above the bottom."""
     found = []
-    levels: dict[int, int] = {}  # down to those found, or to the bottom
+    levels: dict[int, int] = {}  # down to a container found, or to the bottom
     todo: list[tuple[Any, list[Any] | None]] = [(value, None)]
     while todo:
         each, parts = todo.pop()
@@ -52,7 +53,7 @@ def _inner(value: Any) -> list[Any]:
                 below = 0
             levels[id(each)] = below
         elif id(each) not in levels:
-            levels[id(each)] = 0  # what contains itself has no bottom there
+            levels[id(each)] = 0  # a container that holds itself counts as a bottom
             parts = [x for x in _parts(each) if type(x) in _PLAIN]
             todo.append((each, parts))
             todo += [(part, None) for part in parts]

@@ -1,4 +1,4 @@
-"""The parts of an object as pickle sees them, each with the words that lead to it in a path."""
+"""The parts of an object as pickle sees them, each with its step in a path: ``.lock``, ``[3]``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
 __all__ = ["NamedParts", "named_parts", "null_writer", "type_text"]
 
 _KEY = 40  # characters of a dict's key in a path
-_MOST = 1_000_000  # items looked at that an object gives out one by one: they may have no end
+_MOST = 1_000_000  # items taken of an object's iterator, which may have no end
 
 
 class NamedParts:
-    """Parts of one object that are named alike: ``name(i)`` is that of ``values[i]``."""
+    """Parts of one object: ``name(i)`` is the step of a path that leads to ``values[i]``."""
 
     __slots__ = ("name", "values")
 
@@ -46,7 +46,7 @@ def _pairs(keys: Iterable[Any], values: Iterable[Any], start: str = "") -> Itera
 
 
 def _key_text(key: Any) -> str:
-    """Write a dict's key; its own repr is called for plain types only."""
+    """Return a dict's key as text; its repr is called for plain types only."""
     if type(key) not in (str, int, float, bool, bytes, type(None)):
         return f"<{type_text(key)}>"
     if type(key) is int and key.bit_length() > 4 * _KEY:
@@ -76,14 +76,14 @@ def named_parts(value: Any) -> Iterator[NamedParts]:
     elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
         yield NamedParts(value, lambda i: f".{cls._fields[i]}")
     elif kinds[cls] == ARRAY and value.dtype.hasobject:
-        yield NamedParts(value.ravel().tolist(), lambda i: f"[{_place(i, value.shape)}]")
+        yield NamedParts(value.ravel().tolist(), lambda i: f"[{_index_text(i, value.shape)}]")
     elif kinds[cls] == FRAME:
         yield from _of_frame(value)
     else:
         yield from _of_reduced(value)
 
 
-def _place(i: int, shape: tuple[int, ...]) -> str:
+def _index_text(i: int, shape: tuple[int, ...]) -> str:
     found: list[str] = []
     for length in reversed(shape):
         i, rest = divmod(i, length)
@@ -122,15 +122,15 @@ def _globals_read(code: CodeType) -> Iterator[str]:
 
 
 def _of_reduced(value: Any) -> Iterator[NamedParts]:
-    """Yield what the object, or whoever pickles it, returns as its parts."""
+    """Yield the parts that the object's reducer returns."""
     how = Pickler(null_writer(), 1).reducer_override(value)
     if how is NotImplemented:
         reduce = copyreg.dispatch_table.get(type(value))
-        if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, of distributed: its
-            reduce = None  # names for the parts are nobody's
+        if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, by distributed,
+            reduce = None  # whose names for the parts say nothing to users
         how = reduce(value) if reduce else value.__reduce_ex__(PROTOCOL)
     if type(how) is not tuple:
-        return  # by its name
+        return  # it pickles as a name
     _, args, state, items, pairs = (*how, None, None, None)[:5]
     if isinstance(value, BaseException) and args == value.args:
         yield _items(args, ".args")
@@ -153,7 +153,7 @@ def _argument_text(i: int, is_class: bool) -> str:
 
 
 def _of_frame(frame: Any) -> Iterator[NamedParts]:
-    """The columns of a pandas object, then the rest of it."""
+    """Yield the columns of a pandas object, then its other parts."""
     if hasattr(frame, "columns"):
         names = list(frame.columns)
         columns = (frame.iloc[:, i] for i in range(len(names)))
@@ -164,7 +164,7 @@ def _of_frame(frame: Any) -> Iterator[NamedParts]:
 
 
 def type_text(value: Any) -> str:
-    """Return the name of a value's type, with its module if that says something."""
+    """Return the name of a value's type, with its module unless that is builtins or __main__."""
     cls = type(value)
     try:
         module, name = cls.__module__, cls.__qualname__
@@ -174,7 +174,7 @@ def type_text(value: Any) -> str:
 
 
 def null_writer() -> PieceWriter:
-    """Return a file that keeps nothing."""
+    """Return a file that drops what is written to it."""
     writer = PieceWriter()
     writer.write = _drop
     return writer

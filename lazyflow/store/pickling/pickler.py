@@ -1,12 +1,12 @@
 """The pickler of everything that passes between processes.
 
-What `pickle` does, plus: functions and classes that can't be imported travel by value
-(cloudpickle); arrays leave their memory out of the stream, contiguous, and a read-only mark is the
-array's and not its memory's, so that whoever owns the memory can lift it without a copy; context
-variables keep their identity.
+It does what `pickle` does, and more: functions and classes that can't be imported travel by value
+(by cloudpickle); arrays leave their memory out of the stream, contiguous; their read-only mark
+belongs to the array and not to the memory, so the owner of the memory can lift it without a copy;
+and context variables keep their identity.
 
-cloudpickle is a second pickler that is asked about single objects. It is imported when the first
-object comes that needs it: that takes 20 ms, which a new worker may not have to spend.
+cloudpickle is a second pickler that reduces single objects. It is imported for the first object
+that needs it: that takes 20 ms, which most workers need not spend.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_TYPES = 20_000  # programs that make types in a loop must not grow the tabl
 
 
 class PieceWriter:
-    """The file that a pickler writes to: its output piece by piece, large bytes uncopied."""
+    """A file that keeps what a pickler writes as pieces, large bytes without a copy."""
 
     __slots__ = ("pieces", "write")
 
@@ -51,12 +51,12 @@ class Pickler(pickle.Pickler):
     least : int
         Buffers of this many bytes or more are kept out of the stream.
     by_path : bool
-        Arrays that look at a mapped file go without their memory, to be mapped again.
+        Arrays in a mapped file travel without their memory, to be mapped again.
 
     Attributes
     ----------
     buffers : list of pickle.PickleBuffer
-        Those buffers.
+        The buffers that were kept out of the stream.
     named : list of function
         Functions that were pickled by name.
     """
@@ -79,13 +79,13 @@ class Pickler(pickle.Pickler):
         self._cloud: Any = None
 
     def forget(self) -> None:
-        """Begin anew, after a failure."""
+        """Forget everything, to begin again after a failure."""
         self.clear_memo()
         for each in (self.writer.pieces, self.buffers, self.named):
             each.clear()
 
     def reducer_override(self, obj: Any) -> Any:
-        """Called by `pickle` for each object that is not of a basic type."""
+        """Return how to reduce an object; `pickle` asks for each that is of no basic type."""
         reduce = _reducers[type(obj)]
         return NotImplemented if reduce is None else reduce(self, obj)
 
@@ -106,7 +106,7 @@ class Pickler(pickle.Pickler):
 
 
 def _is_nowhere_else(module: Any) -> bool:
-    """Tell whether a module was made, not imported: by `runpy.run_path`, for example."""
+    """Tell whether a module was not imported, but made by `runpy.run_path`, for example."""
     return (
         type(module) is ModuleType
         and module.__spec__ is None
@@ -115,9 +115,9 @@ def _is_nowhere_else(module: Any) -> bool:
 
 
 def is_importable(obj: Any) -> bool:
-    """Whether a function or class is what its own name stands for, outside of ``__main__``.
+    """Tell whether a function or class can be imported by its name, ``__main__`` aside.
 
-    False: cloudpickle has to look closer.
+    Where it can't, cloudpickle has to decide.
     """
     module, name = obj.__module__, obj.__qualname__
     if type(module) is not str or type(name) is not str or module == "__main__":
@@ -195,7 +195,7 @@ def view_of(data: Any, form: Any, shape: Any) -> memoryview:
 
 
 def _text_file(pickler: Pickler, file: TextIOWrapper) -> Any:
-    """Refuse a file, of which cloudpickle would take the text; those of the process have names."""
+    """Refuse an open file, whose text cloudpickle would send; reduce stdout, stderr to names."""
     if file in (sys.stdout, sys.stderr):
         return getattr, (sys, "stdout" if file is sys.stdout else "stderr")
     return _file(pickler, file)
@@ -211,9 +211,9 @@ def _file(pickler: Pickler, file: Any) -> NoReturn:
 class _Memory:
     """A contiguous array's memory as plain bytes, without the read-only mark.
 
-    Nobody writes to it here. But a mark on the memory would stay for ever, and a caller would have
-    to copy the result that he got without a copy, only because tasks see each other's arrays
-    read-only. Plain bytes, because numpy does not offer dates as a buffer.
+    Nothing writes to it here. But a mark on the memory would stay for ever, and a caller would have
+    to copy a result that arrived without a copy, only because tasks see each other's arrays
+    read-only. It has plain bytes because numpy does not offer dates as a buffer.
     """
 
     __slots__ = ("__array_interface__", "owner")
@@ -245,7 +245,7 @@ def _array(pickler: Pickler, array: Any) -> Any:
             array = np.ascontiguousarray(array)
         memory = pickle.PickleBuffer(np.asarray(_Memory(array)))
     if dtype.isbuiltin == 1 and dtype.metadata is None:
-        dtype = dtype.str  # a dtype takes several times as long as the rest
+        dtype = dtype.str  # pickling a dtype takes several times as long as all else
     if flags.writeable:
         return array_from, (memory, dtype, shape, order)
     return array_from, (memory, dtype, shape, order, False)
@@ -255,7 +255,7 @@ _owner = threading.local()
 
 
 def loads_owned(load: Callable[[], Any]) -> Any:
-    """Return what `load` unpickles for somebody who may edit all of it: no array is marked."""
+    """Return what `load` unpickles, with no array marked read-only: the receiver may edit it."""
     _owner.is_opening = True
     try:
         return load()
@@ -273,7 +273,7 @@ def _memmap(pickler: Pickler, array: Any) -> Any:
 def array_from(
     buffer: Any, dtype: Any, shape: tuple[int, ...], order: Any, writeable: bool = True
 ) -> Any:
-    """Return an array that looks at the memory of ``buffer``."""
+    """Return an array in the memory of ``buffer``."""
     import numpy as np
 
     array = np.ndarray(shape, dtype, buffer, order=order)
@@ -290,11 +290,11 @@ Reduce = Callable[[Pickler, Any], Any]
 
 
 def _reducer_for(cls: type) -> Reduce | None:
-    """Return what reduces the objects of a type, None for `pickle` itself."""
+    """Return the reducer of a type's objects, None where `pickle` itself reduces them."""
     if issubclass(cls, type):
         return _class
     flat = getattr(cls, "_lazyflow_flat", None)
-    if flat is not None:  # graphs: `__reduce__` would pickle inside of this pickling
+    if flat is not None:  # graphs, whose `__reduce__` would start a pickling inside this one
         return lambda pickler, obj: flat(obj)
     module = cls.__module__
     if type(module) is str and module.startswith("h5py._hl."):
@@ -310,7 +310,7 @@ def _reducer_for(cls: type) -> Reduce | None:
     return None
 
 
-#: Scalars that a Python number gives back bit by bit.
+#: Scalars that a Python number represents exactly.
 _NUMBERS = frozenset({"bool", "float32", "float64", "complex128"}) | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -337,7 +337,7 @@ class _Reducers(dict[type, "Reduce | None"]):
         return found
 
 
-# Builtin functions and methods reduce themselves; they are here to spare the import.
+# What reduces itself (None) is here to spare the import of cloudpickle.
 _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
     type(lru_cache(len)): _cached,

@@ -1,8 +1,8 @@
-"""Values on their way to other processes.
+"""Values as they travel to other processes.
 
 A value becomes a short stream and its large buffers, which go through shared memory: the receiver
-looks at them where they are. What pickle itself has to copy (bytes, long strings) is not copied on
-the way into the stream: such pieces are cut out of it and written to shared memory as well.
+uses them where they are. Large bytes and strings, which pickle puts into the stream, are not
+copied there: they are cut out of it and written to shared memory as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "serialization_error",
 ]
 
-_LEAST = 65_536
+_LEAST = 65_536  # bytes from which a buffer leaves the stream, as config.share_from
 _CUT = 262_144  # pickle writes larger pieces singly; its own frames stay below this
 _STREAM = 0x80  # the first byte of a pickle; a stream with pieces cut out starts with 0
 _HEAD = struct.Struct("<BI")
@@ -33,7 +33,7 @@ _SIZED = frozenset({str, bytes})
 
 
 class Encoded:
-    """What travels instead of a value.
+    """A value as it travels: a stream, and the buffers that it refers to.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Encoded:
         return (self.payload, *self.buffers)
 
     def segments(self) -> list[Segment]:
-        """Return what of it is in shared memory."""
+        """Return the parts that are in shared memory."""
         return [each for each in self.parts() if type(each) is tuple]
 
 
@@ -75,7 +75,7 @@ def encode(
     free: Callable[[Segment], None] | None = None,
     by_path: bool = False,
 ) -> Encoded:
-    """Turn a value into what can travel.
+    """Return a value in the form in which it travels.
 
     Parameters
     ----------
@@ -84,14 +84,14 @@ def encode(
     least : int
         Bytes from which a buffer goes there; smaller ones are part of the stream.
     free : callable, optional
-        Takes back what was written before `write` raised.
+        Takes back the segments that were written before `write` raised.
     by_path : bool
-        Parts of mapped files are mapped again by who decodes, not written.
+        Parts of mapped files are not written, but mapped again by the receiver.
 
     Raises
     ------
     Unpicklable
-        The value can't be pickled; nothing was written then.
+        The value can't be pickled; nothing was written.
 
     Examples
     --------
@@ -135,10 +135,10 @@ def _written(
 
 
 def _without_large(pieces: list[Any], least: int) -> tuple[bytes, list[Any]]:
-    """Join a stream, large pieces left out; where they were stands at its start."""
+    """Return the stream without its large pieces, after their positions, and the pieces."""
     rest: list[Any] = []
     cut: list[Any] = []
-    places: list[int] = []
+    positions: list[int] = []
     at = 0
     for piece in pieces:
         if len(piece) < least:
@@ -146,20 +146,20 @@ def _without_large(pieces: list[Any], least: int) -> tuple[bytes, list[Any]]:
             at += len(piece)
         else:
             cut.append(piece)
-            places.append(at)
+            positions.append(at)
     if not cut:
         return b"".join(rest), cut
-    table = struct.pack(f"<{len(places)}Q", *places)
-    return b"".join([_HEAD.pack(0, len(places)), table, *rest]), cut
+    table = struct.pack(f"<{len(positions)}Q", *positions)
+    return b"".join([_HEAD.pack(0, len(positions)), table, *rest]), cut
 
 
 def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
-    """Make the value again.
+    """Return the value that was encoded.
 
     Parameters
     ----------
     view : callable
-        Returns the memory of a segment as a buffer that owns its place: see `Mappings.view`.
+        Returns the memory of a segment as a buffer that keeps it alive: see `Mappings.view`.
     """
     payload: Any = encoded.payload
     if type(payload) is not bytes:
@@ -169,14 +169,14 @@ def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
         return pickle.loads(payload, buffers=buffers)
     _, count = _HEAD.unpack_from(payload)
     start = _HEAD.size + 8 * count
-    places = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)
+    positions = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)
     data = memoryview(payload)[start:]
     first = len(buffers) - count
     parts: list[memoryview] = []
     done = 0
-    for place, piece in zip(places, buffers[first:], strict=True):
-        parts += (data[done:place], memoryview(piece))
-        done = place
+    for position, piece in zip(positions, buffers[first:], strict=True):
+        parts += (data[done:position], memoryview(piece))
+        done = position
     return pickle.Unpickler(_PieceReader([*parts, data[done:]]), buffers=buffers[:first]).load()
 
 
@@ -188,7 +188,7 @@ class _PieceReader:
         self._at = 0
 
     def readinto(self, target: Any) -> int:
-        """Fill a buffer, as far as there is something left."""
+        """Fill a buffer with the next bytes, as far as there are some left."""
         goal = memoryview(target)
         done = 0
         while done < len(goal) and self._parts:
@@ -209,7 +209,7 @@ class _PieceReader:
         return bytes(found[:done])
 
     def readline(self) -> bytes:
-        """Return the bytes up to the next newline: pickles of old style names have such."""
+        """Return the bytes up to the next newline: names in old pickles end with one."""
         found = bytearray()
         while not found.endswith(b"\n") and (byte := self.read(1)):
             found += byte

@@ -1,10 +1,10 @@
-"""Where inside a value sits what can't be pickled.
+"""Where inside a value the object is that can't be pickled.
 
-`pickle` says what it refused, not where that was. The search goes down from the value: of the
+`pickle` says what it refused, and not where that is. The search descends from the value: of the
 parts of an object, as pickle would see them, it takes the first that can't be pickled alone, until
-no part is to blame but the object itself. It halves the list of parts at each look, so a
+all parts can be and only the object itself is left. It halves the list of parts at each try, so a
 level costs about twice the failed pickling. It is bounded in depth and time and has no recursion of
-its own; whatever the user's code raises or answers on the way ends it with the path found so far.
+its own; an exception of the user's code on the way ends it with the path found so far.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lazyflow.store.pickling.pickler import Pickler
 
 __all__ = ["Unpicklable", "dump", "serialization_error"]
 
-_DEEPEST = 50  # steps of a path
-_SECONDS = 2.0
+_DEEPEST = 50  # steps of a path; a guess, like the next
+_SECONDS = 2.0  # of a search
 _LONGEST = 300  # characters of the cause in the message
 
 
@@ -31,12 +31,12 @@ class Unpicklable(Exception):
     Attributes
     ----------
     path : str
-        Where in the value: ``.lock``, ``[3].conn``, ``closure variable 'lock' of f``; empty: the
-        value itself.
+        Where in the value the object is: ``.lock``, ``[3].conn``, ``closure variable 'lock' of
+        f``; empty: the value itself.
     error : BaseException
-        What pickle, or the user's code that it called, raised.
+        The exception that pickle, or the user's code that it called, raised.
     culprit : str
-        Type of what is there, if known.
+        The type of that object, if known.
     """
 
     def __init__(self, path: str, error: BaseException, culprit: str = "") -> None:
@@ -52,7 +52,7 @@ def dump(value: Any, pickler: Pickler) -> None:
     Raises
     ------
     Unpicklable
-        Whatever was raised on the way, but `MemoryError` and the user's own Ctrl-C.
+        Anything but `MemoryError` and the user's own Ctrl-C was raised on the way.
     """
     failure = _failure(value, pickler)
     if isinstance(failure, RecursionError):
@@ -71,7 +71,7 @@ def dump(value: Any, pickler: Pickler) -> None:
 
 
 def _failure(value: Any, pickler: Pickler) -> BaseException | None:
-    """Pickle a value; return what stood against it."""
+    """Pickle a value; return the exception that prevented it, or None."""
     try:
         pickler.dump(value)
         return None
@@ -93,14 +93,14 @@ def _is_ctrl_c(error: BaseException) -> bool:
 
 
 def serialization_error(task_text: str, role: str, failed: Unpicklable) -> SerializationError:
-    """Compose the error that the caller sees.
+    """Return the error that the caller sees.
 
     Parameters
     ----------
     task_text : str
-        Which task: its name and place.
+        The name of the task and the line that made it.
     role : str
-        What of the task: ``args[0]``, ``the result``, ``the function``.
+        The part of the task: ``args[0]``, ``the result``, ``the function``.
 
     Examples
     --------
@@ -147,9 +147,9 @@ def _text(error: BaseException) -> str:
 
 
 class _Probe(Pickler):
-    """Pickles into nothing, and takes what the path has passed as pickled.
+    """Pickles into nothing; the objects on the path count as pickled.
 
-    Else a part that refers back to the whole would be blamed for what is elsewhere in it.
+    Otherwise a part that refers back to the whole would be blamed for another part of it.
     """
 
     def __init__(self, passed: dict[int, Any]) -> None:
@@ -161,7 +161,7 @@ class _Probe(Pickler):
 
 
 class _CulpritSearch:
-    """Goes down from a value to what can't be pickled."""
+    """A descent from a value to the object in it that can't be pickled."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -219,7 +219,7 @@ class _CulpritSearch:
 
 
 def _search(value: Any, failure: BaseException) -> tuple[str, str]:
-    """Return the path to what can't be pickled, and its type."""
+    """Return the path to the object that can't be pickled, and its type."""
     search = _CulpritSearch(value)
     search.run()
     if search.is_cut and isinstance(failure, RecursionError):

@@ -1,8 +1,9 @@
 """Context variables in other processes: one variable stays one variable.
 
-A variable that a module holds is named by the place where the module holds it. One of `__main__`
-or of no module gets a key from the first process that sends it, and every process remembers which
-of its variables has which key, so that a variable that comes home is the one that left.
+A variable in a module's namespace travels as the names of the module and the variable. A variable
+of `__main__` or of no module gets a key from the first process that sends it, and every process
+remembers which of its variables has which key, so that a variable that returns is the one that
+left.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ __all__ = ["reduce_variable"]
 
 Var = ContextVar[Any]
 
-_places: dict[Var, tuple[str, str]] = {}  # where modules hold variables
+_names: dict[Var, tuple[str, str]] = {}  # module, and name in it
 _keys: dict[Var, str] = {}
 _by_key: dict[str, Var] = {}
 
 
 def reduce_variable(variable: Var) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return what rebuilds a variable in another process."""
+    """Return the function that finds a variable in another process, and its arguments."""
     key = _keys.get(variable)
     if key is None:
-        place = _places.get(variable)
-        if place is None or not _holds(*place, variable):
-            place = _place_of(variable)
-        if place is not None:
-            _places[variable] = place
-            return getattr, (sys.modules[place[0]], place[1])
+        name = _names.get(variable)
+        if name is None or not _holds(*name, variable):
+            name = _name_of(variable)
+        if name is not None:
+            _names[variable] = name
+            return getattr, (sys.modules[name[0]], name[1])
         key = os.urandom(16).hex()
         key = _keys.setdefault(variable, key)
         _by_key[key] = variable
@@ -46,7 +47,7 @@ def _holds(module: str, name: str, variable: Var) -> bool:
     return getattr(sys.modules.get(module), "__dict__", {}).get(name) is variable
 
 
-def _place_of(variable: Var) -> tuple[str, str] | None:
+def _name_of(variable: Var) -> tuple[str, str] | None:
     main = sys.modules.get("__main__")
     for module, held in list(sys.modules.items()):
         # A module without a spec was made by hand: others can't import it. `__main__` is another
