@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from array_checks import check
 
 import lazyflow
 import lazyflow.array as la
@@ -131,3 +132,11 @@ def test_attributes_that_arrays_do_not_have(name, words):
 def test_lazy_values_become_arrays_by_from_delayed(make):
     with pytest.raises(TypeError, match=r"la\.from_delayed\(x, shape, dtype\)"):
         make(lazyflow.delayed(np.ones)(3))
+
+
+def test_compute_and_persist_are_there():
+    x = la.arange(4, chunks=2)
+    assert la.compute(x.sum(), x.max()) == (6, 3)
+    (kept,) = la.persist(x + 1)
+    check(kept, np.arange(1, 5))
+    assert la.compute is lazyflow.compute

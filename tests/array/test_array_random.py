@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import lazyflow.array as la
 from lazyflow import delayed
-from lazyflow.array.dispatch import functions
 from lazyflow.array.random.streams import boxes
 
 SCALAR = {
@@ -254,7 +253,6 @@ def test_permutation():
     np.testing.assert_array_equal(np.sort(found), np.arange(100))
 
 
-@pytest.mark.skipif("take" not in functions, reason="needs take")
 def test_permutation_and_shuffle_of_arrays():
     a = np.arange(60).reshape(20, 3)
     x = la.from_array(a, chunks=(6, 2))

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.dispatch import functions
 from lazyflow.array.passes.pipeline import optimize
 
 RNG = np.random.default_rng(11)
-
-
-def needs(*names):
-    """Mark a test that needs functions of modules that are built elsewhere."""
-    missing = [name for name in names if name not in functions]
-    return pytest.mark.skipif(bool(missing), reason=f"no {', '.join(missing)} yet")
 
 
 def values(rng, shape, dtype):
@@ -175,7 +168,6 @@ def test_other_products(dtype):
         check_near(np.vecmat(a[:, :, 0], b), np.vecmat(x[:, :, 0], y))
 
 
-@needs("ravel")
 def test_products_of_raveled_arrays():
     x, y = RNG.random((3, 4)), RNG.random((4, 3))
     a, b = la.from_array(x, chunks=2), la.from_array(y, chunks=2)
@@ -183,7 +175,6 @@ def test_products_of_raveled_arrays():
     check_near(np.vdot(a, b), np.vdot(x, y))
 
 
-@needs("diagonal")
 def test_traces():
     x = RNG.random((4, 5, 3))
     a = la.from_array(x, chunks=2)
@@ -268,7 +259,6 @@ def test_einsum_types_and_out():
         la.einsum("ij", a, dtype="i2")
 
 
-@needs("diagonal")
 def test_einsum_on_diagonals():
     x = RNG.random((4, 4, 3))
     a = la.from_array(x, chunks=3)

@@ -1,0 +1,111 @@
+"""Medians and quantiles, against NumPy."""
+
+import numpy as np
+import pytest
+from array_checks import check
+from array_strategies import arrays, axis_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow.array as la
+
+RNG = np.random.default_rng(7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(least=1, dtypes=("f8", "i8", "f4"), nan=False), st.booleans(), st.data())
+def test_medians(pair, keepdims, data):
+    x, a = pair
+    axis = axis_of(data, x)
+    check(np.median(a, axis=axis, keepdims=keepdims), np.median(x, axis=axis, keepdims=keepdims))
+    q = data.draw(st.sampled_from([0.3, [0.1, 0.9], np.float64(0.5), (0, 1)]))
+    check(np.quantile(a, q, axis=axis, keepdims=keepdims),
+          np.quantile(x, q, axis=axis, keepdims=keepdims))
+
+
+METHODS = [
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf",
+    "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher",
+    "midpoint", "nearest",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_methods_of_quantiles(method):
+    x = RNG.random((6, 5, 4))
+    a = la.from_array(x, chunks=(4, 2, 3))
+    for axis in (None, 1, (0, 2)):
+        check(la.quantile(a, [0.2, 0.7], axis, method=method),
+              np.quantile(x, [0.2, 0.7], axis, method=method))
+        check(la.percentile(a, 40, axis, method=method), np.percentile(x, 40, axis, method=method))
+
+
+def test_quantiles_that_leave_nan_out():
+    x = RNG.random((6, 5, 4))
+    x[x > 0.7] = np.nan
+    a = la.from_array(x, chunks=2)
+    check(np.nanmedian(a, axis=(0, 2)), np.nanmedian(x, axis=(0, 2)))
+    check(np.nanquantile(a, [0.2, 0.5], axis=(0, 1)), np.nanquantile(x, [0.2, 0.5], axis=(0, 1)))
+    check(np.nanpercentile(a, 30, axis=1), np.nanpercentile(x, 30, axis=1))
+    places = [[0.1], [0.5]]  # here NumPy mixes axes up
+    found = la.nanquantile(a, places, axis=1).compute()
+    np.testing.assert_array_equal(found[:, 0], np.nanquantile(x, [0.1, 0.5], axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f4", "f2", "i4"])
+@pytest.mark.parametrize("q", [50, [10, 50], np.float32(50)], ids=str)
+def test_quantiles_beside_blocks_without_elements(dtype, q):
+    x = np.arange(8.0).astype(dtype).reshape(2, 4)
+    a = la.from_array(x, chunks=(2, (1, 3, 0)))
+    check(la.median(a, axis=()), np.median(x, axis=()))
+    check(la.quantile(a, 0.5, axis=()), np.quantile(x, 0.5, axis=()))
+    check(la.nanpercentile(a, q, axis=0), np.nanpercentile(x, q, axis=0))
+    check(divmod(la.nanpercentile(a, q, axis=0), 3)[1], np.nanpercentile(x, q, axis=0) % 3)
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty", "ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("dtype", ["?", "f2", ">f4", "i4", "m8[s]", "O"])
+@pytest.mark.parametrize("q", [50, [10, 50], np.float32(50)], ids=str)
+def test_quantiles_without_nan_of_no_elements_are_the_mean_of_them(dtype, q):
+    for shape in [(0, 3), (2, 0, 3)]:
+        x = np.ones(shape, dtype)
+        for keepdims in [False, True]:
+            options = {"axis": 1, "keepdims": keepdims}
+            if dtype != "O" or len(shape) == 2:
+                check(la.nanpercentile(la.from_array(x, chunks=2), q, **options),
+                      np.nanpercentile(x, q, **options))
+                check(la.nanmedian(la.from_array(x, chunks=2), **options),
+                      np.nanmedian(x, **options))
+    with pytest.raises(ValueError, match="in the range"):
+        la.nanpercentile(la.zeros((0, 3)), 101)
+
+
+def test_quantiles_with_weights():
+    x, w = RNG.random((6, 5)), RNG.random((6, 5))
+    a, b = la.from_array(x, chunks=2), la.from_array(w, chunks=3)
+    options = {"axis": 0, "method": "inverted_cdf"}
+    check(la.quantile(a, [0.3, 0.6], weights=b, **options),
+          np.quantile(x, [0.3, 0.6], weights=w, **options))
+    check(la.percentile(a, 30, weights=w[:, 0], **options),
+          np.percentile(x, 30, weights=w[:, 0], **options))
+    with pytest.raises(ValueError, match="Only method 'inverted_cdf' supports weights"):
+        la.quantile(a, 0.3, weights=b)
+    with pytest.raises(ValueError, match="Shape of weights must be consistent"):
+        la.quantile(a, 0.3, weights=w[0], **options)
+
+
+def test_quantiles_that_are_none():
+    a = la.ones(4)
+    with pytest.raises(ValueError, match="Quantiles must be in the range"):
+        la.quantile(a, 1.5)
+    with pytest.raises(ValueError, match="is not a valid method"):
+        la.quantile(a, 0.5, method="near")
+    with pytest.raises(TypeError, match="compute it first"):
+        la.quantile(a, la.ones(2) / 2)
+
+
+def test_a_whole_axis_makes_other_chunks_shorter():
+    x = la.ones((4_000, 40_000), chunks=(4_000, 40))
+    found = la.median(x, axis=1)
+    assert len(found.chunks[0]) > 10
+    assert sum(found.chunks[0]) == 4_000

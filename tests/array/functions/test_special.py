@@ -1,0 +1,75 @@
+"""Functions of single elements, missing values and choices by conditions, against NumPy."""
+
+import numpy as np
+import pytest
+from array_checks import check
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyflow.array as la
+
+FLOATS = np.array([[-2.5, -0.0, 0.0, np.inf], [np.nan, -np.inf, 1.5, 3.0]])
+
+INTS = np.arange(-4, 4).reshape(2, 4)
+
+COMPLEX = FLOATS[1:] + 1j * np.array([0, 1, -1, 0])
+
+
+@pytest.mark.parametrize("name", ["sinc", "i0", "fix", "isreal", "iscomplex", "isneginf",
+                                  "isposinf"])
+@pytest.mark.parametrize("a", [FLOATS, FLOATS.astype("f4"), INTS, COMPLEX, INTS > 0, INTS[:0]],
+                         ids=["f8", "f4", "int", "complex", "bool", "empty"])
+def test_functions_of_elements(name, a):
+    x = la.from_array(a, chunks=(1, 3))
+    with np.errstate(all="ignore"):
+        try:
+            expected = getattr(np, name)(a)
+        except TypeError as error:
+            with pytest.raises(TypeError) as found:
+                getattr(la, name)(x)
+            assert str(found.value) == str(error)
+            return
+        check(getattr(la, name)(x), expected)
+        check(getattr(np, name)(x), expected)
+
+
+def test_functions_of_elements_write_into_out():
+    x, out = la.from_array(FLOATS, chunks=2), la.zeros((2, 4), dtype=bool, chunks=2)
+    assert la.isposinf(x, out) is out
+    check(out, np.isposinf(FLOATS))
+    assert np.fix(la.ones(2), out=(found := la.zeros(2))) is found
+
+
+def test_missing_values():
+    check(la.isnull(la.from_array(FLOATS, chunks=3)), np.isnan(FLOATS))
+    check(la.notnull(la.from_array(INTS, chunks=3)), np.ones((2, 4), bool))
+    dates = np.array(["2020-01-01", "NaT"], dtype="M8[D]")
+    check(la.isnull(la.from_array(dates, chunks=1)), [False, True])
+    objects = np.array([None, "a", float("nan"), 1], dtype=object)
+    check(la.isnull(la.from_array(objects, chunks=3)), [True, False, True, False])
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_select(data):
+    a = np.arange(12).reshape(3, 4)
+    x = la.from_array(a, chunks=(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))))
+    choices = [a * 2, a.astype("f4"), a[0], a[:, :1] / 3, 7, 2.5, np.int8(3)]
+    count = data.draw(st.integers(1, 4))
+    picked = [data.draw(st.sampled_from(choices)) for _ in range(count)]
+    limits = [data.draw(st.integers(0, 12)) for _ in range(count)]
+    default = data.draw(st.sampled_from([0, -1.5, np.float32(2)]))
+    expected = np.select([a > n for n in limits], picked, default)
+    lazy = [la.from_array(p, chunks=2) if isinstance(p, np.ndarray) else p for p in picked]
+    check(la.select([x > n for n in limits], lazy, default), expected)
+    check(np.select([x > n for n in limits], lazy, default), expected)
+
+
+def test_select_refuses_what_numpy_refuses():
+    x = la.arange(3)
+    with pytest.raises(ValueError, match="same length as list of conditions"):
+        la.select([x > 1], [x, x])
+    with pytest.raises(ValueError, match="empty condition list"):
+        la.select([], [])
+    with pytest.raises(TypeError, match="invalid entry 1 in condlist: should be boolean ndarray"):
+        la.select([x > 1, x], [x, x])

@@ -1,0 +1,42 @@
+"""Arrays that zarr stores."""
+
+import numpy as np
+import pytest
+from array_checks import check
+
+import lazyflow
+import lazyflow.array as la
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_zarr_files(tmp_path, scheduler):
+    pytest.importorskip("zarr")
+    a = np.arange(35.0).reshape(5, 7)
+    path = str(tmp_path / "a.zarr")
+    x = la.from_array(a, chunks=((1, 3, 1), (4, 3)))
+    with lazyflow.config.set(scheduler=scheduler):
+        assert x.to_zarr(path) is None
+        found = la.from_zarr(path)
+        np.testing.assert_array_equal(found.compute(), a)
+        assert la.from_zarr(path, chunks=2).chunks == ((2, 2, 1), (2, 2, 2, 1))
+        np.testing.assert_array_equal(la.from_zarr(path)[1:3, ::-2].compute(), a[1:3, ::-2])
+
+
+def test_zarr_arrays_that_are_there(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    a = np.arange(35).reshape(5, 7)
+    target = zarr.create_array(str(tmp_path / "b"), shape=(5, 7), chunks=(2, 3), dtype=int)
+    la.to_zarr(la.from_array(a, chunks=((1, 3, 1), (4, 3))), target)
+    np.testing.assert_array_equal(target[:], a)
+    la.to_zarr(la.full((2, 2), -1, chunks=1), target, region=(slice(1, 3), slice(2, 4)))
+    a[1:3, 2:4] = -1
+    np.testing.assert_array_equal(target[:], a)
+    check(la.from_zarr(target), a)
+    with pytest.raises(ValueError, match="pass it as url"):
+        la.to_zarr(la.ones(3), str(tmp_path / "c"), region=(slice(0, 3),))
+    lazy = la.to_zarr(la.zeros((5, 7), dtype=int), target, compute=False)
+    np.testing.assert_array_equal(target[:], a)
+    lazy.compute()
+    assert not target[:].any()
+    kept = la.to_zarr(la.ones((0, 3)), str(tmp_path / "d"), "inner", return_stored=True)
+    check(kept, np.ones((0, 3)))
