@@ -65,16 +65,22 @@ class MakeActor(NamedTuple):
 # -- on the caller's side -------------------------------------------------------------------
 
 
+class Keeper(Protocol):
+    """What keeps the processes of actors; with `closing`, nothing that is posted will be done."""
+
+    closing: bool
+
+
 class HostPort(Protocol):
-    """What keeps the processes of actors, for `RemoteActor`. Packed values are the port's own."""
+    """The way to what keeps the processes of actors. Packed values are as the port packs them."""
+
+    @property
+    def keeper(self) -> Keeper:
+        """A pool's driver, or an engine."""
 
     @property
     def driver(self) -> Any:
         """The pool whose tasks can wait for results in their workers; None: no such pool."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing that is posted will be done."""
 
     def why_closed(self, label: str) -> BaseException:
         """Return the error of calls of an actor whose port is closed."""

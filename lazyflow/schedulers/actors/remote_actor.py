@@ -28,7 +28,7 @@ from lazyflow.schedulers.actors.ports import (
     SentCall,
 )
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.calls import packed_call
+from lazyflow.schedulers.remote.calls import BLOB, packed_call
 from lazyflow.schedulers.remote.failures import error_of
 
 AHEAD = 64  # calls that are sent before the first of them is answered
@@ -48,6 +48,7 @@ class RemoteActor:
     def __init__(self, spec: ActorSpec, port: HostPort) -> None:
         self.spec = spec
         self.port = port
+        self._keeper = port.keeper
         self.waiting: deque[PackedCall] = deque()
         self.flying: dict[int, PackedCall] = {}
         self.error: Callable[[PackedCall], BaseException] | None = None
@@ -76,22 +77,19 @@ class RemoteActor:
 
     def call(self, call: ActorCall) -> None:
         """Take a call in."""
-        if self._is_gone(call):  # also in the child of a fork: what keeps actors is the parent's
+        if self.error is not None or self._keeper.closing:  # as in the child of a fork
+            self._turn_away(call)
             return
         call.host = self
         self.port.look()
         item = PackedCall(call)
         self._pack(item)
         self.port.post(self._accept, item)
-        self._is_gone(call)  # if it is now, nobody may look at what was posted
+        if self.is_over:  # then nothing may look at what was posted
+            self._turn_away(call)
 
-    def _is_gone(self, call: ActorCall) -> bool:
-        error = self.error
-        if error is not None:
-            self._fail(PackedCall(call), error)
-        elif self.port.is_closed:
-            call.future.set_error(self.port.why_closed(self.spec.label))
-        return self.is_over
+    def _turn_away(self, call: ActorCall) -> None:
+        self._fail(PackedCall(call), self._why_closed if self.error is None else self.error)
 
     def _pack(self, item: PackedCall) -> None:
         try:
@@ -104,7 +102,7 @@ class RemoteActor:
     @property
     def is_over(self) -> bool:
         """Whether all later calls fail."""
-        return self.error is not None or self.port.is_closed
+        return self.error is not None or self._keeper.closing
 
     @property
     def driver(self) -> Any:
@@ -117,12 +115,12 @@ class RemoteActor:
 
     def forget(self, call: ActorCall) -> None:
         """Learn that a call was cancelled."""
-        if not self.port.is_closed:
+        if not self._keeper.closing:
             self.port.post(self._skip, call)
 
     def close(self) -> None:
         """End the process after the calls that were made. Never locks."""
-        if not self.port.is_closed:
+        if not self._keeper.closing:
             self.port.post(self._no_more)
 
     def force(self, call: ActorCall) -> None:
@@ -145,7 +143,7 @@ class RemoteActor:
     # -- the life of the process ------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self.port.is_closed:
+        if self._keeper.closing:
             self._refuse(self._why_closed)
             return
         self.port.add(self)
@@ -319,7 +317,8 @@ class RemoteActor:
     # -- calls ------------------------------------------------------------------------------
 
     def _accept(self, item: PackedCall) -> None:
-        self.port.own(item.arguments)
+        if item.flags & BLOB:
+            self.port.own(item.arguments)
         if self.error is not None:
             self._fail(item, self.error)
             return
@@ -372,11 +371,9 @@ class RemoteActor:
             ))
 
     def _arguments(self, link: ActorLink, item: PackedCall) -> Arguments:
-        lend = link.lend
-        return (
-            lend(item.arguments), item.flags, item.binding, item.sources,
-            [lend(value) for value in item.values],
-        )
+        arguments = link.lend(item.arguments) if item.flags & BLOB else item.arguments
+        values = [link.lend(value) for value in item.values]
+        return arguments, item.flags, item.binding, item.sources, values
 
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
@@ -386,7 +383,8 @@ class RemoteActor:
 
     def _release(self, item: PackedCall) -> None:
         """Let go of the arguments and inputs of a call that is over."""
-        self.port.release(item.arguments, *item.values)
+        if item.values or item.flags & BLOB:
+            self.port.release(item.arguments, *item.values)
         item.arguments, item.values, item.futures = None, [], []
         item.is_over = True
 

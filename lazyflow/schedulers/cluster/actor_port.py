@@ -27,13 +27,9 @@ class EnginePort:
     driver = None  # no pool of processes can wait for results of calls
 
     def __init__(self, engine: Engine, new_link: Callable[[RemoteActor], ActorLink]) -> None:
-        self.engine = engine
+        self.engine = self.keeper = engine
         self._new_link = new_link
         self.post = engine.post
-
-    @property
-    def is_closed(self) -> bool:
-        return self.engine.closing
 
     def why_closed(self, label: str) -> BaseException:
         return shut_down(label)

@@ -71,9 +71,10 @@ class FakePort:
     """Does what is posted when it is told to `run`."""
 
     driver = None
-    is_closed = False
+    closing = False
 
     def __init__(self) -> None:
+        self.keeper = self
         self.steps: deque[tuple[Any, ...]] = deque()
         self.links: list[FakeLink] = []
 

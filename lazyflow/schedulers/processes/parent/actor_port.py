@@ -54,20 +54,15 @@ class ProcessPort:
     """What keeps the processes of actors: a pool's driver. Packed values are `Encoded`."""
 
     def __init__(self, driver: Driver) -> None:
-        self.driver = driver
+        self.driver = self.keeper = driver
+        self.post = driver.call_soon
+        self.pump_soon = driver.pumps.add
         self._lock = threading.Lock()
-
-    @property
-    def is_closed(self) -> bool:
-        return self.driver.closing
 
     def why_closed(self, label: str) -> BaseException:
         if self.driver.is_left:
             return not_here(f"the actor {label}")
         return shut_down(label)
-
-    def post(self, step: Callable[..., None], *details: Any) -> None:
-        self.driver.call_soon(step, *details)
 
     def look(self) -> None:
         versions.look()
@@ -115,9 +110,6 @@ class ProcessPort:
 
     def discard(self, actor: RemoteActor) -> None:
         self.driver.actors.discard(actor)
-
-    def pump_soon(self, actor: RemoteActor) -> None:
-        self.driver.pumps.add(actor)
 
     def start(self, actor: RemoteActor) -> ProcessLink:
         pool = self.driver.pool
@@ -183,8 +175,6 @@ class ProcessLink:
     def call(self, batch: list[SentCall]) -> None:
         if batch:
             self._send(CALLS, batch)
-        else:
-            self._driver.pool.watch_writes(self._member)
 
     def _send(self, kind: int, content: Any) -> None:
         driver, member = self._driver, self._member

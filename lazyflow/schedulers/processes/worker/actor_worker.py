@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
@@ -34,6 +35,7 @@ class ActorWorker(Worker):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._running = 0
+        self.inputs = partial(_SentInputs, self.mappings)
         self._actor = ActorInstance(self)
         self._actor.skipped = self.skipped
 
@@ -54,10 +56,6 @@ class ActorWorker(Worker):
             self._actor.make(make)
 
     # -- for the actor ----------------------------------------------------------------------
-
-    def inputs(self, number: int, arguments: Arguments) -> _SentInputs:
-        """Return the inputs of a call."""
-        return _SentInputs(arguments, self.mappings)
 
     def open(self, packed: Any, what: str) -> Any:
         """Open what was encoded."""
@@ -101,7 +99,7 @@ class _SentInputs:
 
     __slots__ = ("_arguments", "_is_blob", "_loads", "_mappings")
 
-    def __init__(self, arguments: Arguments, mappings: Mappings) -> None:
+    def __init__(self, mappings: Mappings, number: int, arguments: Arguments) -> None:
         self._arguments, flags, _, _, self._loads = arguments
         self._is_blob = flags & BLOB
         self._mappings = mappings
