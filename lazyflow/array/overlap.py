@@ -123,12 +123,12 @@ def _check(x: Array, depths: Depth, boundaries: dict[int, Any], allow_rechunk: b
         most = max(depths[axis])
         if most > n == 0 and isinstance(boundaries[axis], str) and not _is_none(boundaries[axis]):
             raise ValueError(
-                f"axis {axis} has no elements, of which nothing can stand beyond it "
-                f"(boundary={boundaries[axis]!r})"
+                f"axis {axis} has no elements, so boundary={boundaries[axis]!r} has no values to "
+                f"extend it by; use boundary=\"none\" or a value"
             )
         if not allow_rechunk and most > min(sizes) and len(sizes) > 1:
             raise ValueError(
-                f"chunks of axis {axis} are down to {min(sizes)} long, shorter than the "
+                f"the shortest chunk of axis {axis} has length {min(sizes)}, less than the "
                 f"overlapping depth {most}. Pass allow_rechunk=True, or rechunk the array"
             )
 
@@ -220,7 +220,7 @@ def map_overlap(
         As of `overlap`; a list has one for each array.
     trim
         Results for the extension are taken off; of several arrays, the one with the most axes
-        says how much that is.
+        decides how much that is.
     align_arrays
         Arrays are cut so that their chunks fit; otherwise numbers of blocks must be equal or 1.
     allow_rechunk
@@ -290,7 +290,7 @@ def _for_each(given: Any, count: int, parameter: str) -> list[Any]:
     if not isinstance(given, list):
         return [given] * count
     if len(given) != count:
-        raise ValueError(f"{parameter} is a list for {len(given)} arrays; there are {count}")
+        raise ValueError(f"{parameter} is a list for {len(given)} arrays, but there are {count}")
     return given
 
 
@@ -301,7 +301,7 @@ def _together(arrays: Sequence[Array]) -> list[Array]:
 
 
 def _moved(given: dict[int, Any], ndim: int, drop_axis: Any, new_axis: Any) -> dict[int, Any]:
-    """Return a dict by axis for the axes of a result that has some axes less and some more."""
+    """Return a dict by axis for a result without the dropped axes and with new ones."""
     dropped = axis_numbers(drop_axis, len(given), "drop_axis")
     kept = [given[axis] for axis in sorted(given) if axis not in dropped]
     if new_axis is None:

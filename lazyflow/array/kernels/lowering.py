@@ -1,4 +1,4 @@
-"""Programs as steps whose operands have the dtypes that the operation takes, none in vain.
+"""Programs as steps whose operands have the dtypes that the operations take.
 
 Casts become steps of their own, equal steps become one, the results of one ufunc come from one
 step, and a step that no output needs is left out. Values are numbered anew: first the inputs, as
@@ -47,7 +47,7 @@ class Output(NamedTuple):
 
     @property
     def reported_name(self) -> str:
-        """What NumPy calls it in warnings; of `var`, the subtraction of the mean goes wrong."""
+        """The name in NumPy's warnings; in `var`, it is the subtraction of the mean that warns."""
         moments = self.reduction is not None and self.reduction.kind == "moments"
         return "subtract" if moments else "reduce"
 

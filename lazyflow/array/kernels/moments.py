@@ -40,7 +40,7 @@ def _squares(distances: Any) -> Any:
 
 
 def _lanes(values: Any, mask: Any, into: Any) -> None:
-    """Moments of (k, blocks, rows, lanes) over the rows: to (3, k, blocks, lanes)."""
+    """Write the moments over the rows: of (k, blocks, rows, lanes) to (3, k, blocks, lanes)."""
     if mask is not None:
         into[0] = np.add.reduce(mask, axis=2, dtype=np.int64)
         values = np.where(mask, values, np.zeros((), values.dtype))
@@ -53,9 +53,9 @@ def _lanes(values: Any, mask: Any, into: Any) -> None:
 
 
 def block_moments(lanes: int, values: Any, mask: Any, into: Any) -> None:
-    """Moments of the lanes of blocks, the last one perhaps short: (k, n) to (3, k, blocks, lanes).
+    """Write the moments of the lanes of blocks: of (k, n) to (3, k, blocks, lanes).
 
-    `into` comes from `new_moments`.
+    The last block may be short. `into` comes from `new_moments`.
     """
     k, count = values.shape
     full, rest = divmod(count, GROUP * lanes)
@@ -153,7 +153,7 @@ def of_whole(reduction: Reduction, values: Any, mask: Any = None) -> np.ndarray:
 
 
 def merge_moments(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Merge moments of neighbours, all of one shape."""
+    """Merge the moments of neighbouring blocks, all of one shape."""
     with np.errstate(all="ignore"):
         stack = np.stack(parts, axis=1).reshape(3, 1, len(parts), -1)
         return contiguous(merge_tree(stack).reshape(parts[0].shape))

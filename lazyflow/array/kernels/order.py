@@ -1,4 +1,4 @@
-"""The one order in which values are reduced: a function of the block's shape only.
+"""The one order in which values are reduced, which depends on the shape of the block alone.
 
 A reduction is brought to rounds of the form (kept, reduced, kept): `Form`. Within one, for each
 of the outer kept indices, the elements in C order lie in lanes, and 16 rows of lanes are a block::
@@ -26,7 +26,7 @@ import numpy as np
 from lazyflow.array.kernels.lowering import KINDS
 from lazyflow.array.kernels.program import Reduction
 
-GROUP = 16  # rows of lanes in a block
+GROUP = 16  # rows of lanes in a block, and parts that are merged at once
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def columns(ufunc: np.ufunc, stack: Any) -> Any:
 
 
 def finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
-    """Bring reduced lanes of blocks, (outer, blocks, lanes), to (outer, inner)."""
+    """Reduce the lanes of blocks to one result: (outer, blocks, lanes) to (outer, inner)."""
     if form.inner > 1:
         return columns(ufunc, partial)
     over = form.elements - (form.blocks - 1) * form.block

@@ -13,7 +13,9 @@ from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, ne
 from lazyflow.array.kernels.order import Form, rounds
 from lazyflow.array.kernels.program import CAST, TileFunction
 
-TILE = 1 << 16  # elements
+#: Elements of a tile, as measured: smaller ones make threads fight for the GIL, larger ones leave
+#: the cache.
+TILE = 1 << 16
 WHOLE = 1 << 14  # elements up to which blocks are run whole: neither tiles nor kernels gain
 
 #: How the elements of a source lie along a run: one value for all of it; contiguous, in the shape
@@ -24,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 class Panels(NamedTuple):
-    """Slices of an axis, for moments over so many inner elements that pieces would be long."""
+    """Slices of an axis, for moments over so many inner elements that blocks would be long."""
 
     axis: int
     length: int
@@ -150,7 +152,7 @@ def _whole_steps(
 
 
 def name_of(op: Any) -> str:
-    """Return what NumPy calls an operation in its warnings."""
+    """Return the name of an operation in NumPy's warnings."""
     if op is CAST:
         return "cast"
     return op.name if isinstance(op, TileFunction) else str(op.__name__)

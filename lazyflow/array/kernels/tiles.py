@@ -1,11 +1,10 @@
-"""Programs run by ufuncs, tile by tile: every dtype, nothing compiled, NumPy's own semantics.
+"""Programs run by ufuncs, tile by tile: for every dtype, without compiling, as NumPy computes.
 
-A tile is a range of elements in C order, about 64 K of them: smaller ones make threads fight for
-the GIL, larger ones leave the cache. Inputs are read as slices where they are contiguous and are
-copied into a contiguous tile where not (on other strides NumPy's functions differ by an ulp);
-results go to a few buffers, each reused as soon as its value is no longer needed, or straight into
-the array of an output. Values that are the same all along some axis are computed before, once, in
-their own shape. Small blocks are computed whole.
+A tile is a range of about 64 K elements in C order (see TILE). Contiguous inputs are read as
+slices, others are copied into a contiguous tile (on other strides NumPy's functions differ by an
+ulp). Results go to a few buffers, each reused as soon as its value is no longer needed, or straight
+into the array of an output. Values that are the same all along some axis are computed before, once,
+in their own shape. Small blocks are computed whole.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def _run_before(plan: BlockPlan, values: list[Any], reports: FloatReports) -> No
 
 
 def _array(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array: a ufunc of 0-d arrays gives a scalar, or an object that was in one."""
+    """Return a result as an array: a ufunc of 0-d arrays returns a scalar, or an object."""
     if isinstance(value, np.ndarray):
         return value
     if not dtype.hasobject:
@@ -199,7 +198,7 @@ def _take(
 
 
 def gather(view: Any, low: int, high: int, into: Any) -> None:
-    """Copy the elements from `low` to `high`, counted in C order, of any array.
+    """Copy the elements from `low` to `high`, counted in C order, of an array of any strides.
 
     >>> into = np.empty(5, int)
     >>> gather(np.arange(12).reshape(4, 3).T, 2, 7, into)

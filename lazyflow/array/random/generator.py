@@ -88,7 +88,7 @@ def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
 
 
 def in_memory(value: Any, method: str) -> Any:
-    """Return a parameter; raise TypeError for a lazy one, with the way to go on."""
+    """Return a parameter; refuse a lazy one."""
     if isinstance(value, Collection) or hasattr(value, "_lazyflow_kind"):
         raise TypeError(
             f"{method}() takes numbers and NumPy arrays as parameters; got a lazy "

@@ -1,4 +1,4 @@
-"""Random numbers as a formula: any region of an array, and always the same values there.
+"""Random numbers as a formula, which gives any region of an array, always with the same values.
 
 An array is laid out in boxes of about 8 K elements that depend on its shape alone. Each box has
 a part of its own in the sequence of one Philox generator, so that values depend on no chunks and
@@ -162,7 +162,7 @@ def _same(a: slice, b: slice) -> bool:
 
 
 def boxes(shape: tuple[int, ...], whole: int = 0) -> tuple[int, ...]:
-    """Return the sides of the boxes of an array: about as long as wide, or short axes whole.
+    """Return the lengths of the boxes of an array: about equal ones, or short axes whole.
 
     >>> boxes((1_000_000,)), boxes((1000, 1000)), boxes((400_000, 50))
     ((8192,), (64, 128), (128, 50))

@@ -113,8 +113,8 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
             made = made[(slice(None),) * axis + (None,)]
         if made.ndim != ndim:
             raise ValueError(
-                "function is not returning an array of the correct shape: "
-                f"{getattr(func, '__name__', func)} gave {made.ndim} axes of {ndim} for axis {axis}"
+                "function is not returning an array of the correct shape: for axis "
+                f"{axis}, {getattr(func, '__name__', func)} returned {made.ndim} of {ndim} axes"
             )
         found = made
     return found

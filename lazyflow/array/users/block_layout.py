@@ -75,13 +75,13 @@ def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
                 raise ValueError(
                     f"blocks do not fit: the arrays have {counts} blocks, and in axis {axis} "
                     f"{len(sizes)} meet {len(chosen[label])}. Numbers of blocks must be equal, or "
-                    "1; rechunk one array as the other"
+                    "1; rechunk one array like the other"
                 )
     return chosen
 
 
 def from_last(nodes: Sequence[Expr]) -> list[Labels]:
-    """Return labels by which axes go together that are equally far from the last one."""
+    """Return labels of the axes, counted from the last axis, as NumPy broadcasts."""
     ndim = max([x.ndim for x in nodes], default=0)
     return [tuple(range(ndim - x.ndim, ndim)) for x in nodes]
 
@@ -139,7 +139,7 @@ def changed(sizes: tuple[Any, ...], how: Any, axis: Any) -> tuple[Any, ...]:
 
 
 def new_chunks(how: Any) -> tuple[Any, ...]:
-    """Return the chunks of a new axis: one block, or those that were given.
+    """Return the chunks of a new axis: one chunk of a length, or the given ones.
 
     >>> new_chunks(3), new_chunks((1, 2))
     ((3,), (1, 2))

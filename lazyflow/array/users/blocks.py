@@ -16,10 +16,10 @@ from lazyflow.graph.task import Task
 
 
 class SomeBlocks(Expr):
-    """Blocks of a node.
+    """Some blocks of a node, as a node.
 
     numbers
-        For each axis those of the blocks.
+        For each axis the numbers of the blocks.
     """
 
     __slots__ = ("numbers",)
@@ -40,10 +40,10 @@ class SomeBlocks(Expr):
 
 
 class Blocks:
-    """What ``x.blocks`` is: an array of the array's blocks, indexed as NumPy's arrays are.
+    """The blocks of an array, ``x.blocks``, indexed as the elements of NumPy's arrays are.
 
-    Integers, slices and one list of integers; an axis that an integer is given for stays. The
-    result is an array made of these blocks.
+    An index has integers, slices and at most one list of integers; axes with integers stay. The
+    result is an array of the chosen blocks.
 
     >>> import lazyflow.array as la
     >>> x = la.arange(10, chunks=4)
@@ -56,12 +56,12 @@ class Blocks:
 
     @property
     def shape(self) -> Index:
-        """How many blocks there are along each axis."""
+        """The number of blocks along each axis."""
         return self._x.numblocks
 
     @property
     def size(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return prod(self.shape)
 
     def ravel(self) -> list[Array]:
@@ -107,7 +107,7 @@ def _numbers(key: Any, axis: int, count: int) -> Index:
         found = np.arange(count)[key]
     except IndexError as error:
         text = str(error).replace("axis 0", f"axis {axis}")
-        raise IndexError(f"of the blocks of an array: {text}") from None
+        raise IndexError(f"blocks of an array: {text}") from None
     return tuple(map(int, np.atleast_1d(found)))
 
 

@@ -22,13 +22,13 @@ def fromfunction(
     ----------
     function
         Called for each block with arrays of its indices, one for each axis, in the shape of the
-        block; it returns the block. What it returns for an array of one element tells the dtype.
+        block; it returns the block. It is tried on an array of one element to find the dtype.
     shape
-        Of the array.
+        The shape of the array.
     dtype
-        Of the indices.
+        The dtype of the indices.
     chunks
-        As of `normalize_chunks`.
+        Chunks of the array, as of `normalize_chunks`.
     **kwargs
         Keywords of `function`.
 
@@ -40,5 +40,5 @@ def fromfunction(
            [ 1, 11, 21]])
     """
     if shape is None:
-        raise TypeError("fromfunction() must be told the shape of the array: pass shape=")
+        raise TypeError("fromfunction() needs the shape of the array: pass shape=")
     return map_blocks(function, *indices(shape, dtype, chunks=chunks), **kwargs)

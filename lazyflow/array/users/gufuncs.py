@@ -157,7 +157,7 @@ def _fitting(
                 raise ValueError(
                     f"Dimension `'{name}'` with different lengths in arrays: {lengths[label]} "
                     f"and {n}" if not name.isdigit() else
-                    f"core dimension {name} has length {n}"
+                    f"core dimension {name} must have length {name}, but an array has {n}"
                 )
             if len(sizes) > 1 and not allow_rechunk:
                 raise ValueError(
@@ -173,7 +173,7 @@ def _fitting(
 
 
 def _loops_fit(nodes: list[Expr], labels: Sequence[Labels]) -> tuple[list[Expr], Sizes]:
-    """Cut loop dimensions so that they fit; core dimensions are one chunk each already."""
+    """Return nodes whose loop dimensions are cut alike; core dimensions have one chunk already."""
     distinct: list[Labels] = [
         tuple([(label, i) if isinstance(label, tuple) else label for label in own])
         for i, own in enumerate(labels)
@@ -266,7 +266,8 @@ def _listed(given: Any, count: int, parameter: str) -> list[Any]:
         given = [given] * (1 if given is not None else count)
     if len(given) != count:
         raise ValueError(
-            f"{parameter} must be for {count} results, as the signature says; got {len(given)}"
+            f"{parameter} must have {count} entries, one for each result in the signature; got "
+            f"{len(given)}"
         )
     return list(given)
 

@@ -66,7 +66,7 @@ def map_blocks(
     drop_axis
         Axes that `func` takes away; it gets all blocks along them as one.
     new_axis
-        Axes of the result that `func` adds, of length 1 unless `chunks` says more.
+        Axes of the result that `func` adds, of length 1 unless `chunks` has their lengths.
     enforce_ndim
         Accepted because dask has it: the shape of what `func` returns is always checked.
     **kwargs
@@ -109,7 +109,7 @@ def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any)
 def _axes(
     ndim: int, chunks: Any, drop_axis: Any, new_axis: Any
 ) -> tuple[Labels, dict[Hashable, Any], dict[Hashable, Any]]:
-    """Return labels of the result's axes, lengths of new ones, and what changes lengths."""
+    """Return labels of the result's axes, lengths of new axes, and changes of other lengths."""
     dropped = axis_numbers(drop_axis, ndim, "drop_axis")
     out: list[Hashable] = [k for k in range(ndim) if k not in dropped]
     if chunks is not None and not isinstance(chunks, Sequence):
@@ -129,7 +129,7 @@ def _axes(
     if len(chunks) != len(out):
         raise ValueError(
             f"chunks={chunks!r:.100} are for {len(chunks)} axes, but the result has {len(out)}: "
-            "say by drop_axis= and new_axis= which go and come"
+            "name the axes that the function drops by drop_axis=, those it adds by new_axis="
         )
     adjust = {
         label: each for label, each in zip(out, chunks, strict=True) if label not in new_axes
@@ -155,7 +155,7 @@ def _called(
 
 
 class _Extra:
-    """Makes block_id and block_info of the first block, for a function that is tried."""
+    """Makes block_id and block_info of the first block, to try a function on."""
 
     def __init__(
         self, call: BoundCall, shares: tuple[InputBlocks, ...], taken: tuple[Chunks, ...],
@@ -238,8 +238,8 @@ def blockwise(
     """
     if len(args) % 2:
         raise ValueError(
-            "blockwise() takes arrays each followed by the labels of its axes (None for what is "
-            f"no array); got {len(args)} arguments after out_ind"
+            "blockwise() takes arrays, each followed by the labels of its axes (other values "
+            f"followed by None); got {len(args)} arguments after out_ind"
         )
     pairs = [
         (as_array(x), tuple(ind)) if ind is not None else (x, None)
@@ -279,7 +279,7 @@ def _check_labels(
     there = {label for own in labels for label in own}
     both = there & set(new_axes)
     if both:
-        raise ValueError(f"new_axes has {_text(tuple(both))}, which an array has already")
+        raise ValueError(f"new_axes has the label {_text(tuple(both))}, which an array has already")
     if len(set(out)) != len(out):
         raise ValueError(f"Repeated elements not allowed in output index: {_text(out)}")
     missing = [label for label in out if label not in there and label not in new_axes]

@@ -15,7 +15,7 @@ from lazyflow.array.users.gufuncs import apply_gufunc
 
 @helper()
 def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any) -> Any:
-    """Return what a generalised ufunc gives for arrays: by a function of this name if we have it.
+    """Return the result of a generalised ufunc, by our function of its name if there is one.
 
     Otherwise the ufunc sees blocks in which its core dimensions are whole.
     """

@@ -1,4 +1,4 @@
-"""Reductions by users' functions: of each block, of several results together, and of the last."""
+"""Reductions by users' functions, in a tree: of blocks, of partial results, of the last ones."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def reduction(
     """
     found = declared(dtype, meta)
     if found is None:
-        raise ValueError("reduction() must be told the dtype of the result: pass dtype= or meta=")
+        raise ValueError("reduction() needs the dtype of the result: pass dtype= or meta=")
     node = as_node(x)
     axes = axes_of(axis, node.ndim)
     nodes = [without_empty(node, axes)]

@@ -1,4 +1,4 @@
-"""Signatures of generalised ufuncs, and the axes that they work on."""
+"""Signatures of generalised ufuncs, and the axes that are their core dimensions."""
 
 from __future__ import annotations
 

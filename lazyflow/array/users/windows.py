@@ -1,4 +1,4 @@
-"""Sliding windows into arrays."""
+"""Windows that slide over arrays."""
 
 from __future__ import annotations
 

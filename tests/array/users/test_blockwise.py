@@ -57,7 +57,7 @@ def test_blockwise_new_axes_and_adjusted_chunks():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda f, x: la.blockwise(f, "i", x), r"takes arrays each followed by the labels"),
+    (lambda f, x: la.blockwise(f, "i", x), r"takes arrays, each followed by the labels"),
     (lambda f, x: la.blockwise(f, "ij", x, "ij"),
      r"Index string ij does not match array dimension 1"),
     (lambda f, x: la.blockwise(f, "ij", x, "i"), r"axis 'j' is in no array; give its length by"),

@@ -77,8 +77,8 @@ def test_several_results_are_made_by_one_call(here):
     (("(i)->()", la.ones(3)), {"axis": 0, "axes": [0]}, r"Only one of `axis` or `axes`"),
     (("(i)->()", la.ones(3)), {"axes": [(0, 1), ()]}, r"does not fit the core dimensions \(i\)"),
     (("(i)->(i)", la.ones(3)), {"keepdims": True}, r"`keepdims` needs inputs with equal"),
-    (("(i)->()", la.ones(3)), {"output_dtypes": [int, int]}, r"output_dtypes must be for 1 "),
-    (("(2)->()", la.ones(3)), {}, r"core dimension 2 has length 3"),
+    (("(i)->()", la.ones(3)), {"output_dtypes": [int, int]}, r"output_dtypes must have 1 "),
+    (("(2)->()", la.ones(3)), {}, r"core dimension 2 must have length 2, but an array has 3"),
 ])
 def test_gufuncs_that_can_not_be_are_refused(arguments, options, words):
     with pytest.raises(ValueError, match=words):

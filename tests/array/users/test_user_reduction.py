@@ -93,7 +93,7 @@ def test_a_reduction_with_weights_output_size_and_out():
 
 def test_reductions_that_can_not_be_are_refused():
     x = la.ones(3)
-    with pytest.raises(ValueError, match="must be told the dtype of the result: pass dtype="):
+    with pytest.raises(ValueError, match="needs the dtype of the result: pass dtype="):
         la.reduction(x, np.sum, np.sum)
     with pytest.raises(ValueError, match="split_every must be 2 or more; got 1"):
         la.reduction(x, np.sum, np.sum, dtype=float, split_every=1)

@@ -27,16 +27,16 @@ NEW, QUEUED, READY, REFUSED = "new", "queued", "ready", "refused"
 
 
 class Kernel:
-    """One compiled function, or the wish for it.
+    """A function that is compiled, or is to be.
 
     text
-        Its module, with NAME where its name goes.
+        The text of its module, with NAME for its name.
     check
-        Called with the function once it is compiled: returns what is wrong with its results.
+        Called with the compiled function; returns what is wrong with its results, or None.
     state
-        NEW, QUEUED, READY or REFUSED; `why` says why refused.
+        NEW, QUEUED, READY or REFUSED; `why` is the reason of a refusal.
     elements
-        How many it would have been run over so far.
+        The number of elements times operations that it would have been run over so far.
     """
 
     def __init__(self, text: str, check: Callable[[Any], str | None]) -> None:
@@ -68,13 +68,13 @@ class _Engine:
         )
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
         self._loaded: dict[str, Any] = {}
-        # For ever: at the interpreter's end llvmlite would dispose of it when half is gone.
+        # Kept for ever: at the interpreter's end llvmlite would dispose of a half-finished engine.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         versions = (np.__version__, llvmlite.__version__)
         self._made_for = repr((versions, cpu, features)).encode()
 
     def name(self, text: str) -> str:
-        """Return a name for the kernel: of its text, the processor and the versions."""
+        """Return a name that stands for the kernel's text, the processor and the versions."""
         return "k" + hashlib.sha256(self._made_for + text.encode()).hexdigest()[:48]
 
     def compile(self, text: str) -> bytes:
@@ -96,7 +96,7 @@ class _Engine:
 
 _engine: _Engine | None = None
 _compiling = threading.Lock()  # held while LLVM works
-_changed = threading.Condition()  # for what follows
+_changed = threading.Condition()  # guards the queue and the kernel that is being compiled
 _queue: deque[tuple[Kernel, str | None]] = deque()
 _running: list[Kernel] = []
 _thread: threading.Thread | None = None
@@ -105,7 +105,7 @@ _ended = False
 
 @lru_cache(1)
 def flag_functions() -> tuple[int, int]:
-    """Return where C's feclearexcept and fetestexcept are."""
+    """Return the addresses of C's feclearexcept and fetestexcept."""
     own = ctypes.CDLL("libm.so.6")
     clear, test = (
         ctypes.cast(found, ctypes.c_void_p).value for found in (own.feclearexcept, own.fetestexcept)
@@ -115,7 +115,7 @@ def flag_functions() -> tuple[int, int]:
 
 @lru_cache(1)
 def unavailable() -> str:
-    """Return why nothing can be compiled here, or nothing."""
+    """Return why no kernel can be compiled on this machine; empty if one can."""
     here = f"{platform.system()} on {platform.machine()}"
     if here != "Linux on x86_64":
         return f"kernels are generated for Linux on x86_64, this is {here}"
@@ -192,7 +192,23 @@ def _work() -> None:
 
 
 def wait_compiled(timeout: float | None = None) -> bool:
-    """Wait until no kernel is being compiled; return False when `timeout` seconds were too few."""
+    """Wait until no kernel is being compiled in the background.
+
+    Parameters
+    ----------
+    timeout
+        Seconds to wait at most; None: without a limit.
+
+    Returns
+    -------
+    False if kernels were still being compiled after `timeout` seconds.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.wait_compiled(timeout=60)
+    True
+    """
     until = None if timeout is None else monotonic() + timeout
     with _changed:
         while _queue or _running:

@@ -1,6 +1,6 @@
 """Compiled kernels on disk: small files in the user's cache folder, replaced by rename.
 
-What is damaged, of another user or not to be written is as if it weren't there.
+A file that is damaged or of another user counts as missing; failed writes are ignored.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _HEAD = b"lazyflow kernel 1\n"
 
 
 def default_folder() -> str:
-    """Return where kernels are kept when nothing else is set."""
+    """Return the folder for kernels when none is set."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "lazyflow", "kernels")
 
 
 def read(folder: str, name: str) -> bytes | None:
-    """Return the object code of that name, or None."""
+    """Return the object code of a name, or None."""
     try:
         with open(os.path.join(folder, name), "rb") as file:
             state = os.fstat(file.fileno())
@@ -35,7 +35,7 @@ def read(folder: str, name: str) -> bytes | None:
 
 
 def write(folder: str, name: str, code: bytes) -> None:
-    """Keep object code, if that is possible."""
+    """Keep object code in a file, if that is possible."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         fd, path = tempfile.mkstemp(dir=folder, prefix=".new-")  # readable to its owner only

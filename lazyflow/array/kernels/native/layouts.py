@@ -1,4 +1,4 @@
-"""How the sources of a pass lie in memory, as kernels are told it."""
+"""How the sources of a pass lie in memory: the layouts and strides that a kernel gets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SourceLayouts(NamedTuple):
 
 
 def source_layouts(plan: BlockPlan, some: Pass, values: Sequence[Any]) -> SourceLayouts:
-    """Return how the sources of a pass lie; copies of those that don't lie in rows."""
+    """Return the layouts of a pass's sources; a source that doesn't lie in rows is copied."""
     layouts, arrays, views = [], [], {}
     for at, number in enumerate(some.sources):
         value = values[number]

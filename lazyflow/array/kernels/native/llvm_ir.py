@@ -1,10 +1,10 @@
 """Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`; they return the raised flags.
 
-pointers    feclearexcept, fetestexcept, loops (function and data of each call of one), sources,
+pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources,
             outputs, scratch
 numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
-            a run, lanes of all blocks; then for each source that lies in rows: its step between
-            rows, and within one
+            a run, lanes of all blocks; then for each source that lies in rows: its strides
+            between rows, and within a row
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk.
 Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
@@ -25,15 +25,15 @@ from lazyflow.array.kernels.planning import ANY, CONSTANT, FLAT, SAME, UNIT
 
 Inside = Callable[[Body, str], None]
 
-WIDTH = 16  # elements that a loop takes at once
-RUN = 2048  # elements of a value in scratch memory
+WIDTH = 16  # elements of a vector: two AVX-512 registers of doubles
+RUN = 2048  # elements of a value in scratch memory: 16 KB, a guess at what leaves room in L1 and L2
 
 
 class Writer:
     """Writes kernels without moments.
 
     states
-        More variables of a kernel, with their first values.
+        Further variables of a kernel, with their first values.
     """
 
     states: tuple[tuple[str, str], ...] = ()
@@ -376,7 +376,7 @@ class Writer:
 
 
 def call_size(step: LoweredStep) -> int:
-    """Return how many arguments a loop has."""
+    """Return how many arguments the loop of a step has."""
     return len(step.operands) + len(step.results)
 
 

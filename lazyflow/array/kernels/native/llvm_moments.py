@@ -1,4 +1,4 @@
-"""Kernels with moments: each block is gone over for the means of its lanes, then for the squares.
+"""Kernels with moments: they read each block for the means of its lanes, then for the squares.
 
 Counts, means and sums of squares are three arrays, one after the other.
 """
@@ -19,7 +19,7 @@ F8 = np.dtype("f8")
 
 
 class MomentsWriter(Writer):
-    """Writes kernels that reduce to moments, perhaps among others."""
+    """Writes kernels that have moments among their outputs."""
 
     states = (("second", "0"), ("old_pos", "0"), ("old_in_outer", "0"), ("old_in_row", "0"))
 
@@ -64,7 +64,7 @@ class MomentsWriter(Writer):
         return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
 
     def _block_may_start(self) -> None:
-        """Note where a block starts, to go over it again."""
+        """Write the code that keeps where a block starts, to read the block again."""
         b = self.body
         first = b.let(f"icmp eq i64 {self._get('second')}, 0")
         rows = b.let(f"icmp eq i64 {self._get('rows')}, {GROUP}")
@@ -143,7 +143,7 @@ class MomentsWriter(Writer):
         return base
 
     def _divide(self, name: str, low: str, high: str, count: str, start: str, after: str) -> None:
-        """Write the division of sums by how many there are, of the lanes from `low` to `high`."""
+        """Write the division of sums by counts, for the lanes from `low` to `high`."""
 
         def inside(b: Body, index: str) -> None:
             for at, _, mask in self.moments:
@@ -167,6 +167,6 @@ class MomentsWriter(Writer):
 
 
 def write_kernel(spec: KernelSpec, staging: Staging, name: str) -> str:
-    """Return the text of a kernel."""
+    """Return the text of a module with the kernel for a specification."""
     moments = any(kind == "moments" for _, kind, _ in spec.outputs)
     return (MomentsWriter if moments else Writer)(spec, staging).write(name)

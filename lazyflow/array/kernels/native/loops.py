@@ -10,13 +10,12 @@ import numpy as np
 
 from lazyflow.array.kernels.native.operations import SUPPORTED
 
-#: Their loops need the GIL when they fail (integers to negative powers), or give what depends on
-#: where in a vector an element is (zeros of both signs).
+#: Of zeros of both signs, the loops of these give one that depends on the place in a vector.
 _EXCLUDED = {np.fmax, np.fmin}
 
 
 class Loop(NamedTuple):
-    """Where a loop is, and what it has to be given as its data."""
+    """The address of a loop, and that of the data that it has to be given."""
 
     function: int
     data: int
@@ -42,7 +41,7 @@ class _UFunc(ctypes.Structure):
 
 @lru_cache(1024)
 def loop_of(ufunc: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
-    """Return the loop of a ufunc for just these dtypes, or None.
+    """Return the loop of a ufunc for exactly these dtypes, or None.
 
     >>> f8 = np.dtype("f8")
     >>> loop_of(np.exp, (f8, f8)) is not None, loop_of(np.exp, (f8, np.dtype("i8"))) is None
@@ -51,10 +50,10 @@ def loop_of(ufunc: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
     if ufunc in _EXCLUDED or any(dtype not in SUPPORTED for dtype in dtypes):
         return None
     if ufunc is np.power and dtypes[0].kind in "iu":
-        return None
+        return None  # it needs the GIL to refuse negative powers
     found = _UFunc.from_address(id(ufunc))
     if (found.nin, found.nout, found.ntypes) != (ufunc.nin, ufunc.nout, ufunc.ntypes):
-        return None  # another layout than we know
+        return None  # another layout than the one above
     wanted = [dtype.num for dtype in dtypes]
     for at in range(found.ntypes):
         if [found.types[at * found.nargs + n] for n in range(found.nargs)] == wanted:

@@ -1,7 +1,7 @@
 """Operations as LLVM instructions on vectors: only those that give NumPy's bits everywhere.
 
-IEEE's own operations, comparisons, integers that wrap, selections, and casts whose result is
-defined. Whatever else a ufunc does is called at the address of its loop (loops.py).
+These are IEEE's own operations, comparisons, integers that wrap, selections, and casts whose result
+is defined. All other ufuncs are called at the addresses of their loops (loops.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)
 
 
 class Body:
-    """Lines of a basic block; names are numbered through the whole function."""
+    """The lines of a basic block; names are numbered through the whole function."""
 
     def __init__(self, width: int, lines: list[str], names: list[int]) -> None:
         self.width = width
@@ -37,7 +37,7 @@ class Body:
         return f"%v{self._names[0]}"
 
     def let(self, text: str) -> str:
-        """Add an instruction with a result."""
+        """Add an instruction; return the name of its result."""
         name = self.name()
         self.lines.append(f"  {name} = {text}")
         return name
@@ -47,7 +47,7 @@ class Body:
         self.lines.append(f"  {text}")
 
     def wide(self, scalar: str) -> str:
-        """Return a type of this body's width."""
+        """Return the type of vectors of this body's width."""
         return scalar if self.width == 1 else f"<{self.width} x {scalar}>"
 
     def type(self, dtype: DType) -> str:
@@ -100,7 +100,7 @@ def _compare(word: str) -> Emit:
 
 
 def compare_quietly(b: Body, word: str, t: DType, x: list[str]) -> str:
-    """Emit an ordered comparison that raises no flag for NaN; an ``fcmp`` of these does."""
+    """Emit an ordered comparison that raises no flag for NaN, which an ``fcmp`` would."""
     suffix = ("" if b.width == 1 else f"v{b.width}") + f"f{8 * t.itemsize}"
     return b.let(
         f"call {b.wide('i1')} @llvm.experimental.constrained.fcmp.{suffix}({b.type(t)} {x[0]}, "
@@ -113,7 +113,7 @@ def _quiet(word: str) -> Emit:
 
 
 def _bits(b: Body, t: DType, x: str) -> tuple[str, str, str]:
-    """Return a float's bits: their type, all of them, and the exponent's mask."""
+    """Return the type of a float's bits, the bits, and the mask of the exponent."""
     word = f"i{8 * t.itemsize}"
     mask = {4: 0x7F800000, 8: 0x7FF0000000000000}[t.itemsize]
     return word, b.let(f"bitcast {b.type(t)} {x} to {b.wide(word)}"), b.fixed(word, str(mask))
@@ -292,7 +292,7 @@ def _table(dtype: DType) -> dict[Any, Emit]:
 
 
 def can_cast(have: DType, want: DType) -> bool:
-    """Tell whether a cast is the same on all machines that NumPy runs on the way we emit it."""
+    """Return whether the cast that is emitted gives the same bits as NumPy's on all machines."""
     if have not in SUPPORTED or want not in SUPPORTED:
         return False
     return have not in FLOATS or want.str[1:] not in ("u4", "u8")
@@ -332,7 +332,7 @@ def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
 
 
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
-    """Tell whether an operation is done by instructions."""
+    """Return whether an operation is done by instructions, in registers."""
     if any(dtype not in SUPPORTED for dtype in loop):
         return False
     if op is CAST:
@@ -344,7 +344,7 @@ def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
 
 
 def emit(b: Body, op: Any, loop: tuple[DType, ...], x: list[str]) -> str:
-    """Emit an operation for which `is_inline`."""
+    """Emit an operation for which `is_inline` is true."""
     if op is CAST:
         return cast(b, loop[0], loop[1], x[0])
     if op is WHERE:
