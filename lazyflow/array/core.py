@@ -15,7 +15,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
-from lazyflow.array.evaluation.assembly import Joined, Placed, joined, placed
+from lazyflow.array.evaluation.assembly import Assembly, BufferedTasks, assembled, buffered
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.evaluation.light import is_light
 from lazyflow.array.missing import missing
@@ -238,22 +238,22 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         return self.__lazyflow_tasks__()
 
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
-        if isinstance(self._expr, Placed):
-            return self._expr.whole.finish(values)
-        return joined(self._expr.chunks, self._expr.known_dtype, values)
+        if isinstance(self._expr, BufferedTasks):
+            return self._expr.buffer.finish(values)
+        return assembled(self._expr.chunks, self._expr.known_dtype, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
         return type(self)(Tasks(tasks, self._expr.dtype_or_lazy, self.chunks))
 
     def _finalizer(self) -> Any:
-        return Joined(self._expr)
+        return Assembly(self._expr)
 
     @property
     def __lazyflow_light__(self) -> bool:
         return isinstance(self._expr, Tasks) and self._expr.light
 
     def __lazyflow_once__(self) -> Self:
-        return type(self)(placed(self._expr))
+        return type(self)(buffered(self._expr))
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:

@@ -1,8 +1,8 @@
-"""The whole of an array, made of its blocks.
+"""A whole array, assembled of its blocks.
 
-For `compute`, blocks of a large array are copied to their places by the tasks that make them: in
-parallel, and each is forgotten at once. Where a task runs in another process its block comes back
-as its result, and is put in place here.
+For `compute`, the tasks that make the blocks of a large array copy them into a buffer: in
+parallel, and each block is forgotten at once. Where a task runs in another process its block comes
+back as its result, and is copied here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.graph.kinds import ATOM
 
-_LARGE = 1 << 20  # bytes from which blocks are put in place by tasks
+_LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer; a guess
 
 
-def joined(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:
-    """Return the whole of some blocks: an array, or a scalar where there are no axes.
+def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:
+    """Return the whole array of some blocks, or a scalar where there are no axes.
 
-    Without a dtype it has that of the blocks.
+    If no dtype is given it is that of the blocks.
     """
     if len(values) == 1:
         (found,) = values
@@ -46,7 +46,7 @@ def _places(chunks: Chunks) -> Any:
 
 
 def _known(chunks: Chunks, values: list[Any]) -> Chunks:
-    """Return chunks with lengths that were not known taken from the blocks."""
+    """Return the chunks, with lengths that were not known taken from the blocks."""
     shape = tuple(map(len, chunks))
     found = []
     for axis, sizes in enumerate(chunks):
@@ -57,20 +57,20 @@ def _known(chunks: Chunks, values: list[Any]) -> Chunks:
     return tuple(found)
 
 
-class Joined:
-    """Puts a whole together in a task; holds nothing of the graph."""
+class Assembly:
+    """Assembles a whole array in a task; holds nothing of the graph."""
 
     def __init__(self, node: Expr) -> None:
         self.chunks = node.chunks
         self.dtype = node.known_dtype
 
     def finalize(self, values: list[Any]) -> Any:
-        """Return the whole."""
-        return joined(self.chunks, self.dtype, values)
+        """Return the whole array of its blocks."""
+        return assembled(self.chunks, self.dtype, values)
 
 
-class Whole:
-    """The memory of a result that tasks fill; in another process it has none."""
+class ResultBuffer:
+    """The memory of a result that tasks fill; in another process there is none."""
 
     _lazyflow_kind = ATOM
 
@@ -79,25 +79,25 @@ class Whole:
         self.array: Any = np.empty(tuple(map(sum, chunks)), dtype)
 
     def finish(self, values: list[Any]) -> Any:
-        """Return the result; what is not in its place yet is among the values."""
+        """Return the result; blocks that are not in their places yet are among the values."""
         for place, value in zip(_places(self.chunks), values, strict=True):
             if value is not None:
                 self.array[place] = value
         return self.array
 
     def __reduce__(self) -> Any:
-        return Elsewhere, ()
+        return NoBuffer, ()
 
 
-class Elsewhere:
-    """Stands for a `Whole` in another process."""
+class NoBuffer:
+    """Stands for a `ResultBuffer` in another process."""
 
     _lazyflow_kind = ATOM
     array = None
 
 
-class Place:
-    """Where a block belongs."""
+class BlockSlices:
+    """The slices of the whole array that a block is."""
 
     __slots__ = ("slices",)
     _lazyflow_kind = ATOM
@@ -106,41 +106,43 @@ class Place:
         self.slices = slices
 
     def __reduce__(self) -> Any:
-        return Place, (self.slices,)
+        return BlockSlices, (self.slices,)
 
 
-def put(block: Any, whole: Any, place: Place) -> Any:
-    """Copy a block to its place; return it where that is elsewhere."""
-    if whole.array is None:
+def put(block: Any, buffer: Any, place: BlockSlices) -> Any:
+    """Copy a block to its place in a buffer; return the block where there is no buffer."""
+    if buffer.array is None:
         return block
-    whole.array[place.slices] = block
+    buffer.array[place.slices] = block
     return None
 
 
-class Placed(Tasks):
-    """Tasks that put their blocks in place; to be run once."""
+class BufferedTasks(Tasks):
+    """Tasks that copy their blocks into a buffer; to be run once."""
 
-    __slots__ = ("whole",)
+    __slots__ = ("buffer",)
 
-    def __init__(self, tasks: Any, dtype: np.dtype[Any], chunks: Chunks, whole: Whole) -> None:
+    def __init__(
+        self, tasks: Any, dtype: np.dtype[Any], chunks: Chunks, buffer: ResultBuffer
+    ) -> None:
         super().__init__(tasks, dtype, chunks)
-        self.whole = whole
+        self.buffer = buffer
 
 
-def placed(node: Expr) -> Expr:
-    """Return what to run for the value of a node of tasks: `Placed` where it is large."""
+def buffered(node: Expr) -> Expr:
+    """Return what to run for the value of a node of tasks: with a buffer, where it is large."""
     assert isinstance(node, Tasks)
     dtype = node.known_dtype
     if dtype is None or dtype.hasobject or None in node.shape or len(node.tasks) < 2:
         return node
     if node.size * dtype.itemsize < _LARGE:
         return node
-    whole = Whole(node.chunks, dtype)
+    buffer = ResultBuffer(node.chunks, dtype)
     low = Lowering()
     tasks = [
-        low.task(put, (task, whole, Place(place)), node)
+        low.task(put, (task, buffer, BlockSlices(place)), node)
         for task, place in zip(node.tasks, _places(node.chunks), strict=True)
     ]
-    made = Placed(tasks, dtype, node.chunks, whole)
+    made = BufferedTasks(tasks, dtype, node.chunks, buffer)
     same_line(made, node)
     return made

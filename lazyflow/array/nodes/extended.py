@@ -158,7 +158,7 @@ class Extended(Expr):
             for axis, own in zip(axes, numbers, strict=True)
         ]
         values = tuple([margin.boundary for margin in self.margins])
-        task = Extend(placed, tuple(map(len, numbers)), values)
+        task = ExtendBlock(placed, tuple(map(len, numbers)), values)
         return low.task(task, [low.block(node, i) for i in product(*numbers)], self)
 
     def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
@@ -180,7 +180,7 @@ def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
     return [[0, *accumulate(margin.grid)] for margin in margins]
 
 
-class Extend:
+class ExtendBlock:
     """Makes an extended block of pieces of blocks.
 
     pieces
@@ -266,10 +266,10 @@ class Trimmed(Expr):
         ends = tuple([own[i] for own, i in zip(self.cuts, index, strict=True)])
         if not any(map(any, ends)):
             return block
-        return low.task(low.shared(self, ends, Trim, ends), [block], self)
+        return low.task(low.shared(self, ends, TrimEnds, ends), [block], self)
 
 
-class Trim:
+class TrimEnds:
     """Takes elements off a block."""
 
     __name__ = "trim"

@@ -32,7 +32,7 @@ from lazyflow.array.passes.wide_blocks import explain_wide, wide_blocks
 Nodes = Sequence[Expr]
 
 
-class Pass(NamedTuple):
+class ExprPass(NamedTuple):
     """One rewriting of expressions.
 
     Attributes
@@ -53,13 +53,13 @@ class Pass(NamedTuple):
 
 
 #: Equal nodes are merged once more where moves of views and of rechunks have made some.
-PASSES: list[Pass] = [
-    Pass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
-    Pass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
-    Pass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
-    Pass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
-    Pass("wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide),
-    Pass("fuse", fuse, explain_groups),
+PASSES: list[ExprPass] = [
+    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    ExprPass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
+    ExprPass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
+    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    ExprPass("wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide),
+    ExprPass("fuse", fuse, explain_groups),
 ]
 
 

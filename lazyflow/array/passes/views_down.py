@@ -25,27 +25,26 @@ def views_down(wanted: Sequence[Expr]) -> list[Expr]:
 
 
 def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say below which operations each kind of view was moved, and where one stays."""
+    """Say below which operations each kind of view was moved, and where one stays.
+
+    One stays above a node that has other users, or needs all of what is below it.
+    """
     moves = _ViewsDown(before)
     moves.result()
-    words = [
-        f"{name} goes below {', '.join(dict.fromkeys(passed))}"
-        for name, passed in moves.moved.items()
-    ]
-    words += [
-        f"{name} stays above {', '.join(dict.fromkeys(kept))}"
-        for name, kept in moves.stayed.items()
-    ]
+    passed: dict[str, dict[str, None]] = {}
+    for (node, selection), made in moves.found.items():
+        if selection is None or not node.inputs or isinstance(node, View):
+            continue
+        if not selection.is_identity(node.shape):
+            stays = isinstance(made, View) and made.inputs[0] is moves.found.get((node, None))
+            does = "stays above" if stays else "goes below"
+            passed.setdefault(f"{View((node,), selection).name} {does}", {})[node.name] = None
+    words = [f"{does} {', '.join(names)}" for does, names in passed.items()]
     return "; ".join(words) or "no view is above an operation"
 
 
 class _ViewsDown:
-    """Finds each node as seen through a view, by a stack of (node, view) still to be found.
-
-    moved, stayed
-        For each kind of view the names of the nodes that it was moved below, and of those that it
-        was not: they have other users, or need all of what is below.
-    """
+    """Finds each node as seen through a view, by a stack of (node, view) still to be found."""
 
     def __init__(self, wanted: Sequence[Expr]) -> None:
         self.wanted = wanted
@@ -56,8 +55,6 @@ class _ViewsDown:
         for node in wanted:
             self.users[node] = self.users.get(node, 0) + 1
         self.found: dict[tuple[Expr, Selection | None], Expr] = {}
-        self.moved: dict[str, list[str]] = {}
-        self.stayed: dict[str, list[str]] = {}
 
     def result(self) -> list[Expr]:
         stack: list[tuple[Expr, Selection | None]] = [(node, None) for node in self.wanted]
@@ -74,8 +71,6 @@ class _ViewsDown:
             stack.pop()
             made = make([self.found[each] for each in needed])
             node, selection = request
-            if selection is not None:
-                self._note(node, selection, needed)
             sliced = selection is not None and isinstance(made, View)
             for x in made.inputs if sliced else (made,):  # the slice has a line of its own
                 same_line(x, node)
@@ -98,10 +93,3 @@ class _ViewsDown:
             if through is not None:
                 return through
         return [(node, None)], lambda found: view(found[0], selection)
-
-    def _note(self, node: Expr, selection: Selection, needed: list[Any]) -> None:
-        """Note whether a view was moved below a node; sources are what it moves to."""
-        if not node.inputs or isinstance(node, View) or selection.is_identity(node.shape):
-            return
-        noted = self.stayed if needed == [(node, None)] else self.moved
-        noted.setdefault(View((node,), selection).name, []).append(node.name)

@@ -21,7 +21,7 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import share
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
-from lazyflow.array.nodes.indexing.assign import Targets, assigned, by_blocks
+from lazyflow.array.nodes.indexing.assign import WrittenPoints, assigned, by_blocks
 from lazyflow.array.nodes.indexing.masks import check_lengths
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
@@ -267,7 +267,7 @@ def _put(
         ))
         return assigned(node, laid, tuple(forward), None)
     order = tuple(sorted(places))
-    targets = Targets(node, order, tuple([places[axis] for axis in order]))
+    targets = WrittenPoints(node, order, tuple([places[axis] for axis in order]))
     count = len(points)
     if all(n == 1 for n in laid.shape[:count]):
         firsts = Selection(

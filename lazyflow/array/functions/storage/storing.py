@@ -14,7 +14,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.evaluation.assembly import Place
+from lazyflow.array.evaluation.assembly import BlockSlices
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
@@ -118,7 +118,7 @@ def _tasks(
         tasks = []
         for index in product(*map(range, node.numblocks)):
             block = low.block(node, index)
-            place = Place(tuple([
+            place = BlockSlices(tuple([
                 slice(edges[i], edges[i + 1]) for edges, i in zip(bounds, index, strict=True)
             ]))
             task = low.task(write, (block, writer, place), node)
@@ -197,7 +197,7 @@ def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) 
     return StoreTarget(np.memmap(name, dtype, "r+", offset, shape), region, None)
 
 
-def write(block: Any, target: StoreTarget, place: Place) -> None:
+def write(block: Any, target: StoreTarget, place: BlockSlices) -> None:
     """Write a block where it belongs."""
     at = target.place(place.slices)
     if target.guard is None:
@@ -217,6 +217,6 @@ def _all_written(written: list[None]) -> None:
 _all_written.__name__ = "store"
 
 
-def read(written: None, target: StoreTarget, place: Place) -> Any:
+def read(written: None, target: StoreTarget, place: BlockSlices) -> Any:
     """Return what was written."""
     return np.asarray(target.store[target.place(place.slices)])

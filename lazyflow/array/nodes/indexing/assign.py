@@ -15,7 +15,7 @@ from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 
-class Targets:
+class WrittenPoints:
     """Points that are written, sorted by the blocks of the array that they are in.
 
     axes
@@ -70,7 +70,8 @@ class Assigned(Expr):
     called = "setitem"
 
     def __init__(
-        self, inputs: tuple[Expr, ...], picks: tuple[Pick | None, ...], targets: Targets | None
+        self, inputs: tuple[Expr, ...], picks: tuple[Pick | None, ...],
+        targets: WrittenPoints | None,
     ) -> None:
         super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
         self.picks = picks
@@ -111,7 +112,7 @@ class Assigned(Expr):
 
 
 def assigned(
-    node: Expr, value: Expr, picks: tuple[Pick | None, ...], targets: Targets | None
+    node: Expr, value: Expr, picks: tuple[Pick | None, ...], targets: WrittenPoints | None
 ) -> Expr:
     """Return a node with some elements from `value`, laid out as `Assigned` says."""
     chunks: list[tuple[int, ...]] = []
@@ -125,7 +126,7 @@ def assigned(
     return Assigned((node, rechunk(value, tuple(chunks))), picks, targets)
 
 
-def by_blocks(value: Expr, ndim: int, targets: Targets, shape: tuple[int, ...]) -> Expr:
+def by_blocks(value: Expr, ndim: int, targets: WrittenPoints, shape: tuple[int, ...]) -> Expr:
     """Return values with their first axes, those of index arrays, as one in the targets' order."""
     places = np.unravel_index(targets.order, shape)
     return gather(value, tuple(range(ndim)), places, (targets.counts,))
