@@ -170,7 +170,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
             key = Array(as_node(key))
         entries = keys.parse(key, self.shape)
         if not keys.is_basic(entries):
-            return helpers["fancy_item"](self, entries)
+            return helpers["getitem_by_arrays"](self, entries)
         try:
             return Array(keys.basic(self._expr, entries))
         except SizesNeeded:

@@ -42,7 +42,7 @@ class NamedFunctions(Mapping[str, Any]):
         return len(self._module_of)
 
     def check(self, function: Callable[..., Any]) -> None:
-        """Raise ImportError for a function that the table does not have where it is."""
+        """Raise ImportError for a function that the table does not list under its module."""
         module = self._module_of.get(function.__name__)
         if f"lazyflow.array.{module}" != function.__module__:
             raise ImportError(
@@ -61,7 +61,7 @@ _of_numpy: dict[Any, Callable[..., Any]] = {}
 
 
 def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Mark a public function, and say which functions of NumPy it is when they get arrays."""
+    """Mark a public function, and the functions of NumPy that it stands for with arrays."""
     return _marked(functions, numpy_functions)
 
 
@@ -73,16 +73,16 @@ def helper(*numpy_functions: Any) -> Callable[[F], F]:
 def _marked(known: NamedFunctions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
         known.check(function)
-        whole = _with_lengths(function)
+        public = _with_lengths(function)
         for one in numpy_functions:
-            _of_numpy[one] = whole
-        return whole
+            _of_numpy[one] = public
+        return public
 
     return register
 
 
 def _with_lengths(function: F) -> F:
-    """Return a function that finds out the lengths of its arrays where it needs them."""
+    """Return a function that computes unknown lengths of its arrays if it needs them."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -104,7 +104,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def of_numpy(function: Any) -> Callable[..., Any] | None:
-    """Return what a function of NumPy does with arrays, or None."""
+    """Return the function that stands for one of NumPy with arrays, or None."""
     name = getattr(function, "__name__", "")
     for table in functions, helpers:
         if name in table:

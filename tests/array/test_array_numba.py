@@ -135,10 +135,10 @@ def test_what_is_called_for_each_block(made, scheduler):
 
 @pytest.mark.parametrize("dtype", ["f8", "i2", "c16"])
 def test_compiled_functions_get_the_values_and_it_is_said_once(dtype, monkeypatch):
-    monkeypatch.setattr(computed, "_told", set())
+    monkeypatch.setattr(computed, "_warned", set())
     a = A.astype(dtype)
     compiled = numba.njit(plain())
-    with pytest.warns(match="a function compiled by Numba looks at values") as told:
+    with pytest.warns(match="a function compiled by Numba needs values") as told:
         for x in la.from_array(a, chunks=2), la.from_array(a, chunks=1):
             found = compiled(x, a)
             assert type(found) is np.ndarray

@@ -37,7 +37,7 @@ def test_lazy_values_that_are_not_what_was_said(said, error, words):
 def test_from_delayed_needs_a_lazy_value_and_a_dtype():
     with pytest.raises(TypeError, match=r"takes a lazy value; got a ndarray"):
         la.from_delayed(np.ones(3), (3,), float)
-    with pytest.raises(TypeError, match=r"must be told the dtype of the value: pass dtype= or"):
+    with pytest.raises(TypeError, match=r"needs the dtype of the value: pass dtype= or"):
         la.from_delayed(lazyflow.delayed(np.ones)(3), (3,))
 
 

@@ -15,6 +15,7 @@ arrays, which cannot import what imports them, and NumPy's dispatch.
     manipulation.joining          concatenate, stack, block
     manipulation.layout           rechunk, unify_chunks, view
     conversion                    asarray, array
+    formulas                      one value, ranges and diagonals by region
     creation                      zeros, full, arange, linspace, eye
     indexing.index_arrays         index arrays in ``x[...]``
     indexing.nonzero              nonzero, argwhere

@@ -45,12 +45,12 @@ def operand(x: Any) -> Any:
 
 
 def check_order(order: Any, allowed: Sequence[Any] = ("C", "K", "A", None)) -> None:
-    """Refuse an ``order=`` that arrays in C order cannot have."""
+    """Raise for an ``order=`` that arrays in C order cannot have."""
     if order not in allowed:
         raise ValueError(f"chunked arrays have C order; got order={order!r}")
 
 
-def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
+def broadcast_node(node: Expr, shape: tuple[Any, ...]) -> Expr:
     """Return a node broadcast to a shape."""
     if node.shape == tuple(shape):
         return node
@@ -58,7 +58,7 @@ def stretched(node: Expr, shape: tuple[Any, ...]) -> Expr:
     if any(n is None and m == 1 for n, m in zip(
         shape, (1,) * skipped + node.shape, strict=True
     )):
-        raise SizesNeeded  # nothing can be repeated as often as nobody knows
+        raise SizesNeeded  # how often to repeat is not known
     picks: list[Any] = []
     axes: list[int] = [~n for n in shape[:skipped]]
     for axis, n in enumerate(node.shape):
@@ -81,11 +81,11 @@ def as_result(node: Expr, out: Any, casting: str = "same_kind") -> Array:
     """Return an array of a node, or `out` once it is that."""
     if isinstance(out, tuple):
         (out,) = out
-    return Array(node) if out is None else into(out, node, casting)
+    return Array(node) if out is None else assign_out(out, node, casting)
 
 
-def into(target: Any, node: Expr, casting: str = "same_kind") -> Any:
-    """Make an array be what was computed for it by ``out=`` or in place."""
+def assign_out(target: Any, node: Expr, casting: str = "same_kind") -> Any:
+    """Let an array given as ``out=`` have the values of a node, as in-place operations do."""
     if not isinstance(target, Array):
         raise TypeError(
             f"out= must be a chunked array; got {type(target).__name__}. To write into memory that "
@@ -104,18 +104,18 @@ def into(target: Any, node: Expr, casting: str = "same_kind") -> Any:
             f"broadcast shape {node.shape}"
         )
     if node.shape != target.shape:
-        node = stretched(node, target.shape)
+        node = broadcast_node(node, target.shape)
     target._expr = elementwise.cast(node, target.dtype)
     return target
 
 
-def counting(where: Any, shape: tuple[Any, ...]) -> Expr:
-    """Return the mask of a reduction's ``where=``, of the shape of what is reduced."""
+def where_mask(where: Any, shape: tuple[Any, ...]) -> Expr:
+    """Return the mask that ``where=`` gives, broadcast to the shape of what is reduced."""
     given = where if isinstance(where, Array | np.ndarray) else np.asarray(where, bool)
     mask = as_node(given)
     if mask.dtype != bool:
         raise TypeError(
-            f"where= must say by booleans what counts; got {mask.dtype}. Write where=(mask != 0)"
+            f"where= must be an array of booleans; got {mask.dtype}. Write where=(mask != 0)"
         )
     fits = mask.ndim <= len(shape) and all(
         n in (1, m) or n is None or m is None
@@ -124,23 +124,23 @@ def counting(where: Any, shape: tuple[Any, ...]) -> Expr:
     if not fits:
         raise ValueError(
             f"where= of shape {mask.shape} does not broadcast to the shape {shape} of what is "
-            "reduced. Stretch that first: la.broadcast_to(x, where.shape)"
+            "reduced. Broadcast that first: la.broadcast_to(x, where.shape)"
         )
-    return stretched(mask, shape)
+    return broadcast_node(mask, shape)
 
 
-def counted(a: Any, where: Any) -> tuple[Expr, Expr | None]:
-    """Return the node of an array, and of what is to count of it; None: all."""
+def node_and_mask(a: Any, where: Any) -> tuple[Expr, Expr | None]:
+    """Return the node of an array, and the mask of what a reduction counts; None: everything."""
     node = as_node(a)
     if where is True or where is MISSING:
         return node, None
-    return node, counting(where, node.shape)
+    return node, where_mask(where, node.shape)
 
 
-def needs_elements(
+def check_elements(
     ufunc: np.ufunc, has_initial: bool, mask: Expr | None, count: int | None
 ) -> None:
-    """Refuse reductions that need at least one element where there may be none."""
+    """Raise for a reduction that needs at least one element where there may be none."""
     if has_initial:
         return
     if mask is not None:
@@ -155,7 +155,7 @@ def needs_elements(
 
 
 def element_of(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a value as an element of a type, or refuse it as NumPy does if the type has none."""
+    """Return a value as an element of a dtype; raise what NumPy does if it cannot be one."""
     made = np.empty(1, dtype)
     made[0] = value
     return made[0]

@@ -14,7 +14,8 @@ from lazyflow.array.dispatch import helper
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 
-_told: set[str] = set()
+_warned: set[str] = set()
+_PER_BLOCK = "To call it for each block: x.map_blocks(f). "
 _SAVES = "To write chunk by chunk: x.to_zarr(path) or la.store(x, target). "
 
 #: What does the same without computing all at once.
@@ -36,25 +37,25 @@ def computed_call(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -
             f"{name} of chunked arrays gives NumPy's arrays and can't write into a chunked one. "
             f"Leave out= away: y = la.asarray({name}(x.compute()))"
         )
-    tell(name, _INSTEAD.get(func.__name__, "For each block by itself: x.map_blocks(f). "), arrays)
+    warn_computed(name, _INSTEAD.get(func.__name__, _PER_BLOCK), arrays)
     values = iter(evaluate.compute(*arrays))
     args, kwargs = _replaced((args, kwargs), lambda _: next(values))
     return func(*args, **kwargs)
 
 
-def tell(name: str, instead: str, arrays: Iterable[Array]) -> None:
-    """Warn, once for each name, that arrays are computed, and say what does the same in blocks."""
-    if name in _told:
+def warn_computed(name: str, instead: str, arrays: Iterable[Array]) -> None:
+    """Warn, once for each name, that arrays are computed; `instead` says what does not."""
+    if name in _warned:
         return
     sizes = [None if None in x.shape else x.nbytes for x in arrays]
     shown = "of unknown size" if None in sizes else f"of {sum(sizes):,} bytes"  # type: ignore
     warnings.warn(
-        f"{name} looks at values, so chunked arrays {shown} are computed for it here and now, and "
-        f"its result is in memory. {instead}Where that is meant, pass x.compute() for x. "
-        "This is said once for each function.",
+        f"{name} needs values, so chunked arrays {shown} are computed for it now, and its result "
+        f"is in memory. {instead}If that is what you want, pass x.compute() for x. This warning "
+        "comes once for each function.",
         LazyflowWarning, stacklevel=users_depth(),
     )
-    _told.add(name)  # not when the warning was raised
+    _warned.add(name)  # not when the warning was raised
 
 
 def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
@@ -70,7 +71,7 @@ def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
 @helper()
 def numba_value(x: Array) -> np.ndarray[Any, Any]:
     """Return the values of an array that a function compiled by Numba was called with."""
-    tell("a function compiled by Numba", "For each block by itself: x.map_blocks(f). ", [x])
+    warn_computed("a function compiled by Numba", _PER_BLOCK, [x])
     return np.ascontiguousarray(x.compute())
 
 

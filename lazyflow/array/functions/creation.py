@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,111 +18,15 @@ from lazyflow.array.functions.arguments import (
     check_order,
 )
 from lazyflow.array.functions.conversion import asarray
-from lazyflow.array.nodes.sources import Made, Region
-
-
-@dataclass(frozen=True)
-class Filled:
-    """One value everywhere, as the bytes of an element."""
-
-    value: bytes
-    dtype: np.dtype[Any]
-    __name__ = "full"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        value = np.frombuffer(self.value, self.dtype).reshape(())  # an element has another dtype
-        return np.broadcast_to(value, [s.stop - s.start for s in region])
-
-
-@dataclass(frozen=True)
-class FilledObject:
-    """One object everywhere."""
-
-    value: Any
-    __name__ = "full"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        out = np.empty([s.stop - s.start for s in region], dtype=object)
-        out.fill(self.value)
-        return out
-
-
-@dataclass(frozen=True)
-class Range:
-    """``start + step * i``, rounded as NumPy does."""
-
-    start: Any
-    step: Any
-    dtype: np.dtype[Any]
-    __name__ = "arange"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        (span,) = region
-        at = np.arange(span.start, span.stop)
-        if self.dtype.kind in "iu":
-            with np.errstate(over="ignore"):
-                return (at * self.step + self.start).astype(self.dtype)
-        first = np.asarray(self.start, self.dtype)[()]
-        delta = np.asarray(self.start + self.step, self.dtype)[()] - first
-        return (first + at * delta).astype(self.dtype)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """``num`` numbers evenly from `start` to `stop`."""
-
-    start: Any
-    stop: Any
-    num: int
-    endpoint: bool
-    dtype: np.dtype[Any]
-    __name__ = "linspace"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        (span,) = region
-        kind = np.result_type(self.start, self.stop, float(self.num))
-        parts = self.num - 1 if self.endpoint else self.num
-        at = np.arange(span.start, span.stop).astype(kind)
-        width = np.subtract(self.stop, self.start, dtype=kind)
-        if parts > 0:
-            step = width / parts
-            found = at / parts * width if step == 0 else at * step
-        else:
-            found = at * width
-        found = found + self.start
-        if self.endpoint and self.num > 1 and span.start < span.stop == self.num:
-            found[-1] = self.stop
-        if self.dtype.kind in "iu":
-            np.floor(found, out=found)
-        return found.astype(self.dtype, copy=False)
-
-
-@dataclass(frozen=True)
-class Diagonal:
-    """Ones on a diagonal."""
-
-    k: int
-    dtype: np.dtype[Any]
-    __name__ = "eye"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        rows, columns = region
-        shape = rows.stop - rows.start, columns.stop - columns.start
-        return np.eye(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
-
-
-@dataclass(frozen=True)
-class Tri:
-    """Ones on and below a diagonal."""
-
-    k: int
-    dtype: np.dtype[Any]
-    __name__ = "tri"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        rows, columns = region
-        shape = rows.stop - rows.start, columns.stop - columns.start
-        return np.tri(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
+from lazyflow.array.functions.formulas import (
+    Diagonal,
+    Filled,
+    FilledObject,
+    Linear,
+    Range,
+    Tri,
+)
+from lazyflow.array.nodes.sources import Made
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -134,7 +37,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def made(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
+def from_formula(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
     """Return an array of a formula."""
     dtype = np.dtype(dtype)
     return Array(Made(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
@@ -168,8 +71,8 @@ def full(
             f"fill_value must be one value; got an array of shape {value.shape}. Use broadcast_to."
         )
     if value.dtype.hasobject:
-        return made(FilledObject(value[()]), _shape(shape), value.dtype, chunks)
-    return made(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
+        return from_formula(FilledObject(value[()]), _shape(shape), value.dtype, chunks)
+    return from_formula(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
 
 
 @implements()
@@ -319,7 +222,7 @@ def arange(
     if dtype.kind not in "iufc":
         raise TypeError(f"arange() makes numbers; got dtype {dtype}")
     count = max(int(np.ceil((stop - start) / step)), 0)
-    return made(Range(start, step, dtype), (count,), dtype, chunks)
+    return from_formula(Range(start, step, dtype), (count,), dtype, chunks)
 
 
 @implements()
@@ -340,7 +243,7 @@ def linspace(
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     kind = np.result_type(start, stop, float(num))
     formula = Linear(start, stop, num, endpoint, np.dtype(kind if dtype is None else dtype))
-    found = made(formula, (num,), formula.dtype, chunks)
+    found = from_formula(formula, (num,), formula.dtype, chunks)
     parts = num - 1 if endpoint else num
     return (found, (stop - start) / parts if parts > 0 else np.nan) if retstep else found
 
@@ -374,7 +277,7 @@ def eye(
            [0, 0, 0]])
     """
     shape = _shape((N, N if M is None else M))
-    return made(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
+    return from_formula(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
 
 
 @implements()
@@ -402,4 +305,5 @@ def tri(
            [1, 1, 0],
            [1, 1, 1]])
     """
-    return made(Tri(int(k), np.dtype(dtype)), _shape((N, N if M is None else M)), dtype, chunks)
+    shape = _shape((N, N if M is None else M))
+    return from_formula(Tri(int(k), np.dtype(dtype)), shape, dtype, chunks)

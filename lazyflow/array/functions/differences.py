@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, stretched
+from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, broadcast_node
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -61,7 +61,7 @@ def diff(
     for each in (prepend, x, append):
         if each is not MISSING and each is not None:
             node = as_node(each)
-            parts.append(Array(stretched(node, tuple(shape)) if node.ndim == 0 else node))
+            parts.append(Array(broadcast_node(node, tuple(shape)) if node.ndim == 0 else node))
     if len(parts) > 1:
         x = concatenate(parts, axis=axis)
     op: Any = np.not_equal if x.dtype == bool else np.subtract

@@ -16,10 +16,10 @@ from lazyflow.array.functions.arguments import (
     Casting,
     DTypeLike,
     as_result,
+    assign_out,
+    broadcast_node,
     check_order,
-    into,
     operand,
-    stretched,
 )
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.nodes import elementwise
@@ -58,7 +58,7 @@ def _called(
         if where is not True:
             before = as_node(target) if target is not None else 0
             node = elementwise.where(as_node(where), node, before)
-        found.append(Array(node) if target is None else into(target, node, casting))
+        found.append(Array(node) if target is None else assign_out(target, node, casting))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -250,7 +250,7 @@ def imag(x: ArrayLike) -> Array:
     """
     node = as_node(x)
     if node.dtype.kind != "c":
-        return Array(stretched(elementwise.constant(np.zeros((), node.dtype)), node.shape))
+        return Array(broadcast_node(elementwise.constant(np.zeros((), node.dtype)), node.shape))
     dtype = np.empty(0, node.dtype).imag.dtype
     return Array(elementwise.function(np.imag, (node,), dtype))
 

@@ -12,8 +12,8 @@ from lazyflow.array.dispatch import helper
 def _refused(function: Any, instead: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise TypeError(
-            f"np.{function.__name__} writes into its argument, which a chunked array can't let it "
-            f"do. {instead}"
+            f"np.{function.__name__} writes into its argument, which it cannot do with a chunked "
+            f"array. {instead}"
         )
 
     refuse.__name__ = function.__name__

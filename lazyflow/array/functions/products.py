@@ -18,7 +18,7 @@ from lazyflow.array.functions.arguments import (
     DTypeLike,
     as_array,
     as_result,
-    stretched,
+    broadcast_node,
 )
 from lazyflow.array.functions.elementwise import astype, conj
 from lazyflow.array.functions.indexing.taking import diagonal
@@ -354,7 +354,7 @@ def cross(
     if 2 in lengths:
         return _cross_in_plane(x, y, axisc)
     shape = broadcast_shape([x.shape, y.shape])
-    nodes = [whole_along(stretched(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]
+    nodes = [whole_along(broadcast_node(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]
     layout = (*range(len(shape) - 1), (3,))
     made = Array(tree(Cross(), nodes, layout, np.result_type(x.dtype, y.dtype)))
     order = list(range(len(shape) - 1))

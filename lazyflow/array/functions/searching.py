@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -93,7 +93,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
             f"beside axis {axis} lengths must be equal or 1"
         ) from error
     nodes = [
-        stretched(each.expr, (*rest[:axis], each.shape[axis], *rest[axis:])) for each in (x, at)
+        broadcast_node(each.expr, (*rest[:axis], each.shape[axis], *rest[axis:]))
+        for each in (x, at)
     ]
     chunks = tuple([
         (nodes[0].shape[k],) if k == axis else sizes for k, sizes in enumerate(nodes[0].chunks)

@@ -32,19 +32,20 @@ class Distinct(TreeReduction):
 
     shape
         Of the array.
-    alone
-        Only the elements are wanted: NumPy finds them in another way, and others of equal ones.
+    values_only
+        Only the elements are asked for: NumPy finds them in another way, and may choose another
+        one of equal elements.
     """
 
     shape: tuple[int | None, ...]
     equal_nan: bool
-    alone: bool
+    values_only: bool
 
     __name__ = "unique"
     placed = True
 
     def first(self, where: Any, block: Any) -> Any:
-        if self.alone:
+        if self.values_only:
             return (np.unique(block, equal_nan=self.equal_nan),)
         found: Any = np.unique(
             block, return_index=True, return_counts=True, equal_nan=self.equal_nan
@@ -74,15 +75,15 @@ class Distinct(TreeReduction):
 
 @dataclass(frozen=True)
 class UniqueOfBlock:
-    """Finds all that is wanted of an array that is one block; `alone` as of `Distinct`."""
+    """Finds all that is wanted of an array that is one block; `values_only` as of `Distinct`."""
 
     axis: int | None
     equal_nan: bool
-    alone: bool
+    values_only: bool
     __name__ = "unique"
 
     def __call__(self, block: Any) -> Any:
-        if self.alone:
+        if self.values_only:
             return (np.unique(block, axis=self.axis, equal_nan=self.equal_nan),)
         return np.unique(
             block, return_index=True, return_inverse=True, return_counts=True, axis=self.axis,
@@ -119,11 +120,12 @@ def unique(
     node = x.expr
     kind = node.dtype.kind
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
-    alone = not (return_index or return_inverse or return_counts)
+    values_only = not (return_index or return_inverse or return_counts)
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
-        found = _of_one_block(node, axis, bool(equal_nan), alone)
+        found = _of_one_block(node, axis, bool(equal_nan), values_only)
     else:
-        table = tree(Distinct(node.shape, bool(equal_nan), alone), [node], ((None,),), node.dtype)
+        op = Distinct(node.shape, bool(equal_nan), values_only)
+        table = tree(op, [node], ((None,),), node.dtype)
         values = SingleResult((table,), 0, node.dtype, ((None,),))
         places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
         inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
@@ -133,7 +135,7 @@ def unique(
     return made if len(made) > 1 else made[0]
 
 
-def _of_one_block(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[Expr]:
+def _of_one_block(node: Expr, axis: Any, equal_nan: bool, values_only: bool) -> list[Expr]:
     chunks: Chunks = ((None,),)
     inner: Chunks = tuple([(n,) for n in node.shape])
     if axis is not None:
@@ -141,7 +143,8 @@ def _of_one_block(node: Expr, axis: Any, equal_nan: bool, alone: bool) -> list[E
         chunks = (*inner[:axis], (None,), *inner[axis + 1:])
         inner = inner[axis:axis + 1]
     whole = rechunk(node, tuple([(n,) for n in node.shape]))
-    table = PerBlock((whole,), UniqueOfBlock(axis, equal_nan, alone), node.dtype, whole.chunks)
+    op = UniqueOfBlock(axis, equal_nan, values_only)
+    table = PerBlock((whole,), op, node.dtype, whole.chunks)
     place = np.dtype(np.intp)
     return [
         SingleResult((table,), 0, node.dtype, chunks),
@@ -189,7 +192,7 @@ def isin(
 
 
 class OneByOne:
-    """Tells for each element of a tile whether it equals one of some values of another kind."""
+    """Tell for each element of a tile whether it equals one of some values of another kind."""
 
     __name__ = "isin"
 
@@ -205,7 +208,7 @@ class OneByOne:
 
 
 class Among:
-    """Tells for each element of a tile whether it is among some values."""
+    """Tell for each element of a tile whether it is among some values."""
 
     __name__ = "isin"
 

@@ -71,7 +71,7 @@ def argsort(
 
 
 def _kth(kth: Any, a: Any, axis: Any) -> Any:
-    """Return `kth`, hashable, once it was found to be inside the axis."""
+    """Return `kth` as something hashable; raise if it is outside the axis."""
     node = as_node(a)
     known(a)
     n = as_node(a).size if axis is None else as_node(a).shape[axis_of(axis, node.ndim)]
@@ -184,7 +184,9 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
     node = as_node(a)
     k = operator.index(k)
     if k == 0:
-        raise ValueError("k must be a positive number, for the largest, or a negative one")
+        raise ValueError(
+            "k must be positive, for the largest elements, or negative, for the smallest; got 0"
+        )
     axis = axis_of(axis, node.ndim)
     n: Any = node.shape[axis]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])

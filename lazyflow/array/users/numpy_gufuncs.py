@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.core import as_node
 from lazyflow.array.dispatch import functions, helper
-from lazyflow.array.functions.arguments import into
+from lazyflow.array.functions.arguments import assign_out
 from lazyflow.array.nodes.compiled import OneLoop, owner, takes_results
 from lazyflow.array.users.gufuncs import apply_gufunc
 
@@ -32,7 +32,7 @@ def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwa
     made = apply_gufunc(func, signature, *inputs, allow_rechunk=True, **kwargs)
     results = made if isinstance(made, tuple) else (made,)
     given = [
-        one if target is None else into(target, one.expr)
+        one if target is None else assign_out(target, one.expr)
         for one, target in zip(results, targets, strict=True)
     ]
     return given[0] if len(given) == 1 else tuple(given)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import into, stretched
+from lazyflow.array.functions.arguments import assign_out, broadcast_node
 from lazyflow.array.nodes.block_call import BlockCalls, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared
 from lazyflow.array.nodes.expr import Expr
@@ -94,7 +94,7 @@ def reduction(
     axes = axes_of(axis, node.ndim)
     nodes = [without_empty(node, axes)]
     if weights is not None:
-        nodes.append(rechunk(stretched(as_node(weights), node.shape), nodes[0].chunks))
+        nodes.append(rechunk(broadcast_node(as_node(weights), node.shape), nodes[0].chunks))
     size = operator.index(output_size)
     whole: dict[str, Any] = {"axis": axes, "keepdims": True}
     first = BoundCall(chunk, [BLOCK] * len(nodes), whole, "reduction", name)
@@ -107,7 +107,7 @@ def reduction(
         parts = _placed(_step(call, parts, together, size, concatenate))
     last = BoundCall(aggregate, [BLOCK], {"axis": axes, "keepdims": keepdims}, "reduction", name)
     made = _last(last, parts, axes, keepdims, size, concatenate, found)
-    return Array(made) if out is None else into(out, made)
+    return Array(made) if out is None else assign_out(out, made)
 
 
 def _placed(node: Expr) -> Expr:

@@ -15,10 +15,10 @@ from lazyflow.errors import LazyflowWarning
     lambda x: np.linalg.det(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
 ])
 def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
-    monkeypatch.setattr(computed, "_told", set())
+    monkeypatch.setattr(computed, "_warned", set())
     a = np.arange(9.0).reshape(3, 3) ** 2 + 1
     x = la.from_array(a, chunks=2)
-    with pytest.warns(LazyflowWarning, match=r"looks at values.* pass x\.compute\(\)") as told:
+    with pytest.warns(LazyflowWarning, match=r"needs values.* pass x\.compute\(\)") as told:
         found = call(x)
     assert [w.filename for w in told] == [__file__]
     assert type(found) is type(call(a))
@@ -26,7 +26,7 @@ def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
 
 
 def test_a_function_that_computes_says_so_once(monkeypatch):
-    monkeypatch.setattr(computed, "_told", set())
+    monkeypatch.setattr(computed, "_warned", set())
     x = la.ones((2, 2), chunks=1)
     with pytest.warns(LazyflowWarning) as told:
         np.linalg.det(x)
@@ -35,14 +35,14 @@ def test_a_function_that_computes_says_so_once(monkeypatch):
     names = [str(w.message).split(" ", 1)[0] for w in told]
     assert names == ["numpy.linalg.det", "numpy.linalg.inv"]
     assert str(told[0].message) == (
-        "numpy.linalg.det looks at values, so chunked arrays of 32 bytes are computed for it here "
-        "and now, and its result is in memory. For each block by itself: x.map_blocks(f). Where "
-        "that is meant, pass x.compute() for x. This is said once for each function."
+        "numpy.linalg.det needs values, so chunked arrays of 32 bytes are computed for it now, and "
+        "its result is in memory. To call it for each block: x.map_blocks(f). If that is what you "
+        "want, pass x.compute() for x. This warning comes once for each function."
     )
 
 
 def test_functions_of_numpy_that_write_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(computed, "_told", set())
+    monkeypatch.setattr(computed, "_warned", set())
     a = np.arange(6.0).reshape(3, 2)
     x = la.from_array(a, chunks=2)
     with pytest.warns(LazyflowWarning, match=r"x\.to_zarr\(path\) or la\.store"):

@@ -283,7 +283,7 @@ def test_pad_chunks_and_corners():
     (lambda x: la.moveaxis(x, 0, (0, 1)), ValueError, "same number of elements"),
     (lambda x: la.rollaxis(x, 0, 9), ValueError, "'start' arg requires -2 <= start < 3"),
     (lambda x: la.broadcast_to(x, (4, 7)), ValueError, r"requested shape \(4, 7\)"),
-    (lambda x: la.broadcast_to(x, (6,)), ValueError, r"shape \(4, 6\) does not stretch"),
+    (lambda x: la.broadcast_to(x, (6,)), ValueError, r"shape \(4, 6\) does not broadcast"),
     (lambda x: la.broadcast_to(x, (4, 6), subok=True), TypeError, "no subclasses"),
     (lambda x: la.rot90(x, axes=(0, 0)), ValueError, "Axes must be different"),
     (lambda x: la.rot90(x, axes=(0, 3)), ValueError, "out of range for array of ndim=2"),

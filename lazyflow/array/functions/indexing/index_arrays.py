@@ -21,12 +21,12 @@ from lazyflow.array.nodes.views import view
 
 
 class Key(NamedTuple):
-    """A key taken apart.
+    """The parts of a key.
 
     basic
-        Its slices, integers and new axes; all of the axes that index arrays are for.
+        Its slices, integers and new axes, with a full slice for each axis of an index array.
     arrays
-        The index arrays, each with the first axis that it is for of what `basic` gives.
+        The index arrays, each with its first axis in what `basic` gives.
     first
         The axis of the result where the axes of the index arrays stand.
     """
@@ -36,8 +36,8 @@ class Key(NamedTuple):
     first: int
 
 
-def settled(entries: list[Any]) -> list[Any]:
-    """Return entries with lazy integers computed: what is taken depends on them."""
+def compute_integers(entries: list[Any]) -> list[Any]:
+    """Return entries of a key with lazy integers computed: the result depends on them."""
     lazy = [x for x in entries if isinstance(x, Array) and (x.dtype != bool or not x.ndim)]
     found = iter(compute(*lazy)) if lazy else iter(())
     waiting = set(map(id, lazy))
@@ -51,8 +51,8 @@ def settled(entries: list[Any]) -> list[Any]:
     return made
 
 
-def taken_apart(entries: list[Any]) -> Key:
-    """Sort the entries of a key."""
+def split_key(entries: list[Any]) -> Key:
+    """Divide the entries of a key among slices and index arrays."""
     basic: list[Any] = []
     arrays = []
     spots: list[int] = []
@@ -82,27 +82,27 @@ def taken_apart(entries: list[Any]) -> Key:
     return Key(basic, arrays, before if together else 0)
 
 
-def fancy(x: Array, entries: list[Any]) -> Expr:
-    """Return what a key with index arrays takes of an array."""
-    entries = settled(entries)
+def take_by_arrays(x: Array, entries: list[Any]) -> Expr:
+    """Return the node of ``x[key]`` for a key with index arrays."""
+    entries = compute_integers(entries)
     if keys.is_basic(entries):
         return x[_key(entries)].expr
-    key = taken_apart(entries)
+    key = split_key(entries)
     base = x[_key(key.basic)]
     if len(key.arrays) == 1:
         ((axis, only),) = key.arrays
         if only.dtype == bool and (only.ndim > 1 or isinstance(only, Array)):
-            return _moved(choose(base, only, axis), (axis,), (key.first,))
-    places = as_places(base, key.arrays)
-    return _points(base.expr, places, key.first)
+            return _moved(take_by_mask(base, only, axis), (axis,), (key.first,))
+    places = as_indices(base, key.arrays)
+    return _take_points(base.expr, places, key.first)
 
 
 def _key(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(entries)
 
 
-def choose(base: Array, mask: Any, axis: int) -> Expr:
-    """Return what a mask chooses of the axes of an array from one on."""
+def take_by_mask(base: Array, mask: Any, axis: int) -> Expr:
+    """Return the elements that a mask chooses of the axes of an array from `axis` on."""
     node = _mask_node(mask, base.chunks[axis:axis + mask.ndim])
     try:
         return masked(base.expr, node, axis)
@@ -126,10 +126,10 @@ def _mask_node(mask: Any, chunks: Chunks) -> Expr:
     return InMemory(mask, normalize_chunks("auto", mask.shape, None, mask.dtype))
 
 
-def as_places(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
-    """Return an array of places, none of them negative, for each axis that is indexed.
+def as_indices(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
+    """Return an array of indices, none of them negative, for each axis that is indexed.
 
-    Masks become the places where they are True; lazy ones are computed for that.
+    Masks become the indices where they are True; lazy ones are computed for that.
     """
     lazy = [x for _, x in arrays if isinstance(x, Array)]
     found = iter(compute(*lazy)) if lazy else iter(())
@@ -143,17 +143,17 @@ def as_places(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
             check_lengths(each.shape, base.shape, axis)
             places.update(zip(range(axis, axis + each.ndim), each.nonzero(), strict=True))
         else:
-            places[axis] = inside(each, axis, base.shape[axis])
+            places[axis] = checked_indices(each, axis, base.shape[axis])
     return places
 
 
-def inside(at: Any, axis: int, n: int) -> np.ndarray[Any, Any]:
-    """Return places on an axis, negative ones counted from its end.
+def checked_indices(at: Any, axis: int, n: int) -> np.ndarray[Any, Any]:
+    """Return indices of an axis, negative ones counted from its end.
 
     Raises
     ------
     IndexError
-        A place is not on the axis.
+        An index is out of bounds.
     """
     given = np.asarray(at)
     at = given.astype(np.intp)  # a copy: the caller's may change
@@ -168,7 +168,7 @@ def inside(at: Any, axis: int, n: int) -> np.ndarray[Any, Any]:
     return at
 
 
-def broadcast_places(places: dict[int, Any]) -> tuple[Any, ...]:
+def broadcast_indices(places: dict[int, Any]) -> tuple[Any, ...]:
     """Return index arrays broadcast to one shape."""
     try:
         shape = np.broadcast_shapes(*[x.shape for x in places.values()])
@@ -182,9 +182,9 @@ def broadcast_places(places: dict[int, Any]) -> tuple[Any, ...]:
         ) from None
 
 
-def _points(node: Expr, places: dict[int, Any], first: int) -> Expr:
+def _take_points(node: Expr, places: dict[int, Any], first: int) -> Expr:
     axes = tuple(places)
-    shared: Places = broadcast_places(places)
+    shared: Places = broadcast_indices(places)
     ndim = shared[0].ndim
     varying = _directions(tuple(places.values()), ndim)
     if varying is not None:
@@ -195,7 +195,7 @@ def _points(node: Expr, places: dict[int, Any], first: int) -> Expr:
 
 
 def _directions(places: tuple[Any, ...], ndim: int) -> list[int] | None:
-    """Return along which axis each index array varies, if each has one of its own (np.ix_)."""
+    """Return the axis along which each index array varies, if each has its own (np.ix_)."""
     if len(places) < 2 or len(places) != ndim:
         return None
     found = []
@@ -208,7 +208,7 @@ def _directions(places: tuple[Any, ...], ndim: int) -> list[int] | None:
 
 
 def _crossed(node: Expr, places: dict[int, Any], varying: list[int], first: int) -> Expr:
-    """Return what index arrays take that each vary along an axis of their own: one by one."""
+    """Return the elements at index arrays that vary along axes of their own, one by one."""
     for axis, each in places.items():
         node = gather(node, (axis,), (each.ravel(),))
     to = [first + axis for axis in varying]
@@ -216,7 +216,7 @@ def _crossed(node: Expr, places: dict[int, Any], varying: list[int], first: int)
 
 
 def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
-    """Return a node with some axes at other places, the rest in its order."""
+    """Return a node with some axes moved; the others keep their order."""
     if axes == to:
         return node
     order = [axis for axis in range(node.ndim) if axis not in axes]
@@ -225,6 +225,6 @@ def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
     return view(node, Selection((None,) * node.ndim, tuple(order)))
 
 
-def point(node: Expr, places: dict[int, Any]) -> Expr:
+def take_points(node: Expr, places: dict[int, Any]) -> Expr:
     """Return points in the manner of ``vindex``: the axes of the index arrays come first."""
-    return _points(node, places, 0)
+    return _take_points(node, places, 0)

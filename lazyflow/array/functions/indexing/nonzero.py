@@ -11,14 +11,14 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike
-from lazyflow.array.functions.indexing.index_arrays import choose as chosen
+from lazyflow.array.functions.indexing.index_arrays import take_by_mask
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.sources import Made, Region
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The place of each element, along a new last axis."""
+    """The indices of each element, along a new last axis."""
 
     ndim: int
     __name__ = "argwhere"
@@ -34,7 +34,7 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Number:
-    """The number of each element in C order."""
+    """The index of each element in C order."""
 
     shape: tuple[int, ...]
     __name__ = "flatnonzero"
@@ -67,7 +67,7 @@ def argwhere(a: ArrayLike) -> Array:
         return argwhere(mask[None])[:, :0]
     ndim = mask.ndim
     made = Made(Coordinates(ndim), np.dtype(np.intp), (*mask.chunks, (ndim,)))
-    return Array(chosen(Array(made), mask, 0))
+    return Array(take_by_mask(Array(made), mask, 0))
 
 
 @implements(np.nonzero)
@@ -102,4 +102,4 @@ def flatnonzero(a: ArrayLike) -> Array:
     if not mask.ndim:
         mask = mask[None]
     made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
-    return Array(chosen(Array(made), mask, 0))
+    return Array(take_by_mask(Array(made), mask, 0))

@@ -9,13 +9,13 @@ import numpy as np
 from lazyflow.array.core import Array, as_node, refuse_lazy
 from lazyflow.array.dispatch import helper
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import stretched
+from lazyflow.array.functions.arguments import broadcast_node
 from lazyflow.array.functions.indexing.index_arrays import (
     Key,
-    as_places,
-    broadcast_places,
-    settled,
-    taken_apart,
+    as_indices,
+    broadcast_indices,
+    compute_integers,
+    split_key,
 )
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import share
@@ -31,8 +31,8 @@ from lazyflow.array.nodes.views import view
 
 @helper()
 def set_item(x: Array, key: Any, value: Any) -> None:
-    """Make an array be what it was with some elements changed; others made of it stay."""
-    entries = settled(keys.parse(key, x.shape))
+    """Change some elements of an array; other arrays that were made of it stay as they are."""
+    entries = compute_integers(keys.parse(key, x.shape))
     basic = keys.is_basic(entries)
     if all(isinstance(each, int) for each in entries) and (
         x.dtype.kind in "OV" or not _has_ellipsis(key)
@@ -42,7 +42,7 @@ def set_item(x: Array, key: Any, value: Any) -> None:
         node = _values(value, x, basic)
     if not basic:
         _only_a_line(node, entries, key, x)
-        key_parts = taken_apart(entries)
+        key_parts = split_key(entries)
         mask = _only_mask(key_parts, entries)
         if mask is not None and _is_same_for_all(node, mask, x):
             x._expr = _where(x, mask, node)
@@ -112,7 +112,7 @@ def _only_mask(key: Key, entries: list[Any]) -> tuple[int, Any] | None:
 
 
 def _only_a_line(node: Expr, entries: list[Any], key: Any, x: Array) -> None:
-    """Refuse values of several axes for a mask of all of the array, which chooses in one line."""
+    """Raise for values of several axes where a mask of the whole array chooses along one."""
     masks = [each for each in entries if getattr(getattr(each, "dtype", None), "kind", "") == "b"]
     alone = len(key) == 1 if isinstance(key, tuple) else True
     if alone and len(masks) == 1 and masks[0].ndim == x.ndim and node.ndim > 1:
@@ -168,8 +168,8 @@ def _written(x: Array, key: Key, value: Expr) -> Expr:
     stands: list[int | None] = list(selection.axes)  # axes of the node; negative: new; None: points
     if key.arrays:
         base = x[tuple(key.basic)]
-        places = as_places(base, key.arrays)
-        shared = broadcast_places(places)
+        places = as_indices(base, key.arrays)
+        shared = broadcast_indices(places)
         points = shared[0].shape
         rest = [axis for k, axis in enumerate(selection.axes) if k not in places]
         stands = [*rest[:key.first], *[None] * len(points), *rest[key.first:]]
@@ -275,5 +275,6 @@ def _put(
         )
         laid = view(laid, firsts)
     else:
-        laid = by_blocks(stretched(laid, (*points, *laid.shape[count:])), count, targets, points)
+        laid = broadcast_node(laid, (*points, *laid.shape[count:]))
+        laid = by_blocks(laid, count, targets, points)
     return assigned(node, laid, tuple(forward), targets)

@@ -13,13 +13,13 @@ from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.indexing.index_arrays import (
-    as_places,
-    choose,
-    fancy,
-    inside,
-    point,
-    settled,
-    taken_apart,
+    as_indices,
+    checked_indices,
+    compute_integers,
+    split_key,
+    take_by_arrays,
+    take_by_mask,
+    take_points,
 )
 from lazyflow.array.functions.manipulation.shaping import broadcast_to
 from lazyflow.array.nodes import elementwise
@@ -30,13 +30,13 @@ from lazyflow.array.nodes.moments import axis_of
 
 
 @helper()
-def fancy_item(x: Array, entries: list[Any]) -> Array:
-    """Return what a key with index arrays takes of an array."""
-    return Array(fancy(x, entries))
+def getitem_by_arrays(x: Array, entries: list[Any]) -> Array:
+    """Return ``x[key]`` for a key with index arrays."""
+    return Array(take_by_arrays(x, entries))
 
 
 class PointIndexer:
-    """What ``x.vindex`` is: index arrays take points, whose axes come first in the result.
+    """The attribute ``x.vindex``: index arrays take points, whose axes come first in the result.
 
     >>> import numpy as np
     >>> import lazyflow.array as la
@@ -52,28 +52,30 @@ class PointIndexer:
         keys = key if isinstance(key, tuple) else (key,)
         if any(each is None for each in keys):
             raise IndexError("vindex does not support indexing with None (np.newaxis)")
-        entries = settled(parse(key, self._x.shape))
+        entries = compute_integers(parse(key, self._x.shape))
         if is_basic(entries):
             return self._x[tuple(entries)]
-        parts = taken_apart(entries)
+        parts = split_key(entries)
         base = self._x[tuple(parts.basic)]  # integers go with slices: they broadcast
-        return Array(point(base.expr, as_places(base, parts.arrays)))
+        return Array(take_points(base.expr, as_indices(base, parts.arrays)))
 
 
 @helper()
 def vindex_of(x: Array) -> PointIndexer:
-    """Return what takes points of an array by their coordinates."""
+    """Return ``x.vindex``."""
     return PointIndexer(x)
 
 
 def _values(x: Any) -> np.ndarray[Any, Any]:
-    """Return what decides on the shape of a result: computed, if it is lazy."""
+    """Return the values of what the shape of a result depends on, computed if it is lazy."""
     return np.asarray(x)
 
 
-def _placed(at: np.ndarray[Any, Any], axis: int, n: int, mode: str) -> np.ndarray[Any, Any]:
+def _indices_by_mode(
+    at: np.ndarray[Any, Any], axis: int, n: int, mode: str
+) -> np.ndarray[Any, Any]:
     if mode == "raise":
-        return inside(at, axis, n)
+        return checked_indices(at, axis, n)
     if mode not in ("wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if not n and at.size:
@@ -101,10 +103,10 @@ def take(
         np.zeros(1).take(np.zeros(1, at.dtype))  # refuses, in its words
     at = at.astype(np.intp)
     if axis is None:
-        made = _flat(x, _placed(at, 0, x.size, mode))
+        made = _flat(x, _indices_by_mode(at, 0, x.size, mode))
     else:
         axis = axis_of(axis, x.ndim)
-        places = _placed(at, axis, x.shape[axis], mode)
+        places = _indices_by_mode(at, axis, x.shape[axis], mode)
         if not places.ndim:
             made = x[(slice(None),) * axis + (int(places),)].expr
         else:
@@ -113,7 +115,7 @@ def take(
 
 
 def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
-    """Return elements by their places in C order."""
+    """Return elements by their indices in C order."""
     if not x.ndim:
         return x[(None,) * max(at.ndim, 1)].expr if at.size == 1 and at.ndim else _repeated(x, at)
     places = np.unravel_index(at, x.shape)
@@ -148,7 +150,7 @@ def compress(
     known(x)
     n = x.shape[axis]
     if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
-        made = choose(x, Array(elementwise.not_zero(condition.expr)), axis)
+        made = take_by_mask(x, Array(elementwise.not_zero(condition.expr)), axis)
         return as_result(made, out, "unsafe")
     return take(x, np.flatnonzero(_values(condition)), axis, out)
 

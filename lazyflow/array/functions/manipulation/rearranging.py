@@ -16,7 +16,7 @@ from lazyflow.array.chunks import parse_bytes
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_1d, as_array, stretched
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_1d, as_array, broadcast_node
 from lazyflow.array.functions.creation import arange, zeros
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
@@ -211,7 +211,7 @@ def _copies(x: Array, axis: int, count: int, place: int) -> Array:
     if not x.size or not count:
         return zeros(shape, x.dtype, chunks=-1)
     wide = expand_dims(x, place)
-    node = stretched(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
+    node = broadcast_node(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
     others = prod([max(sizes) for k, sizes in enumerate(x.chunks) if k != axis])
     limit = _chunk_bytes() // max(others * x.itemsize, 1)
     return Array(reshaped(node, tuple(shape), max(limit, *x.chunks[axis])))

@@ -19,8 +19,8 @@ from lazyflow.array.functions.arguments import (
     ChunksLike,
     ShapeLike,
     as_array,
+    broadcast_node,
     check_order,
-    stretched,
 )
 from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
@@ -65,7 +65,7 @@ def reshape(
         return x
     wanted = _without_unknown(wanted, x.size, x.shape)
     if not x.size:
-        return Array(stretched(constant(np.zeros((), x.dtype)), wanted))
+        return Array(broadcast_node(constant(np.zeros((), x.dtype)), wanted))
     if isinstance(limit, str):
         limit = parse_bytes(limit)
     if limit is not None:
@@ -159,7 +159,7 @@ def broadcast_to(
     if not fits:
         raise ValueError(
             f"operands could not be broadcast together: an array of shape {x.shape} does not "
-            f"stretch to the requested shape {wanted}"
+            f"broadcast to the requested shape {wanted}"
         )
     if x.shape == wanted and chunks is None:
         return x
@@ -169,7 +169,7 @@ def broadcast_to(
         for k, n in enumerate(wanted)
     ]
     sizes = normalize_chunks(own if chunks is None else chunks, wanted, None, x.dtype)
-    node = x.expr if x.shape == wanted else stretched(x.expr, wanted)
+    node = x.expr if x.shape == wanted else broadcast_node(x.expr, wanted)
     return Array(rechunk(node, sizes))
 
 

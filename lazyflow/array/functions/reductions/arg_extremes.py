@@ -12,7 +12,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
@@ -102,7 +102,7 @@ def _arg(
         shape = [1 if k == axis else n for k, n in enumerate(node.shape)]
         if not keeps(keepdims):
             del shape[axis]
-        return as_result(stretched(at, tuple(shape)), out)
+        return as_result(broadcast_node(at, tuple(shape)), out)
     node = without_empty(node, axes)
     whole: Any = () if axis is not None else node.shape
     op = ArgExtreme(func, axis, whole, keeps(keepdims), fill)

@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_result, counting
+from lazyflow.array.functions.arguments import MISSING, as_result, where_mask
 from lazyflow.array.functions.one_chunk import along_axis
 from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
 from lazyflow.array.nodes.scan import scan
@@ -86,7 +86,7 @@ def ufunc_reduce(
     ).dtype
     inputs = [node]
     if masked:
-        inputs.append(counting(where, node.shape))
+        inputs.append(where_mask(where, node.shape))
     by_blocks = (
         ufunc in ASSOCIATIVE and initial is MISSING and bool(count_over(node, axes))
         and not (masked and ufunc.identity is None)

@@ -14,8 +14,8 @@ from lazyflow.array.functions.arguments import (
     Axes,
     DTypeLike,
     as_result,
-    counted,
-    stretched,
+    broadcast_node,
+    node_and_mask,
 )
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects
 from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
@@ -68,7 +68,7 @@ def mean(
     if is_objects(a, dtype):
         axes_of(axis, as_node(a).ndim, as_1d=where is not True)
         return of_objects(np.mean, a, axis, out, keepdims, where)
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     return as_result(mean_of(node, mask, axis, dtype, keepdims), out, "unsafe")
 
 
@@ -85,7 +85,7 @@ def mean_of(
         return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     many = count_over(node, axes_of(axis, node.ndim))
     if many is None and inner.kind in "mM":  # which are no moments
-        there = stretched(constant(1, int), node.shape)
+        there = broadcast_node(constant(1, int), node.shape)
         total = reduced(node, "sum", axis, keepdims, inner)
         count = reduced(there, "sum", axis, keepdims, int)
         return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
@@ -113,7 +113,7 @@ def variance_of(
     if is_objects(a, dtype):
         func = _SPREADS[root, quiet]
         return of_objects(func, a, axis, out, keepdims, where, ddof=ddof)
-    node, given = counted(a, where)
+    node, given = node_and_mask(a, where)
     mask = given if mask is None else mask
     axes_of(axis, node.ndim, as_1d=mask is not None)
     inner, result = _mean_dtypes(node, dtype, np.var)
@@ -191,7 +191,7 @@ def average(
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = count_over(x.with_known_sizes().expr, axes_of(axis, x.ndim))
-        scale = Array(stretched(constant(count, found.dtype), found.shape))
+        scale = Array(broadcast_node(constant(count, found.dtype), found.shape))
         return (found, scale) if returned else found
     axes_of(axis, x.ndim, as_1d=False)
     w = Array(as_node(weights))
@@ -206,7 +206,7 @@ def average(
                 "Shape of weights must be consistent with shape of a along specified axis."
             )
         spread = tuple([axes.index(k) if k in axes else ~1 for k in range(x.ndim)])
-        w = Array(stretched(view(w.expr, Selection((None,) * w.ndim, spread)), x.shape))
+        w = Array(broadcast_node(view(w.expr, Selection((None,) * w.ndim, spread)), x.shape))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
     scale = sum(w, axis, dtype=dtype, keepdims=keepdims)
     products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_result, counted, needs_elements
+from lazyflow.array.functions.arguments import MISSING, as_result, check_elements, node_and_mask
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.nodes.moments import axes_of, keeps
 
@@ -31,7 +31,7 @@ def of_objects(
 ) -> Array:
     """Return a reduction of an array of objects by a function of NumPy."""
     known(a)
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     axes = axes_of(axis, node.ndim)
     keywords.update(axis=axes, keepdims=keeps(keepdims))
     op = ObjectReduction(func, tuple(keywords.items()))
@@ -45,8 +45,8 @@ def total_of_objects(
 ) -> Array:
     """Return a sum or product of objects, which depends on their order."""
     options = {} if initial is MISSING else {"initial": initial}
-    _, mask = counted(a, where)
-    needs_elements(ufunc, bool(options) and initial is not None, mask, None)
+    _, mask = node_and_mask(a, where)
+    check_elements(ufunc, bool(options) and initial is not None, mask, None)
     return of_objects(func, a, axis, out, keepdims, where, **options)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, stretched
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.without_nan import nanmean
 from lazyflow.array.nodes.expr import Expr
@@ -108,7 +108,7 @@ def _quantile(
     keepdims = keeps(keepdims)
     if isinstance(q, Array):
         raise TypeError(
-            "q has to be known when the quantile is asked for; compute it first: q.compute()"
+            "q is needed now and must not be lazy; compute it first: q.compute()"
         )
     keywords: dict[str, Any] = {"axis": own, "method": method, "keepdims": keepdims}
     others = []
@@ -144,7 +144,7 @@ def _weights(weights: Expr, node: Expr, axes: tuple[int, ...]) -> Expr:
             "Shape of weights must be consistent with shape of a along specified axis."
         )
     key = tuple([slice(None) if k in axes else None for k in range(node.ndim)])
-    return stretched(Array(weights)[key].expr, node.shape)
+    return broadcast_node(Array(weights)[key].expr, node.shape)
 
 
 @implements(np.quantile)

@@ -15,10 +15,10 @@ from lazyflow.array.functions.arguments import (
     Axes,
     DTypeLike,
     as_result,
-    counted,
+    broadcast_node,
+    check_elements,
     element_of,
-    needs_elements,
-    stretched,
+    node_and_mask,
 )
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.objects import is_objects, total_of_objects
@@ -81,7 +81,7 @@ def _total(
     kind: str, ufunc: np.ufunc, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
     keepdims: Any, initial: Any, where: Any,
 ) -> Array:
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     if is_objects(a, dtype):
         func = getattr(np, kind)
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
@@ -157,7 +157,7 @@ def _extreme(
     where: Any,
 ) -> Array:
     known(a, where)  # a block without elements has no largest one
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     axes = axes_of(axis, node.ndim)
     ufunc.resolve_dtypes((node.dtype, node.dtype, None))  # NumPy's words where there is no order
@@ -167,12 +167,12 @@ def _extreme(
     if has_initial:
         initial = element_of(initial, node.dtype)
     count = count_over(node, axes)
-    needs_elements(ufunc, has_initial, mask, count if axes else None)
+    check_elements(ufunc, has_initial, mask, count if axes else None)
     if mask is not None:
         node = elementwise.where(mask, node, constant(initial, node.dtype))
     if count == 0 and axes:
         shape = [1 if k in axes else n for k, n in enumerate(node.shape)]
-        made = stretched(constant(initial, node.dtype), tuple(shape))
+        made = broadcast_node(constant(initial, node.dtype), tuple(shape))
         picks = tuple([0 if k in axes else None for k in range(node.ndim)])
         if not keeps(keepdims):
             kept = tuple([k for k in range(node.ndim) if k not in axes])
@@ -215,7 +215,7 @@ def all(
 def _truth(
     kind: str, neutral: bool, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
 ) -> Array:
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, bool)
     if mask is not None:
         node = elementwise.where(mask, node, constant(neutral, bool))

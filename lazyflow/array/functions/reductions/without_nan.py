@@ -16,8 +16,8 @@ from lazyflow.array.functions.arguments import (
     Axes,
     DTypeLike,
     as_result,
-    counted,
-    needs_elements,
+    check_elements,
+    node_and_mask,
 )
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
@@ -31,7 +31,7 @@ from lazyflow.array.nodes.moments import axes_of, count_over, reduced
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
     """Return a node and what of it counts: not NaN, and wanted."""
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     if node.dtype.kind not in "fcO":
         return node, mask
     is_number = _is_number(node)
@@ -190,14 +190,15 @@ def _nan_extreme(
     initial: Any, where: Any,
 ) -> Array:
     known(a, where)
-    node, mask = counted(a, where)
+    node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
         found = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
-        return as_result(elementwise.function(_told, (found.expr,), found.dtype), out, "unsafe")
+        made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
+        return as_result(made, out, "unsafe")
     if node.dtype.kind == "O":
         has_initial = initial is not MISSING and initial is not None
-        needs_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
+        check_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
         func = np.nanmax if ufunc is np.fmax else np.nanmin
         options = {"initial": initial} if has_initial else {}
         return of_objects(func, a, axis, out, keepdims, where, **options)
@@ -206,7 +207,7 @@ def _nan_extreme(
     counts, start = _is_number(node), None
     if initial is not MISSING and initial is not None:
         start = node.dtype.type(initial)
-    needs_elements(ufunc, start is not None, mask, count_over(node, axes_of(axis, node.ndim)))
+    check_elements(ufunc, start is not None, mask, count_over(node, axes_of(axis, node.ndim)))
     if mask is not None:
         (counts,) = elementwise.ufunc(np.logical_and, (counts, mask))
     filled = elementwise.where(counts, node, constant(least, node.dtype))
@@ -219,7 +220,7 @@ def _nan_extreme(
     )
 
 
-def _told(found: Any) -> Any:
+def _warn_of_nan(found: Any) -> Any:
     if np.isnan(found).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
     return found
@@ -228,4 +229,4 @@ def _told(found: Any) -> Any:
 def _of_numbers(found: Any, there: Any, ufunc: np.ufunc, start: Any) -> Any:
     """Return extremes of what was there and of where they start, NaN where that is nothing."""
     found = np.where(there, found, np.asarray(np.nan, found.dtype))
-    return _told(found if start is None else ufunc(start, found))
+    return _warn_of_nan(found if start is None else ufunc(start, found))

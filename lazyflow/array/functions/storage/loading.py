@@ -188,7 +188,7 @@ def from_delayed(
         )
     found = declared(dtype, meta)
     if found is None:
-        raise TypeError("from_delayed() must be told the dtype of the value: pass dtype= or meta=")
+        raise TypeError("from_delayed() needs the dtype of the value: pass dtype= or meta=")
     call = BoundCall(_same, [task], {}, "from_delayed", name or task_name(task))
     return Array(BlockCalls((), call, (), found, tuple([(n,) for n in shape])))
 
