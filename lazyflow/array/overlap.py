@@ -236,19 +236,7 @@ def map_overlap(
     >>> la.map_overlap(lambda b: b - np.roll(b, 1), x, depth=1, boundary=0).compute()
     array([ 1,  0,  1,  1,  0,  0, -1, -1,  0])
     """
-    if not callable(func):
-        raise TypeError(
-            f"map_overlap() takes the function first, then arrays; got a {type(func).__name__}. "
-            "x.map_overlap(func, depth) is the method"
-        )
-    for x in args:
-        if not isinstance(x, Array):
-            raise TypeError(
-                f"map_overlap() takes chunked arrays after the function; got a "
-                f"{type(x).__name__}. Pass other values as keywords of the function"
-            )
-    if not args:
-        raise TypeError("map_overlap() needs an array after the function")
+    _check_arguments(func, args)
     known(*args)
     arrays = _together(args) if align_arrays else args
     sides = [
@@ -266,12 +254,36 @@ def map_overlap(
     first = max(range(len(args)), key=lambda i: (args[i].ndim, -i))
     if not trim or not any(map(any, sides[first][0].values())):
         return found
-    node = arrays[first].expr
+    drop_axis, new_axis = kwargs.get("drop_axis"), kwargs.get("new_axis")
+    return _trimmed(found, arrays[first].expr, *sides[first], drop_axis, new_axis)
+
+
+def _check_arguments(func: Any, args: Sequence[Any]) -> None:
+    if not callable(func):
+        raise TypeError(
+            f"map_overlap() takes the function first, then arrays; got a {type(func).__name__}. "
+            "x.map_overlap(func, depth) is the method"
+        )
+    for x in args:
+        if not isinstance(x, Array):
+            raise TypeError(
+                f"map_overlap() takes chunked arrays after the function; got a "
+                f"{type(x).__name__}. Pass other values as keywords of the function"
+            )
+    if not args:
+        raise TypeError("map_overlap() needs an array after the function")
+
+
+def _trimmed(
+    found: Array, node: Expr, depths: Depth, boundaries: dict[int, Any], drop_axis: Any,
+    new_axis: Any,
+) -> Array:
+    """Return results of an extended node's blocks without those of the extension."""
     ends = {
-        axis: Margin(*sides[first][0][axis], sides[first][1][axis], node.chunks[axis]).ends(n)
+        axis: Margin(*depths[axis], boundaries[axis], node.chunks[axis]).ends(n)
         for axis, n in enumerate(known_shape(node))
     }
-    moved = _moved(ends, found.ndim, kwargs.get("drop_axis"), kwargs.get("new_axis"))
+    moved = _moved(ends, found.ndim, drop_axis, new_axis)
     return Array(Trimmed((found.expr,), tuple([
         moved.get(axis, ((0, 0),) * count) for axis, count in enumerate(found.numblocks)
     ])))

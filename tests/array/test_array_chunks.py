@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from array_examples import Store, lengths
+from array_examples import Store
+from array_strategies import lengths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

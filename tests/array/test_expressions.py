@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from array_checks import same_values
-from array_examples import lengths
+from array_strategies import lengths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,6 @@
-"""Arrays, keys, sources and functions that tests of arrays have in common."""
+"""Arrays, keys, fake sources and functions that tests of arrays have in common."""
 
 import numpy as np
-from hypothesis import strategies as st
 
 import lazyflow.array as la
 
@@ -69,62 +68,6 @@ KEYS = {
     "a 0-d array": (np.array(1), slice(None)),
 }
 CHUNKS = [(2, 3), (4, 1), (1, 6), ((1, 0, 3), (2, 4)), (-1, -1)]
-
-
-def lengths(n):
-    """Draw chunks of an axis: uneven ones, of length 1 and of length 0."""
-    return st.lists(st.integers(0, n), max_size=4).map(
-        lambda cuts: tuple(np.diff([0, *sorted(cuts), n]).tolist())
-    )
-
-
-def chunkings(shape):
-    """Draw chunks of each axis."""
-    return st.tuples(*map(lengths, shape))
-
-
-@st.composite
-def chunked(draw, most=3, longest=7):
-    """Draw an array and chunks for it."""
-    shape = tuple(draw(st.lists(st.integers(0, longest), min_size=1, max_size=most)))
-    chunks = [draw(lengths(n)) for n in shape]
-    a = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(draw(st.sampled_from("fil")))
-    return a, tuple(chunks)
-
-
-@st.composite
-def keys(draw, shape):
-    """Draw a key of any kind for an array of a shape."""
-    found = []
-    together = draw(st.integers(0, 4))
-    for n in shape:
-        kind = draw(st.sampled_from(["slice", "slice", "int", "array", "mask", "new"]))
-        if kind == "new":
-            found.append(None)
-            kind = "slice"
-        if kind == "int" and n:
-            found.append(draw(st.integers(-n, n - 1)))
-        elif kind == "array" and (n or not together):
-            places = st.integers(-n, n - 1) if n else st.nothing()
-            at = draw(st.lists(places, min_size=together, max_size=together))
-            found.append(np.array(at, dtype=int))
-        elif kind == "mask" and n >= together:
-            mask = np.zeros(n, dtype=bool)
-            mask[draw(st.permutations(range(n)))[:together]] = True
-            found.append(mask)
-        else:
-            ends = st.none() | st.integers(-n - 1, n + 1)
-            step = draw(st.sampled_from([None, 1, 2, -1, -3]))
-            found.append(slice(draw(ends), draw(ends), step))
-    return tuple(found)
-
-
-@st.composite
-def arrays(draw, low=0, ndim=3):
-    """Draw an array of whole numbers and the same in chunks."""
-    shape = tuple(draw(st.lists(st.integers(low, 7), min_size=1, max_size=ndim)))
-    values = np.arange(np.prod(shape, dtype=int)).reshape(shape) * 3 % 17
-    return values, la.from_array(values, chunks=draw(chunkings(shape)))
 
 
 class Calls:

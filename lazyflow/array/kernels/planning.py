@@ -32,7 +32,7 @@ class Panels(NamedTuple):
     length: int
 
 
-class Pass(NamedTuple):
+class BlockPass(NamedTuple):
     """One reading of the inputs, for the outputs that reduce in one form or are not reduced.
 
     outputs
@@ -113,7 +113,7 @@ class BlockPlan(NamedTuple):
     is_whole: bool
     aliased: tuple[bool, ...]
     before: tuple[WholeStep, ...]
-    passes: tuple[Pass, ...]
+    passes: tuple[BlockPass, ...]
 
 
 def _shapes(lowered: Lowered, shapes: Sequence[Shape]) -> tuple[Shape | None, ...]:
@@ -220,7 +220,7 @@ def _pass(
     positions: Sequence[int],
     inside: Sequence[LoweredStep],
     panels: Panels | None,
-) -> Pass:
+) -> BlockPass:
     outputs = [lowered.outputs[at] for at in positions]
     ends = {n for output in outputs for n in output.values}
     read = set(ends)
@@ -232,7 +232,7 @@ def _pass(
         if output.reduction is None and output.value in into:
             direct.setdefault(output.value, at)
     slotted, slots = _buffers(lowered, steps, ends, direct)
-    return Pass(
+    return BlockPass(
         form,
         tuple(positions),
         tuple(sorted(read - given)),
@@ -284,7 +284,7 @@ def _buffers(
     return tuple(found), tuple(slots)
 
 
-def source_layout(plan: BlockPlan, some: Pass, number: int, value: Any) -> str:
+def source_layout(plan: BlockPlan, some: BlockPass, number: int, value: Any) -> str:
     """Return whether a source of a pass is CONSTANT or FLAT; else it lies in ANY other way."""
     if value.size == 1 and number not in some.spread:
         return CONSTANT

@@ -17,7 +17,7 @@ from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, requ
 from lazyflow.array.kernels.native.kernel_files import default_folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import merge_reduced
-from lazyflow.array.kernels.planning import WHOLE, BlockPlan, Pass, Shape, make_plan
+from lazyflow.array.kernels.planning import WHOLE, BlockPass, BlockPlan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
@@ -62,7 +62,7 @@ def _run_pass(
     kernels: PlanKernels,
     mode: str,
     plan: BlockPlan,
-    some: Pass,
+    some: BlockPass,
     values: Sequence[Any],
     reports: FloatReports,
 ) -> list[np.ndarray]:
@@ -99,7 +99,7 @@ def _compile_or_raise(decision: Decision) -> None:
 
 
 def _by_kernel(
-    plan: BlockPlan, some: Pass, decision: Decision, reports: FloatReports
+    plan: BlockPlan, some: BlockPass, decision: Decision, reports: FloatReports
 ) -> list[np.ndarray] | None:
     """Return what the kernel gives; None when tiles have to report the flags that it raised."""
     sources, prepared = decision.sources, decision.prepared

@@ -22,9 +22,9 @@ from lazyflow.array.kernels.planning import (
     CONSTANT,
     FLAT,
     TILE,
+    BlockPass,
     BlockPlan,
     Panels,
-    Pass,
     make_plan,
     name_of,
     source_layout,
@@ -133,7 +133,9 @@ class _Source(NamedTuple):
     buffer: Any
 
 
-def _sources(plan: BlockPlan, some: Pass, values: Sequence[Any], tiles: list[Any]) -> list[_Source]:
+def _sources(
+    plan: BlockPlan, some: BlockPass, values: Sequence[Any], tiles: list[Any]
+) -> list[_Source]:
     found = []
     for number in some.sources:
         value = values[number]
@@ -149,7 +151,7 @@ def _sources(plan: BlockPlan, some: Pass, values: Sequence[Any], tiles: list[Any
 
 
 def run_pass(
-    plan: BlockPlan, some: Pass, values: Sequence[Any], reports: FloatReports
+    plan: BlockPlan, some: BlockPass, values: Sequence[Any], reports: FloatReports
 ) -> list[np.ndarray]:
     """Run the steps of a pass tile by tile; return the results of its outputs."""
     tiles: list[Any] = [None] * len(plan.lowered.dtypes)
@@ -227,7 +229,7 @@ def gather(view: Any, low: int, high: int, into: Any) -> None:
         gather(view[last], 0, over, into[at:])
 
 
-RunPass = Callable[[BlockPlan, Pass, Sequence[Any], FloatReports], list[np.ndarray]]
+RunPass = Callable[[BlockPlan, BlockPass, Sequence[Any], FloatReports], list[np.ndarray]]
 
 
 def run_passes(
@@ -249,7 +251,7 @@ def run_passes(
 
 
 def _run_panels(
-    plan: BlockPlan, some: Pass, panels: Panels, blocks: Sequence[Any], reports: FloatReports
+    plan: BlockPlan, some: BlockPass, panels: Panels, blocks: Sequence[Any], reports: FloatReports
 ) -> list[np.ndarray]:
     """Run a pass over slices of an axis that is kept, one after the other."""
     outputs = tuple(plan.lowered.outputs[at] for at in some.outputs)

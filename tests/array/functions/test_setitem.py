@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from array_checks import check, raised, tasks_of
-from array_examples import CHUNKS, KEYS, A, Store, chunked, keys, kinds
+from array_examples import CHUNKS, KEYS, A, Store, kinds
+from array_strategies import chunked, keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,8 @@ from math import prod
 import numpy as np
 import pytest
 from array_checks import check
-from array_examples import Store, lengths
+from array_examples import Store
+from array_strategies import lengths
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from array_checks import check, tasks_of
-from array_examples import Calls, Store, arrays
+from array_examples import Calls, Store
+from array_strategies import arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def padded(values, depth, boundary):
 
 
 @settings(deadline=None, max_examples=60)
-@given(arrays(low=3), st.data())
+@given(arrays(dtypes=["i8"], least=3), st.data())
 def test_overlapping_blocks_are_parts_of_the_padded_array(pair, data):
     values, x = pair
     sides = st.integers(0, 3)
@@ -57,7 +58,7 @@ def test_overlapping_blocks_are_parts_of_the_padded_array(pair, data):
 
 
 @settings(deadline=None, max_examples=40)
-@given(arrays(low=3), st.data())
+@given(arrays(dtypes=["i8"], least=3), st.data())
 def test_overlap_and_trim_are_inverse(pair, data):
     values, x = pair
     depth = data.draw(st.integers(0, 3) | st.tuples(*[st.integers(0, 3)] * x.ndim))

@@ -12,7 +12,7 @@ from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import HUGE, SourceLayouts
 from lazyflow.array.kernels.native.llvm_ir import RUN
 from lazyflow.array.kernels.outputs import OutputBuffer, output_buffer
-from lazyflow.array.kernels.planning import BlockPlan, Pass
+from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
 _FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
 
@@ -20,7 +20,7 @@ _FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
 def call_kernel(
     function: Any,
     plan: BlockPlan,
-    some: Pass,
+    some: BlockPass,
     sources: SourceLayouts,
     loops: Sequence[int],
     scratch: int,

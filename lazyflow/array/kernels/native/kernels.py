@@ -22,7 +22,7 @@ from lazyflow.array.kernels.native.llvm_moments import write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
 from lazyflow.array.kernels.native.operations import SUPPORTED, is_inline
 from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, stages_of
-from lazyflow.array.kernels.planning import ANY, BlockPlan, Pass
+from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
 from lazyflow.array.kernels.program import CAST, TileFunction
 
 _SHORT = 8  # elements of a run, from which a kernel is faster than tiles
@@ -70,7 +70,7 @@ class PlanKernels:
         self._kernels: dict[Any, PreparedKernel] = {}
         self._refusals: dict[tuple[int, ...], str] = {}
 
-    def decide(self, some: Pass, values: Sequence[Any], mode: str) -> Decision:
+    def decide(self, some: BlockPass, values: Sequence[Any], mode: str) -> Decision:
         """Return by what a pass runs over values, when `config.kernels` is `mode`."""
         if mode == "tiles":
             return Decision('kernels="tiles" is set')
@@ -86,7 +86,7 @@ class PlanKernels:
             why = prepared.no_gain or _short_runs(some, sources)
         return Decision(why, sources, prepared)
 
-    def _refusal(self, some: Pass) -> str:
+    def _refusal(self, some: BlockPass) -> str:
         """Return why a pass can't have a kernel, wherever its sources lie; empty if it can."""
         found = self._refusals.get(some.outputs)
         if found is None:
@@ -95,7 +95,7 @@ class PlanKernels:
             self._refusals[some.outputs] = found
         return found
 
-    def _prepared(self, some: Pass, layouts: tuple[str, ...]) -> PreparedKernel:
+    def _prepared(self, some: BlockPass, layouts: tuple[str, ...]) -> PreparedKernel:
         known = (some.outputs, layouts)
         found = self._kernels.get(known)
         if found is None:
@@ -174,7 +174,7 @@ def _why_no_gain(spec: KernelSpec) -> str:
     return ""
 
 
-def _short_runs(some: Pass, sources: SourceLayouts) -> str:
+def _short_runs(some: BlockPass, sources: SourceLayouts) -> str:
     """Return why the runs are too short for a kernel; empty if they are not."""
     lanes = HUGE if some.form is None else some.form.lanes
     least = min(lanes, sources.row)

@@ -12,8 +12,8 @@ from lazyflow.array.kernels.planning import (
     FLAT,
     SAME,
     UNIT,
+    BlockPass,
     BlockPlan,
-    Pass,
     source_layout,
 )
 
@@ -35,7 +35,7 @@ class SourceLayouts(NamedTuple):
     strides: tuple[int, ...]
 
 
-def source_layouts(plan: BlockPlan, some: Pass, values: Sequence[Any]) -> SourceLayouts:
+def source_layouts(plan: BlockPlan, some: BlockPass, values: Sequence[Any]) -> SourceLayouts:
     """Return the layouts of a pass's sources; a source that doesn't lie in rows is copied."""
     layouts, arrays, views = [], [], {}
     for at, number in enumerate(some.sources):

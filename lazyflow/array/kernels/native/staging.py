@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.planning import CONSTANT, FLAT, Pass
+from lazyflow.array.kernels.planning import CONSTANT, FLAT, BlockPass
 
 
 class KernelSpec(NamedTuple):
@@ -34,7 +34,7 @@ class KernelSpec(NamedTuple):
     dtypes: tuple[np.dtype[Any], ...]
 
 
-def make_spec(lowered: Lowered, some: Pass, layouts: Sequence[str]) -> KernelSpec:
+def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> KernelSpec:
     """Return the specification of the kernel for a pass whose sources have these layouts."""
     new = {old: at for at, old in enumerate(some.sources)}
     dtypes = [lowered.dtypes[old] for old in some.sources]
