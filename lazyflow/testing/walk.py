@@ -1,0 +1,149 @@
+"""The way of one call through the library: the files that it enters, in order.
+
+    $ python -m lazyflow.testing.walk threads processes
+
+prints it for ``delayed(f)(x).compute()``: what somebody has to read who follows the call, and how
+often it comes back to a file that was read before. Few files and few returns mean that the steps
+of a call stand where they belong.
+
+The functions that are called are seen by a profile function: in the threads of this process, of
+which none may have started before, and in the thread of the worker process that runs tasks. What
+happens once for a process (imports, the start of workers) is done before and does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import monotonic_ns
+from types import FrameType
+from typing import Any, NamedTuple
+
+import lazyflow
+
+__all__ = ["Way", "walk", "way_of"]
+
+_ROOT = f"{Path(lazyflow.__file__).parent}/"
+_SCHEDULERS = ("threads", "processes")
+
+
+class Entry(NamedTuple):
+    """The call of a function.
+
+    Attributes
+    ----------
+    time
+        When it was called, in nanoseconds: one clock for all processes of a machine.
+    thread
+        The process and the thread that called it.
+    file
+        Where the function is, below the package's folder.
+    """
+
+    time: int
+    thread: tuple[str, int]
+    file: str
+
+
+class Way(NamedTuple):
+    """The files that a call enters, in order, and how often it comes back to one of them."""
+
+    files: list[str]
+    returns: int
+
+
+def way_of(entries: Iterable[Entry]) -> Way:
+    """Return the way that some calls of functions make up.
+
+    >>> files = ["lazy.py", "run.py", "run.py", "task.py", "run.py", "lazy.py"]
+    >>> way_of(Entry(time, ("caller", 1), file) for time, file in enumerate(files))
+    Way(files=['lazy.py', 'run.py', 'task.py'], returns=2)
+    """
+    files: dict[str, None] = {}
+    returns = 0
+    last: dict[tuple[str, int], str] = {}
+    for entry in sorted(entries):
+        if last.get(entry.thread) != entry.file:
+            returns += entry.file in files
+            files[entry.file] = None
+            last[entry.thread] = entry.file
+    return Way(list(files), returns)
+
+
+class _Recorder:
+    """Notes the calls of lazyflow's functions in one process."""
+
+    def __init__(self) -> None:
+        self.process = ""
+        self.entries: list[Entry] = []
+
+    def note(self, frame: FrameType, event: str, arg: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(_ROOT) and file != __file__:
+            thread = (self.process, threading.get_ident())
+            self.entries.append(Entry(monotonic_ns(), thread, file.removeprefix(_ROOT)))
+
+    def begin(self, process: str) -> None:
+        """Note the calls of this thread and of those that it starts."""
+        self.process = process
+        threading.setprofile(self.note)
+        sys.setprofile(self.note)
+
+    def end(self) -> list[Entry]:
+        """Return what was noted."""
+        sys.setprofile(None)
+        threading.setprofile(None)
+        found, self.entries = self.entries, []
+        return found
+
+
+_recorder = _Recorder()
+
+
+def _begin_in_worker() -> None:
+    _recorder.begin("worker")
+
+
+def _end_in_worker() -> list[tuple[Any, ...]]:
+    return [tuple(entry) for entry in _recorder.end()]
+
+
+def walk(scheduler: str) -> Way:
+    """Return the way of ``delayed(f)(x).compute()`` on threads or on processes.
+
+    This is for a process that has computed nothing so far: its threads have to start here.
+    """
+    on: dict[str, Any] = {"scheduler": scheduler, "num_workers": 1}
+    is_apart = scheduler == "processes"
+    function = lazyflow.delayed(abs)
+    _recorder.begin("caller")
+    function(-1).compute(**on)
+    if is_apart:
+        lazyflow.delayed(_begin_in_worker)().compute(**on)
+    begun = monotonic_ns()
+    function(-2).compute(**on)
+    ended = monotonic_ns()
+    entries = _recorder.end()
+    if is_apart:
+        found = lazyflow.delayed(_end_in_worker)().compute(**on)
+        entries += [Entry(*each) for each in found]
+    return way_of(entry for entry in entries if begun <= entry.time <= ended)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print the ways on the schedulers that are named."""
+    parser = argparse.ArgumentParser(description="print the way of delayed(f)(x).compute()")
+    parser.add_argument("schedulers", nargs="*", metavar="scheduler", default=_SCHEDULERS)
+    for scheduler in parser.parse_args(argv).schedulers:
+        way = walk(scheduler)
+        print(f"{scheduler}: {len(way.files)} files, {way.returns} returns")
+        print("".join(f"  {file}\n" for file in way.files))
+
+
+if __name__ == "__main__":  # workers import this module by its name, and so does its own program
+    from lazyflow.testing import walk as module
+
+    module.main(sys.argv[1:])
