@@ -45,6 +45,15 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         The lengths of the chunks of each axis; how many there are; the largest; how many in all.
     expr
         The expression that it is.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=4)
+    >>> x.chunks, x.dtype
+    (((4, 2),), dtype('int64'))
+    >>> ((x - 1) ** 2)[::2].compute()
+    array([1, 1, 9])
     """
 
     __slots__ = ("_expr",)

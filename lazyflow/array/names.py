@@ -22,7 +22,7 @@ PUBLIC: dict[str, str] = {
     "functions.differences": "diff ediff1d gradient trapezoid",
     "functions.einstein": "einsum",
     "functions.elementwise": (
-        "angle around astype clip conj copy imag nan_to_num real round where"
+        "angle around astype clip copy imag nan_to_num real round where"
     ),
     "functions.grids": (
         "indices meshgrid ravel_multi_index tril_indices tril_indices_from triu_indices "

@@ -10,7 +10,7 @@ from array_checks import check
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.names import HELPERS, by_name
+from lazyflow.array.names import HELPERS, PUBLIC, by_name
 
 
 @pytest.mark.parametrize("name", [name for name in dir(la) if not name.startswith("_")])
@@ -18,6 +18,11 @@ def test_every_public_name_is_there(name):
     found = getattr(la, name)
     if callable(found):
         assert found.__doc__, name
+
+
+@pytest.mark.parametrize("name", by_name(PUBLIC))
+def test_every_public_function_has_an_example(name):
+    assert ">>> " in getattr(la, name).__doc__
 
 
 def test_a_star_gets_all_but_the_names_of_python():

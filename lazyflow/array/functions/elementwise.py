@@ -255,14 +255,8 @@ def imag(x: ArrayLike) -> Array:
     return Array(elementwise.function(np.imag, (node,), dtype))
 
 
-@implements()
-def conj(x: ArrayLike) -> Array:
-    """Return complex conjugates.
-
-    >>> import lazyflow.array as la
-    >>> la.conj(la.asarray([1 + 2j, 3])).compute()
-    array([1.-2.j, 3.-0.j])
-    """
+def conjugated(x: Any) -> Array:
+    """Return complex conjugates; of real numbers what NumPy's function gives."""
     found: Array = _called(np.conjugate, (Array(as_node(x)),))
     return found
 
@@ -270,7 +264,7 @@ def conj(x: ArrayLike) -> Array:
 @helper()
 def conj_of(x: Array) -> Array:
     """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
-    return x if x.dtype.kind in "biuf" else conj(x)
+    return x if x.dtype.kind in "biuf" else conjugated(x)
 
 
 @implements(np.angle)

@@ -20,7 +20,7 @@ from lazyflow.array.functions.arguments import (
     as_result,
     broadcast_node,
 )
-from lazyflow.array.functions.elementwise import astype, conj
+from lazyflow.array.functions.elementwise import astype, conjugated
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import stack
@@ -94,7 +94,7 @@ def matmul(
 
 
 def _conjugate(x: Array) -> Array:
-    found: Array = conj(x) if x.dtype.kind in "cO" else x
+    found: Array = conjugated(x) if x.dtype.kind in "cO" else x
     return found
 
 

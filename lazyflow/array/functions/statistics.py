@@ -12,7 +12,7 @@ from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike
 from lazyflow.array.functions.creation import eye
-from lazyflow.array.functions.elementwise import astype, conj, real, where
+from lazyflow.array.functions.elementwise import astype, conjugated, real, where
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.products import matmul
 from lazyflow.array.functions.reductions import totals
@@ -94,7 +94,7 @@ def cov(
         scale = np.maximum(scale, 0)
         x = x - totals.sum(x * w, 1, keepdims=True) / total
         right = x * w
-    found = matmul(x, conj(right).T)
+    found = matmul(x, conjugated(right).T)
     inverse: Any = np.true_divide(1, scale)
     found = found * (inverse if isinstance(inverse, Array) else float(inverse))
     squeezed: Array = found[tuple([0 if n == 1 else slice(None) for n in found.shape])]

@@ -55,7 +55,12 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
 
 
 class UFunc:
-    """A ufunc of NumPy by the name ``la.name``: gives chunked arrays whatever it gets."""
+    """A ufunc of NumPy by the name ``la.name``: gives chunked arrays whatever it gets.
+
+    >>> import lazyflow.array as la
+    >>> la.add([1, 2], 10).compute(), la.hypot.reduce([3.0, 4.0]).compute()
+    (array([11, 12]), np.float64(5.0))
+    """
 
     def __init__(self, ufunc: np.ufunc) -> None:
         self.ufunc = ufunc
