@@ -30,40 +30,52 @@ For its users:
 
 The modules:
 
-`scheduler.py` starts, awaits, abandons and ends; `channel.py` carries messages and descriptors.
+`scheduler.py` starts, awaits, abandons and ends; `protocol.py` says what the parent and a worker
+send each other, `channel.py` carries it; `notices.py`: logging and warnings, as configured here.
 What both sides share with other wires is in ``schedulers/remote/``: calls, task stubs, the
 caller's environment, and versions of the user's modules.
 
 decisions/, what is decided, without clock, process or socket:
 
-    nodes.py        a task as the scheduler sees it, the job that a run is, a worker's books
-    queues.py       ready tasks, and tasks that wait until a value can be had where they should run
-    refcounts.py    the counts: who needs what, what can be dropped, what fails or is given up
-    lineage.py      what is kept so that a lost value can be made again, and how it is
-    selection.py    the next task for a worker; batching.py: how many go there together
-    state.py        the decisions: events in, instructions out
-    recovery.py     what a death costs; segments.py: who looks at which shared memory
+    nodes.py         a task as the scheduler sees it, the job of a run, the record of a worker
+    instructions.py  what the decisions have the driver do
+    state.py         the state of the pool, which is made of:
+    queues.py        ready tasks, and tasks that wait until a value can be had where they should run
+    refcounts.py     the counts: who needs what, what can be dropped, what fails or is given up
+    lineage.py       what is kept so that a lost value can be made again, and how it is
+    pace.py          what was measured of a function
+    selection.py     the next task for a worker; batching.py: how many go there together
+    answers.py       the events of answers; values.py, jobs.py, workers.py: of values, jobs, workers
+    recovery.py      what a death costs; segments.py: who looks at which shared memory
 
-parent/:
+parent/, the way of one call first:
 
+    remote_run.py     a run, as the rest of the library sees it
     job_builder.py    from a plan to a job, in the caller's thread
-    remote.py         runs, and values that live elsewhere, as the rest of the library sees them
-    driver.py         the thread that connects decisions, workers and runs
+    messages.py       what threads post to the driver
+    driver.py         the thread that connects decisions, workers and runs; loop_thread.py starts it
     event_loop.py     what it waits for
-    pool.py           the worker processes: started, read from, ended; launch.py starts one
-    worker_handle.py  one worker as the driver knows it
-    sending.py        flights to messages; receiving.py: messages to events
+    runs.py           runs are taken in, given results, and end
+    value_table.py    values of nodes are given, packed, fetched, and let go
+    upkeep.py         late flights, idle memory, values that have to be copied
+    sending.py        makes messages of flights; receiving.py makes events of messages
+    pool.py           the worker processes: started, read from, ended; deaths.py: their errors
+    worker_handle.py  one worker as the driver knows it; launch.py starts its process
+    pool_value.py     a value that stays in the pool; putting.py: values that are put
     packing.py        arguments that are pickled in a thread of their own; repeats.py: advice
-    putting.py        values that are put; memory.py: shared memory, as the parent has it
+    memory.py         shared memory, as the parent has it
     functions.py      functions by number; output.py: what workers print
-    notices.py        what is logged and warned of, as it is configured here
     actor_port.py     the end of actors here; actor_member.py: the process of an actor
 
 worker/:
 
-    worker.py        runs tasks, keeps values; service.py answers while a task runs
-    following.py     the user's modules, kept at the version that the caller has
-    reporting.py     records and warnings of tasks, on their way to the caller
-    parent_death.py  the worker ends with its parent; nested.py: computes inside a task
-    actor_worker.py  the process of an actor, and the end of the actor in it
+    main.py            the main thread, from its start to its end
+    process.py         what every worker has: sockets, memory, what it follows of the caller's
+    task_worker.py     runs tasks; running_flight.py: those that came together
+    value_store.py     the values that it keeps; results.py: as the answer has them
+    service.py         answers while a task runs
+    following.py       the user's modules, kept at the version that the caller has
+    reporting.py       records and warnings of tasks, on their way to the caller
+    parent_death.py    the worker ends with its parent; nested.py: computes inside a task
+    actor_worker.py    the process of an actor, and the end of the actor in it
 """

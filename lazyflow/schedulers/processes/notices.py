@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from lazyflow.store.pickling.serialize import Unpicklable, encode
 
-__all__ = ["Said", "handle", "handler_key", "notices"]
+__all__ = ["NoticeSettings", "handle", "handler_key", "notices"]
 
 _LOOKED: Any = "lazyflow"  # a key of the root logger's cache of levels, while nothing has changed
 
 
-class Said(NamedTuple):
-    """What a worker is told.
+class NoticeSettings(NamedTuple):
+    """The settings of logging and warnings that a worker takes over.
 
     number
         Grows with each change.
@@ -42,10 +42,10 @@ class Said(NamedTuple):
 
 
 class Notices:
-    """What this process has configured; `said` is as of the last `look`."""
+    """What this process has configured; `settings` are as of the last `look`."""
 
     def __init__(self) -> None:
-        self.said = Said(0, None, {}, [])
+        self.settings = NoticeSettings(0, None, {}, [])
         self._filters: list[Any] = []
         self._lock = threading.Lock()
 
@@ -75,9 +75,9 @@ class Notices:
             for level, handlers, is_disabled in loggers.values()
         ):
             disabled, loggers = None, {}
-        before = self.said
+        before = self.settings
         if (disabled, loggers, filters) != before[1:]:
-            self.said = Said(before.number + 1, disabled, loggers, filters)
+            self.settings = NoticeSettings(before.number + 1, disabled, loggers, filters)
 
 
 def _counts() -> tuple[int, int]:

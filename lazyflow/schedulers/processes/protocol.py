@@ -7,6 +7,7 @@ their class in front.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 Segment: TypeAlias = tuple[int, int, int]
@@ -35,17 +36,17 @@ class FlightMessage(NamedTuple):
         Numbers of the arenas whose descriptors come along.
     """
 
-    number: int
-    run: int
-    environment: bytes | None
-    functions: list[tuple[int, bytes]]
-    loads: list[tuple[int, Any]]
-    records: list[Any]
-    blobs: list[int]
-    forget: list[int]
-    arenas: list[int]
-    old_runs: list[int]
-    old_functions: list[int]
+    number: int = 0
+    run: int = 0
+    environment: bytes | None = None
+    functions: Sequence[tuple[int, bytes]] = ()
+    loads: Sequence[tuple[int, Any]] = ()
+    records: list[Any] = []
+    blobs: Sequence[int] = ()
+    forget: Sequence[int] = ()
+    arenas: Sequence[int] = ()
+    old_runs: Sequence[int] = ()
+    old_functions: Sequence[int] = ()
 
 
 class Answer(NamedTuple):

@@ -186,6 +186,7 @@ def _is_outranked(queues: Queues, job: Job, graded: Graded[Job]) -> bool:
 
 
 def may(worker: WorkerRecord, job: Job) -> bool:
+    """Tell whether a worker may take tasks of a job, which may have so many workers only."""
     return worker in job.active or len(job.active) < job.cap
 
 

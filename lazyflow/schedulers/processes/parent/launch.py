@@ -41,8 +41,8 @@ settings = marshal.loads(take(fds[0], int.from_bytes(take(fds[0], 8), 'little'))
 sys.path[:], sys.argv[:] = settings['path'], settings['argv']
 from lazyflow.schedulers.processes.worker import parent_death
 parent_death.arm(fds[3])
-from lazyflow.schedulers.processes.worker import worker
-worker.main(*fds[:3], settings)
+from lazyflow.schedulers.processes.worker import main
+main.main(*fds[:3], settings)
 """
 
 #: Each library has its own name for how many threads it starts.

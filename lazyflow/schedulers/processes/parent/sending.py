@@ -13,6 +13,7 @@ from lazyflow.schedulers.processes.parent.functions import FunctionTable
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
+from lazyflow.schedulers.processes.protocol import FlightMessage
 from lazyflow.schedulers.remote.calls import (
     ARENAS,
     CONFIGURE,
@@ -47,7 +48,7 @@ class Sender:
         self.bytes = 0
 
     def send(self, member: WorkerHandle, flight: Flight) -> None:
-        """Send tasks, with the functions, values and environment that they need."""
+        """Send tasks, with the functions, the values and the environment that they need."""
         run: RemoteRun = flight.nodes[0].job.run
         self.bring_up_to_date(member)
         check = run.request.check_mutation
@@ -73,20 +74,22 @@ class Sender:
             run.observers.task_started(run, flight.nodes[0].i)
             member.start_told = flight.nodes[0]
         loads = [self._load(member, source) for source in flight.loads]
-        context, old = member.context_of(run)
+        environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:
             member.since = monotonic()
-        self._message(
-            member, flight.number, run.number, context, functions, loads, records, blobs, old
+        message = FlightMessage(
+            flight.number, run.number, environment, functions, loads, records, blobs,
+            old_runs=old_runs,
         )
+        self._send(member, message)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
         """Send a worker what has changed of the caller's modules and settings."""
         if member.versions != versions.said.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
-        if member.settings != notices.said.number:
-            member.settings = notices.said.number
-            self._put(member, (CONFIGURE, tuple(notices.said)), [])
+        if member.settings != notices.settings.number:
+            member.settings = notices.settings.number
+            self._put(member, (CONFIGURE, tuple(notices.settings)), [])
 
     def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
@@ -148,26 +151,26 @@ class Sender:
 
     def forget(self, member: WorkerHandle) -> None:
         """Tell a worker what it can drop."""
-        self._message(member, 0, 0, None, (), (), (), (), ())
+        self._send(member, FlightMessage())
 
     def drop(self, member: WorkerHandle, name: str) -> None:
-        """Tell a worker to let go of something that it keeps for tasks: see `uses.drop`."""
+        """Have a worker let go of what it keeps for tasks by a name: see `task_resources.drop`."""
         self._put(member, (DROP, name), [])
 
-    def _message(self, member: WorkerHandle, number: int, *rest: Any) -> None:
-        *parts, old = rest
+    def _send(self, member: WorkerHandle, message: FlightMessage) -> None:
+        """Send a message, with the arenas that it speaks of and what the worker can forget."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
-            self._put(member, (0, 0, None, (), (), (), (), (), some, (), ()), some)
+            self._put(member, FlightMessage(arenas=some), some)
         arenas, member.lent = member.lent, []
         forget, member.worker.forget = member.worker.forget, []
-        gone, member.old_functions = member.old_functions, []
-        self._put(member, (number, *parts, forget, arenas, old, gone), arenas)
+        old, member.old_functions = member.old_functions, []
+        self._put(member, message._replace(forget=forget, arenas=arenas, old_functions=old), arenas)
 
     def _put(self, member: WorkerHandle, message: tuple[Any, ...], arenas: list[int]) -> None:
         descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]
         self.messages += 1
-        self.bytes += member.outgoing.send(message, descriptors)
+        self.bytes += member.outgoing.send(tuple(message), descriptors)
 
 
 def _quickly(value: Any) -> Encoded:

@@ -69,8 +69,8 @@ class WorkerHandle:
         self.old_functions.extend(self.functions)
         self.functions.clear()
 
-    def context_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
-        """Return the run's environment, when the worker has them not, and those it can drop."""
+    def environment_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
+        """Return the run's environment, if the worker has it not, and the runs it can forget."""
         if run.number in self.contexts:
             self.contexts.move_to_end(run.number)
             return None, []

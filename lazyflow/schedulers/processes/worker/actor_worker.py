@@ -15,14 +15,13 @@ from lazyflow.schedulers.actors.ports import Arguments, MakeActor, SavedState
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.processes.channel import send
 from lazyflow.schedulers.processes.worker.nested import inside
-from lazyflow.schedulers.processes.worker.service import RUNNING
-from lazyflow.schedulers.processes.worker.worker import Worker
+from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
 from lazyflow.schedulers.remote.calls import BLOB, CALLS, MAKE
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.serialize import Encoded, decode
 
 
-class ActorWorker(Worker):
+class ActorWorker(WorkerProcess):
     """The state of this process, and the end of the actor in it.
 
     The shared word has the number of the call that runs; with several at once, the highest of
@@ -39,10 +38,7 @@ class ActorWorker(Worker):
         self._actor = ActorInstance(self)
         self._actor.skipped = self.skipped
 
-    def _take(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
-        if message[0] < 0:  # one that is for any worker
-            super()._take(message, descriptors)
-            return
+    def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
         kind, content, arenas = message
         for arena, fd in zip(arenas, descriptors, strict=True):
             self.mappings.add(arena, fd)
@@ -79,8 +75,8 @@ class ActorWorker(Worker):
         if self.forked:  # the parent goes on; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
-            self._send_waiting()
-            arenas = self.arenas.take_new(self.told[0])
+            self._send_reports()
+            arenas = self.arenas.take_new(self.announced[0])
             sys.stdout.flush()
             sys.stderr.flush()
             message = (

@@ -12,22 +12,29 @@ import pickle
 import sys
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.worker.worker import Worker
+
+class ReportingProcess(Protocol):
+    """What reporting needs of its process."""
+
+    forked: bool
+
+    def send_reports(self) -> None:
+        """Send what is waiting, now or by the thread that is sending."""
 
 
 class Reporter:
     """Sends records and warnings of this process.
 
     waiting
-        What was not sent yet. Whoever has the socket sends it: a finalizer may log at any time.
+        What was not sent yet. The thread that has the socket sends it: a finalizer may log at any
+        time.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, process: ReportingProcess) -> None:
         self.waiting: deque[tuple[str, Any]] = deque()
-        self._worker = worker
+        self._process = process
         self._filters: list[Any] | None = None
         self._has_warned = False
         self._loggers: dict[str, tuple[int, tuple[str, ...], bool]] = {}
@@ -35,9 +42,9 @@ class Reporter:
         self._call: Any = None  # Logger.callHandlers as it was
         warnings.showwarning = self._warned
 
-    def configure(self, said: tuple[Any, ...]) -> None:
-        """Take over what the caller has set; `said` is a `notices.Said`."""
-        _, disabled, loggers, filters = said
+    def configure(self, settings: tuple[Any, ...]) -> None:
+        """Take over what the caller has set; `settings` are `notices.NoticeSettings`."""
+        _, disabled, loggers, filters = settings
         self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
         if disabled is not None or self._call is not None:
@@ -77,7 +84,7 @@ class Reporter:
         """Send a record, and call the handlers that only this process has."""
         from lazyflow.schedulers.processes.notices import handler_key
 
-        if self._worker.forked:
+        if self._process.forked:
             self._call(logger, record)
             return
         self._send("log", _plain(record))
@@ -93,7 +100,7 @@ class Reporter:
         line: str | None = None,
     ) -> None:
         """In the place of `warnings.showwarning`."""
-        if file is not None or self._worker.forked:
+        if file is not None or self._process.forked:
             self._show(message, category, filename, lineno, file, line)
             return
         self._has_warned = True
@@ -106,7 +113,7 @@ class Reporter:
 
     def _send(self, what: str, details: Any) -> None:
         self.waiting.append((what, details))
-        self._worker.tell_waiting()
+        self._process.send_reports()
 
 
 def _plain(record: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes.channel import Incoming, send
@@ -26,12 +26,8 @@ from lazyflow.schedulers.processes.protocol import (
     as_tuple,
 )
 from lazyflow.schedulers.processes.worker.nested import inside
+from lazyflow.schedulers.processes.worker.process import PICKLING, RUNNING, WorkerProcess
 from lazyflow.schedulers.remote.failures import failure_record
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.worker.worker import Worker
-
-RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 
 
 def end_worker(error: BaseException) -> NoReturn:
@@ -52,7 +48,7 @@ _ABSENT = object()
 
 
 class _Service:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
         self._handlers: dict[type, Callable[[Any], None]] = {
             Share: self._share,
@@ -80,7 +76,7 @@ class _Service:
         """Send a value to the parent, its large parts by way of shared memory."""
         worker, i = self.worker, request.i
         worker.words[PICKLING] = i
-        value = worker.values.get(i, _ABSENT)
+        value = worker.value_of(i, _ABSENT)
         answer: tuple[Any, ...] = ()
         try:
             if value is not _ABSENT:
@@ -89,7 +85,7 @@ class _Service:
         except BaseException as error:
             answer = (failure_record(error),)
         value = None
-        arenas = worker.arenas.take_new(worker.told[1])
+        arenas = worker.arenas.take_new(worker.announced[1])
         note = Shared(i, answer, [arena for arena, _ in arenas])
         send(worker.requests, as_tuple(note), [fd for _, fd in arenas])
         worker.words[PICKLING] = 0
@@ -119,27 +115,11 @@ class _Service:
 
     def _recall(self, request: Recall) -> None:
         """Give back what was not begun of flights, the newest first; answer what is done."""
-        worker = self.worker
-        groups: list[tuple[int, list[int] | None]] = []
-        for number in request.numbers:
-            if worker.claims.setdefault(number, "recall") == "recall":
-                groups.append((number, None))
-                continue
-            flight = worker.flight
-            if flight is None or flight.number != number:
-                continue
-            returned = []
-            while True:
-                try:
-                    returned.append(flight.todo.pop()[0])
-                except IndexError:
-                    break
-            groups.append((number, returned))
-            worker.answer(flight, is_last=False)
-        send(worker.requests, as_tuple(Recalled(groups)))
+        note = Recalled(self.worker.give_back(request.numbers))
+        send(self.worker.requests, as_tuple(note))
 
 
-def start(worker: Worker) -> None:
+def start(worker: WorkerProcess) -> None:
     """Start the thread."""
     service = _Service(worker)
     threading.Thread(target=service.serve, name="lazyflow-service", daemon=True).start()

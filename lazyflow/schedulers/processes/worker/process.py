@@ -1,0 +1,129 @@
+"""What every worker process has: its sockets, its memory, and what it follows of the caller's.
+
+Shared with the parent is a page with two words: the number of the task, or call, that runs here,
+and of the value that is being pickled for others; they are set until the answer is sent, so the
+parent knows what to charge when this process dies.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from abc import ABC, abstractmethod
+from typing import Any
+
+from lazyflow.schedulers.core.task_resources import drop
+from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.worker.following import Follower
+from lazyflow.schedulers.processes.worker.reporting import Reporter
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES
+from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.pickling.serialize import Encoded, encode
+
+RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
+
+
+class WorkerProcess(ABC):
+    """The state of this process.
+
+    words
+        The page shared with the parent.
+    least
+        Bytes from which a part of a value goes to shared memory.
+    announced
+        Arenas that each socket has announced: what comes by one may be read before what came by
+        the other.
+    skipped
+        Numbers of calls that were cancelled on their way to an actor.
+    forked
+        This is a copy that a task has forked: the parent goes on with the original.
+    """
+
+    def __init__(
+        self,
+        flights: socket.socket,
+        requests: socket.socket,
+        words: memoryview,
+        settings: dict[str, Any],
+    ) -> None:
+        self.flights = flights
+        self.requests = requests
+        self.words = words
+        self.least: int = settings["least"]
+        self.arenas = Arenas(
+            settings["arena"], settings["step"], settings["limit"], keep=settings["keep"]
+        )
+        self.announced: tuple[set[int], set[int]] = (set(), set())
+        self.mappings = Mappings(private=False)
+        self.follower = Follower()
+        self._sending = threading.Lock()
+        self.forked = False
+        self.skipped: set[int] = set()
+        self.reporter = Reporter(self)
+        os.register_at_fork(after_in_child=self._in_fork)
+
+    def serve(self) -> None:
+        """Do what is sent until the parent closes the socket."""
+        incoming = Incoming(self.flights)
+        while incoming.read():
+            for message, descriptors in incoming.messages():
+                self._take(message, descriptors)
+                message = None  # it holds memory that others wait for; the next one may be long
+
+    def _take(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
+        if message[0] >= 0:
+            self._take_work(message, descriptors)
+            return
+        kind, content = message
+        if kind == FOLLOW:
+            self.follower.follow(content)
+        elif kind == DROP:
+            drop(content)
+        else:
+            self.reporter.configure(content)
+
+    @abstractmethod
+    def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
+        """Take a message that only this kind of worker gets."""
+
+    def _in_fork(self) -> None:
+        """In the child of a fork inside a task: end when the task does, and touch nothing."""
+        self.forked = True
+        self.words = memoryview(bytearray(16)).cast("q")
+        self._sending = threading.Lock()
+
+    # -- for the service thread -------------------------------------------------------------
+
+    def value_of(self, i: int, default: Any) -> Any:
+        """Return the value of an id, or `default` when it is not here."""
+        return default
+
+    def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
+        """Give back what was not begun of flights: ids by flight, None for all of a flight."""
+        return []
+
+    def memory_stats(self) -> tuple[int, int, int]:
+        """Return the bytes of shared memory of its own, in use and kept, and of others."""
+        return self.arenas.in_use, self.arenas.recycled, self.mappings.in_use
+
+    def encoded(self, value: Any) -> Encoded:
+        """Return what can travel in the place of a value, its large parts in shared memory."""
+        return encode(value, self.arenas.write, self.least, self.arenas.free)
+
+    # -- what it says -----------------------------------------------------------------------
+
+    def send_reports(self) -> None:
+        """Send what was logged and warned of, now or by the thread that is sending."""
+        if self._sending.acquire(blocking=False):
+            try:
+                self._send_reports()
+            except OSError:  # the parent does not listen any more, and the task need not know
+                pass
+            finally:
+                self._sending.release()
+
+    def _send_reports(self) -> None:
+        waiting = self.reporter.waiting
+        while waiting:
+            send(self.flights, (NOTICES, waiting.popleft()), [])

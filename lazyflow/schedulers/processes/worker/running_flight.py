@@ -1,0 +1,54 @@
+"""The tasks of one message while a worker runs them."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+from typing import Any
+
+from lazyflow.schedulers.remote.calls import Record
+
+
+class RunningFlight:
+    """Tasks that came in one message, while they are run, and what is not answered of them.
+
+    ``todo`` is shared with the service thread, which takes from its other end what is recalled.
+    """
+
+    def __init__(self, number: int, records: list[Record]) -> None:
+        self.number = number
+        self.todo = deque(records)
+        self.done: deque[tuple[Any, ...]] = deque()
+        self.failed: deque[tuple[Any, ...]] = deque()
+        self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
+        self.answered_at = perf_counter()  # or begun, before the first answer
+        self.times: dict[int, list[float]] = {}
+
+    def add_time(self, function: int, count: int, seconds: float) -> None:
+        """Take in that so many calls of a function took so long."""
+        known = self.times.get(function)
+        if known is None and count:
+            self.times[function] = [count, seconds]
+        elif known is not None:
+            known[0] += count
+            known[1] += seconds
+
+    def take_back(self) -> list[int]:
+        """Take out the tasks that were not begun, the last first; return their ids."""
+        ids = []
+        while True:
+            try:
+                ids.append(self.todo.pop()[0])
+            except IndexError:
+                return ids
+
+    def take_outcomes(self) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]]]:
+        """Take out what failed and what was deferred, and the times of functions."""
+        failed, deferred = [], []
+        while self.failed:
+            failed.append(self.failed.popleft())
+        while self.deferred:
+            deferred.append(self.deferred.popleft())
+        taken, self.times = self.times, {}
+        times = {f: tuple(t) for f, t in tuple(taken.items())}  # the other thread may add to it
+        return failed, deferred, times

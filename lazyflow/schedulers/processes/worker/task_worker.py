@@ -1,0 +1,359 @@
+"""Running tasks: a worker keeps their values until it is sent that it can drop them.
+
+The main thread reads flights from its socket and runs them, so that a single task costs no
+change of threads. The service thread (service.py) answers on a socket of its own while a task
+runs.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+from time import perf_counter
+from typing import Any
+
+from lazyflow.graph.arguments import read_only
+from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.lifecycle import task_of
+from lazyflow.schedulers.core.task_resources import task_over
+from lazyflow.schedulers.processes import protocol
+from lazyflow.schedulers.processes.channel import send
+from lazyflow.schedulers.processes.protocol import Answer, FlightMessage
+from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
+from lazyflow.schedulers.processes.worker.results import described, entry, value_if_held
+from lazyflow.schedulers.processes.worker.running_flight import RunningFlight
+from lazyflow.schedulers.processes.worker.value_store import (
+    FAILED,
+    LATER,
+    NO_RESULT,
+    Load,
+    ValueStore,
+    decoded,
+)
+from lazyflow.schedulers.remote import calls
+from lazyflow.schedulers.remote.calls import (
+    BLOB,
+    BOUND,
+    KEEP,
+    SMALL,
+    SPECIAL,
+    WANT,
+)
+from lazyflow.schedulers.remote.failures import failure_record
+from lazyflow.store.pickling.serialize import Encoded
+from lazyflow.store.values import IteratorItems
+
+_REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
+_ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
+
+
+class TaskWorker(WorkerProcess):
+    """A process that runs tasks.
+
+    store
+        The values that it keeps.
+    functions
+        By number; one that was not called yet is a pickle.
+    contexts
+        The context variables of each run, by the number of the run.
+    claims
+        Which thread has a flight: "main" or "recall", whichever sets it first.
+    flight
+        What the main thread runs.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.store = ValueStore()
+        self.functions: dict[int, Any] = {}
+        self.contexts: dict[int, contextvars.Context] = {}
+        self.claims: dict[int, str] = {}
+        self.flight: RunningFlight | None = None
+
+    def _in_fork(self) -> None:
+        super()._in_fork()
+        if self.flight is not None:
+            self.flight.todo.clear()
+
+    # -- for the service thread -------------------------------------------------------------
+
+    def value_of(self, i: int, default: Any) -> Any:
+        """Return the value of an id, or `default` when it is not here."""
+        return self.store.values.get(i, default)
+
+    def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
+        """Give back what was not begun of flights: ids by flight, None for all of a flight.
+
+        What is done of the flight that runs is answered.
+        """
+        groups: list[tuple[int, list[int] | None]] = []
+        for number in numbers:
+            if self.claims.setdefault(number, "recall") == "recall":
+                groups.append((number, None))
+                continue
+            flight = self.flight
+            if flight is None or flight.number != number:
+                continue
+            groups.append((number, flight.take_back()))
+            self.answer(flight)
+        return groups
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
+        sent = FlightMessage(*message)
+        self._take_parts(sent, descriptors)
+        if not sent.number or self.claims.setdefault(sent.number, "main") != "main":
+            return
+        self.claims.pop(sent.number - _REMEMBERED, None)
+        flight = self.flight = RunningFlight(sent.number, sent.records)
+        self._context_of(sent).run(self._run, flight)
+        self.answer(flight)
+        self.words[RUNNING] = 0
+        self.flight = None
+
+    def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
+        """Take in what comes with tasks, and forget what is not needed any more."""
+        for arena, fd in zip(sent.arenas, descriptors, strict=True):
+            self.mappings.add(arena, fd)
+        for i in sent.forget:
+            self.store.drop(i)
+        for run in sent.old_runs:
+            self.contexts.pop(run, None)
+        for function in sent.old_functions:
+            self.functions.pop(function, None)
+        for function, payload in sent.functions:
+            self.functions[function] = payload  # opened when a task needs it
+        for i, value in sent.loads:
+            if value.__class__ is list:
+                self.store.values[i] = value[0]
+            else:
+                self.store.put_unusual(i, Load(self.mappings, value))
+        for at in sent.blobs:  # now, so that their memory is pinned, also if they never run
+            i, f, arguments, *rest = sent.records[at]
+            sent.records[at] = (i, f, Load(self.mappings, arguments), *rest)
+
+    def _context_of(self, sent: FlightMessage) -> contextvars.Context:
+        """Return the context of a run; the first time with the caller's environment."""
+        context = self.contexts.get(sent.run)
+        if context is None:
+            context = self.contexts[sent.run] = contextvars.copy_context()
+            self.follower.look()
+            self.reporter.begin_run()
+            if sent.environment is not None:
+                from lazyflow.schedulers.remote import environment
+
+                self.words[RUNNING] = sent.records[0][0]  # charged if this ends the process
+                context.run(environment.enter, sent.environment)
+        return context
+
+    # -- running ----------------------------------------------------------------------------
+
+    def _run(self, flight: RunningFlight) -> None:
+        values, unusual, kept = self.store.values, self.store.unusual, self.store.kept
+        functions, words, uses = self.functions, self.words, here.uses
+        take, done = flight.todo.popleft, flight.done
+        before, latest, count = flight.answered_at, 0, 0
+        while True:
+            try:
+                record = take()
+            except IndexError:
+                break
+            i, f, arguments, inputs, drops, flags, extra = record
+            words[RUNNING] = i
+            if f != latest:
+                before = self._measure(flight, latest, count, before)
+                latest, count = f, 0
+            count += 1
+            try:
+                function = functions[f]
+                if function.__class__ is bytes or flags & (BLOB | SPECIAL) or (
+                    inputs is not None and unusual and not unusual.isdisjoint(inputs)
+                ):
+                    value = self._call(record, flight)
+                elif flags & BOUND:
+                    given: Any = [values[k] for k in inputs] if inputs else []
+                    value = calls.call_bound(function, arguments, given, extra[0])  # type: ignore[index]
+                elif inputs is None:
+                    value = function(*arguments)
+                else:
+                    given = [values[k] for k in inputs]
+                    value = function(*given)
+            except BaseException as error:
+                self._fail(record, flight, error, None)
+                value = NO_RESULT
+            if uses:
+                task_over(None)
+            given = None
+            if value.__class__ in IMMUTABLE:
+                if flags & KEEP:
+                    values[i] = value
+                done.append(entry(self, i, value, flags) if flags & WANT else (i,))
+            elif value is LATER:
+                continue
+            elif value is not NO_RESULT:
+                self._keep(record, flight, value)
+            value = None
+            for k in drops:
+                if k not in kept:
+                    values.pop(k, None)
+                    unusual.discard(k)
+        flight.add_time(latest, count, perf_counter() - before)
+
+    def _measure(self, flight: RunningFlight, function: int, count: int, before: float) -> float:
+        """Note how long calls of a function took, and answer now and then; return the time."""
+        now = perf_counter()
+        flight.add_time(function, count, now - before)
+        if now - flight.answered_at > _ANSWER_AFTER and (flight.done or flight.failed):
+            self.answer(flight)
+            now = flight.answered_at = perf_counter()
+        return now
+
+    def _call(self, record: calls.Record, flight: RunningFlight) -> Any:
+        """Run a task that needs more than a look at its inputs; NO_RESULT when it failed."""
+        i, f, arguments, inputs, drops, flags, extra = record
+        store = self.store
+        raw: list[Any] = []
+        copied: list[bool] = []
+        for k in inputs or ():
+            value = store.values[k]
+            if value.__class__ is Load:
+                value = self._open(k, value)
+            elif value is LATER:
+                flight.deferred.append(i)
+                store.put_unusual(i, LATER)
+                store.kept.update(inputs or ())
+                return LATER
+            elif value is FAILED:
+                flight.failed.append((i, k))
+                if flags & KEEP:
+                    store.put_unusual(i, FAILED)
+                return NO_RESULT
+            raw.append(value)
+            copied.append(kinds[type(value)] in COPIED)
+        call = None
+        try:
+            function = self.functions[f]
+            if function.__class__ is bytes:
+                function = self.functions[f] = self.follower.opened(function)
+            if flags & BLOB:
+                if arguments.__class__ is Load:
+                    arguments = arguments.opened()
+                else:
+                    arguments = decoded(Encoded(*arguments), self.mappings.view)
+            if store.kept:
+                drops = tuple([k for k in drops if k not in store.kept])
+            last = [k in drops for k in inputs or ()]
+            if True in last:
+                for k in drops:
+                    store.drop(k)
+            call = calls.RecordCall(function, arguments, flags, extra, raw, copied)
+            value = None
+            return call(last)
+        except BaseException as error:
+            self._fail(record, flight, error, call)
+            return NO_RESULT
+
+    def _keep(self, record: calls.Record, flight: RunningFlight, value: Any) -> None:
+        """Store a result that is more than a number or a text."""
+        i, flags = record[0], record[5]
+        result: tuple[Any, ...]
+        try:
+            if kinds[type(value)] in (LAZY, COLLECTION):
+                value = value_if_held(task_of(value))
+            kind = kinds[type(value)]
+            is_copied = kind in COPIED
+            if kind == LAZY:
+                encoded = self.encoded(value)
+                result = (i, protocol.LAZY, encoded.payload, encoded.buffers, encoded.size)
+                flight.done.append(result)
+                if flags & KEEP:
+                    self.store.put_unusual(i, LATER)
+                return
+            if kind == ITERATOR:
+                value, is_copied = IteratorItems(value), True
+            elif kind == ARRAY and flags & KEEP:
+                value = read_only(value)
+        except BaseException as error:  # the rest of a generator's body ran just now
+            self._fail(record, flight, error, None)
+            return
+        if flags & KEEP:
+            self.store.values[i] = value
+            if is_copied:
+                self.store.unusual.add(i)
+        result = (i,)
+        if flags & (WANT | SMALL):
+            try:
+                result = entry(self, i, value, flags)
+            except BaseException as error:
+                self._fail(record, flight, error, None)
+                return
+        flight.done.append(result)
+
+    def _fail(
+        self,
+        record: calls.Record,
+        flight: RunningFlight,
+        error: BaseException,
+        call: calls.RecordCall | None,
+    ) -> None:
+        i, flags = record[0], record[5]
+        try:
+            words = self._words(record, call)
+        except BaseException:  # a hostile container must not stop an error message
+            words = None
+        flight.failed.append((i, failure_record(error), words))
+        if flags & KEEP:
+            self.store.put_unusual(i, FAILED)
+
+    def _words(self, record: calls.Record, call: calls.RecordCall | None) -> tuple[str, ...] | None:
+        if call is None:
+            _, _, arguments, inputs, _, flags, extra = record
+            if flags & BLOB:
+                return None
+            raw = [self.store.values.get(k) for k in inputs or ()]
+            if any(value.__class__ is Load for value in raw):
+                return None
+            call = calls.RecordCall(None, arguments, flags, extra, raw, [])  # type: ignore[arg-type]
+        return call.words()
+
+    def _open(self, i: int, load: Load) -> Any:
+        """Put a value in the place of its encoded form."""
+        value = load.opened()
+        if kinds[type(value)] == ARRAY:
+            value = read_only(value)
+        self.store.values[i] = value
+        if kinds[type(value)] not in COPIED:
+            self.store.unusual.discard(i)
+        return value
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def answer(self, flight: RunningFlight) -> None:
+        """Send what a flight has done so far: by either thread."""
+        if self.forked:  # the parent goes on with the flight; its copy has nowhere to return to
+            os._exit(0)
+        with self._sending:
+            self._send_reports()
+            results = []
+            done, values = flight.done, self.store.values
+            while done:
+                result = done.popleft()
+                if len(result) == 1:
+                    i = result[0]
+                    value = values.get(i, NO_RESULT)  # the main thread may drop it meanwhile
+                    if value is not NO_RESULT:
+                        result = described(self, i, value)
+                    value = None
+                results.append(result)
+            failed, deferred, times = flight.take_outcomes()
+            arenas = self.arenas.take_new(self.announced[0])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            answer = Answer(
+                flight.number, results, failed, deferred, times, self.mappings.take_released(),
+                [arena for arena, _ in arenas], self.memory_stats(),
+            )
+            send(self.flights, tuple(answer), [fd for _, fd in arenas])

@@ -1,0 +1,103 @@
+"""Values that a worker keeps for tasks, and what stands for those that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.schedulers.processes.worker.following import unreadable
+from lazyflow.store.memory.shared import Mappings
+from lazyflow.store.pickling.serialize import Encoded, decode
+
+
+class StandIn:
+    """Stands for a result that is not there."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __repr__(self) -> str:
+        return f"<{self._why}>"
+
+
+FAILED = StandIn("the task failed; so do those that were sent with it and need it")
+LATER = StandIn("the task returned a lazy value, which another run will make")
+NO_RESULT: Any = StandIn("the task failed just now, and that is noted")
+
+
+class ValueStore:
+    """The values of a worker.
+
+    values
+        By id; a `Load` is opened when a task first needs it.
+    unusual
+        Ids of values that can't be handed over as they are: loads, stand-ins, and those of which
+        each task gets a copy.
+    kept
+        Ids of values that no task drops: a task needs them that was not run, and may come again.
+    """
+
+    __slots__ = ("kept", "unusual", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
+        self.unusual: set[int] = set()
+        self.kept: set[int] = set()
+
+    def put_unusual(self, i: int, value: Any) -> None:
+        """Keep a value that can't be handed over as it is."""
+        self.values[i] = value
+        self.unusual.add(i)
+
+    def drop(self, i: int) -> None:
+        """Forget a value."""
+        self.values.pop(i, None)
+        self.unusual.discard(i)
+        self.kept.discard(i)
+
+
+class Load:
+    """A value that came with a message and is not opened yet; its memory is pinned already."""
+
+    def __init__(self, mappings: Mappings, value: tuple[Any, ...]) -> None:
+        self.encoded = Encoded(*value)
+        parts = (self.encoded.payload, *self.encoded.buffers)
+        # One view for each time that memory is named: the parent counts them back.
+        self.views: list[tuple[Any, Any]] = []
+        self.error: BaseException | None = None
+        for part in parts:
+            if part.__class__ is tuple:
+                try:
+                    self.views.append((part, mappings.view(part)))
+                except MemoryError as error:  # of the tasks that need it
+                    self.error = error
+
+    def _view(self, segment: Any) -> Any:
+        for at, (part, view) in enumerate(self.views):
+            if part == segment:
+                del self.views[at]
+                return view
+        raise AssertionError(f"{segment} is not part of this value")
+
+    def opened(self) -> Any:
+        """Return the value, once; an error is raised for every task that needs it."""
+        if self.error is not None:
+            self.views.clear()
+            raise self.error
+        try:
+            return decoded(self.encoded, self._view)
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self.views.clear()
+
+
+def decoded(encoded: Encoded, view: Callable[[Any], Any]) -> Any:
+    """Return what was encoded, or raise what its task fails with."""
+    try:
+        return decode(encoded, view)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise unreadable("an argument", error) from error
