@@ -51,7 +51,7 @@ class ActorSettings:
 #: Words of other libraries.
 _ELSEWHERE = {
     "max_restarts": "; it is called restarts here.",
-    "max_task_retries": "; a call that ended its process is not run again, since nobody knows "
+    "max_task_retries": "; a call that ended its process is not run again, since it is not known "
     "what it had done: catch WorkerDied, and call again.",
     "lifetime": "; an actor lives as long as a handle on it, or its name, is held.",
     "num_workers": "; it is called max_concurrency here.",

@@ -13,7 +13,7 @@ For users of `lazyflow.actor`:
   ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor. A handle
   can't be sent to another process; the futures that its methods return can.
 - When its process dies, the call that ran fails with `WorkerDied` and is not run again, since
-  nobody knows what it had done. So do all later ones, unless the actor has ``restarts=n``: then
+  it is not known what it had done. So do all later ones, unless the actor has ``restarts=n``: then
   they go on in a new process, from the constructor, or from the state that
   ``checkpoint="get_state"`` kept after each call (``set_state`` gets it; ``checkpoint_every=k``
   keeps it after every k-th).

@@ -28,17 +28,17 @@ class ActorJob(Protocol):
         """Return what has to be done before it can begin."""
 
     def begin(self) -> Any:
-        """Call; returns the value, or a coroutine that will."""
+        """Make the call; return its value, or a coroutine that will."""
 
     def done(self, box: list[Any]) -> None:
-        """Take the value, the only item of `box`."""
+        """Receive the value, the only item of `box`."""
 
     def failed(self, error: BaseException) -> None:
-        """Take what was raised; must not raise."""
+        """Receive the error. Must not raise."""
 
 
 def run_here(job: ActorJob) -> None:
-    """Run a job in this thread, to its end."""
+    """Run a job in this thread until it has ended."""
     try:
         with as_worker():  # a call gives back what it has in use of this worker, as a task does
             box = [job.begin()]
@@ -60,7 +60,7 @@ class InlineExecutor:
         self._context.run(run_here, job)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no job outlasts `submit`."""
 
 
 class ThreadsExecutor:
@@ -87,7 +87,7 @@ class ThreadsExecutor:
         thread.start()
 
     def submit(self, job: ActorJob) -> None:
-        """Take a job in."""
+        """Add a job to the queue."""
         if self._count > 1:
             with self._lock:
                 try:
@@ -98,11 +98,11 @@ class ThreadsExecutor:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """End after the jobs that were taken in. Never locks."""
+        """End after the jobs in the queue. Never locks."""
         self._jobs.put(None)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the end; return whether it came in time."""
+        """Wait until all threads have ended; return whether they did in time."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
@@ -137,18 +137,18 @@ class LoopExecutor:
         self._thread.start()
 
     def submit(self, job: ActorJob | None) -> None:
-        """Take a job in."""
+        """Add a job to the queue."""
         try:
             self._loop.call_soon_threadsafe(self._jobs.put_nowait, job)
         except RuntimeError:  # it has ended
             pass
 
     def close(self) -> None:
-        """End after the jobs that were taken in. Never locks."""
+        """End after the jobs in the queue. Never locks."""
         self.submit(None)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the end; return whether it came in time."""
+        """Wait until all threads have ended; return whether they did in time."""
         if self._thread is not threading.current_thread():
             self._thread.join(max(0.0, deadline - monotonic()))
         return not self._thread.is_alive()
@@ -196,7 +196,7 @@ async def _run_async(job: ActorJob, slots: asyncio.Semaphore) -> None:
 
 
 async def _done(future: TaskFuture) -> None:
-    """Wait for a future of ours."""
+    """Wait, in the event loop, until a future is done."""
     if future.done():
         return
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What every scheduler knows of an actor: what it is made of, and what a call of it is.
+"""What every scheduler knows of an actor: its description, and its calls.
 
 A scheduler that can keep actors has ``make_actor(spec)``, which returns an `ActorHost`, and
 ``actors_share_memory = False`` when arguments do not reach them as the caller has them. All of it
@@ -27,7 +27,7 @@ _IN_CHECKPOINT = "while the actor's checkpoint was taken, after the call"
 
 
 class Method:
-    """A method as the function of a task, so that names, places and notes come as for any."""
+    """A method as the function of a task, so that its calls are named and located like tasks."""
 
     def __init__(self, actor: str, name: str) -> None:
         self.name = name
@@ -45,9 +45,9 @@ class ActorCall:
     inputs
         The futures of their values, in that order.
     future
-        Of the result. The call holds it until it is done: calls always run.
+        The future of the result. The call holds it until it is done: calls always run.
     begun
-        It began, in this process.
+        Whether it has begun, in this process.
     """
 
     __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task")
@@ -59,33 +59,33 @@ class ActorCall:
         self.inputs = inputs
         self.future = future
         self.begun = False
-        self.host: Any = None  # where it went, if that has values that tasks can wait for
-        self.node: Any = None  # that stands for the result there
+        self.host: Any = None  # its actor, where that is in another process
+        self.node: Any = None  # of a pool, that stands for the result
         future.run = (self, 0)
 
     def forget(self, i: int) -> None:
-        """Learn that the future was cancelled: what takes the call from its queue will see."""
+        """Note that the future was cancelled, so that the call does not begin."""
         if self.host is not None:
             self.host.forget(self)
 
     @property
     def inside(self) -> tuple[Any, ...]:
-        """Who works on it, as runs know them: while it runs, itself."""
+        """The workers on it, as a run lists them: the call itself, while it runs."""
         runs = self.begun or (self.host is not None and self.host.runs(self))
         return (self,) if runs else ()
 
     def now(self) -> tuple[Any, int]:
-        """Return what it works on, as a worker does."""
+        """Return the run and task in progress, as a worker does."""
         return self, 0
 
     @property
     def driver(self) -> Any:
-        """Whose tasks can wait for the result."""
+        """The driver of the pool whose tasks can wait for the result, or None."""
         return None if self.host is None else self.host.driver
 
     @property
     def nodes(self) -> list[Any]:
-        """What such tasks wait for, as of a run with one task."""
+        """The nodes that such tasks wait for, as in a run with one task."""
         return [self.host.node_of(self)]
 
     @property
@@ -99,9 +99,9 @@ class Checkpoint:
     """How the state of an actor is saved and restored.
 
     save, load
-        Names of methods, or functions of the object, and of the object and a state.
+        Names of methods, or functions: of the object, and of the object and a state.
     every
-        Calls between two savings.
+        Number of calls from one saved state to the next.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Checkpoint:
             raise
 
     def restore(self, instance: Any, state: Any) -> None:
-        """Give a new object the state of one that was lost."""
+        """Set a new object to the saved state of one that was lost."""
         if isinstance(self.load, str):
             getattr(instance, self.load)(state)
         else:
@@ -133,14 +133,14 @@ class Checkpoint:
 
 
 class ActorSpec:
-    """What an actor is made of.
+    """The description from which a scheduler makes an actor.
 
     Parameters
     ----------
     cls, factory
-        The class, and what has it as ``__wrapped__`` and can be pickled.
+        The class, and a picklable object that has it as ``__wrapped__``.
     label
-        What messages call it.
+        The name of the actor in messages.
     init
         The call of its constructor.
     """
@@ -168,17 +168,17 @@ class ActorSpec:
 
 
 class ActorHost(Protocol):
-    """Where an actor lives."""
+    """An actor as its scheduler keeps it."""
 
     def call(self, call: ActorCall) -> None:
-        """Take a call in; its future gets the outcome. Calls begin in the order of taking."""
+        """Queue a call; its future gets the outcome. Calls begin in the order of queueing."""
 
     @property
     def is_over(self) -> bool:
         """Whether all later calls fail."""
 
     def close(self) -> None:
-        """End the actor after the calls that it has. Called by finalizers: must not lock."""
+        """End the actor after the queued calls. Called by finalizers: must not lock."""
 
 
 def has_async_methods(cls: type) -> bool:
@@ -195,7 +195,7 @@ def has_async_methods(cls: type) -> bool:
 
 
 def finish(box: list[Any], scheduler: Any) -> None:
-    """Make of a call's value what its future gets: a lazy one is computed, an iterator taken."""
+    """Replace the value in a box by what the future gets: compute lazy values, run iterators."""
     kind = kinds[type(box[0])]
     if kind in (LAZY, COLLECTION):
         box[0] = _computed(box[0], scheduler)

@@ -1,4 +1,4 @@
-"""The end of an actor's process: what is known of it, and the errors that calls get."""
+"""The end of an actor's process: the facts, and the errors that calls get."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ProcessEnd:
     how, where
         In words, as in ``"ended by SIGKILL"`` and ``"process 12"``.
     last
-        The highest number of a call that had begun; None: nobody knows, so all may have.
+        The highest number of a call that had begun; None if unknown: all may have begun.
     answers
-        (number, outcome, state) of calls that had ended, which were not received.
+        (number, outcome, state) of calls that had ended and whose answers did not arrive.
     cause
-        What the engine raised.
+        The error of the engine.
     """
 
     how: str
@@ -38,20 +38,20 @@ class DeathErrors:
     Parameters
     ----------
     ran
-        The name of the call that ran then; empty: none did.
+        The name of the call that ran then; empty if none did.
     is_last
-        It is not started again.
+        Whether the actor is not started again.
     """
 
     def __init__(self, spec: ActorSpec, end: ProcessEnd, ran: str, is_last: bool) -> None:
         self._restarts = spec.restarts
         self._what = f"the actor {spec.label} ({end.where}) {end.how}"
-        self._ran = f" while it ran {ran}" if ran else ", no call of it ran"
+        self._ran = f" while it ran {ran}" if ran else " while no call ran"
         self._cause = end.cause
         self._is_last = is_last
 
     def running(self, item: PackedCall, has_state: bool, had_ended: bool) -> BaseException:
-        """Return the error of the call that ran, or whose answer was lost on the way."""
+        """Return the error of a call that ran, or whose answer was lost on the way."""
         if self._is_last:
             then = f"All later calls fail: {self._advice()}"
         else:
@@ -61,11 +61,11 @@ class DeathErrors:
             )
         when = f"while it ran {item.name}"
         if had_ended:
-            when = f"before the answer of {item.name}, which it had begun, was here"
+            when = f"before the answer of {item.name}, which it had begun, arrived"
         died = told(
             WorkerDied(
-                f"{self._what} {when}. The call is not run again, since nobody "
-                f"knows what it had done. {then}"
+                f"{self._what} {when}. The call is not run again, since it "
+                f"is not known what it had done. {then}"
             ),
             item.task, None,
         )
@@ -90,5 +90,5 @@ class DeathErrors:
 
 
 def shut_down(label: str) -> BaseException:
-    """Return what calls of an actor fail with once lazyflow was shut down."""
+    """Return the error of calls after lazyflow was shut down."""
     return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")

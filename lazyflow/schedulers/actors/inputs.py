@@ -12,12 +12,12 @@ from lazyflow.schedulers.core.future import TaskFuture
 
 
 class InputGatherer:
-    """Fills the values of calls in, in the port's thread.
+    """Fills in the input values of calls. Runs in the port's thread.
 
     Parameters
     ----------
     pump
-        Called when a value has come that a call waited for.
+        Called when a value has arrived for which a call waited.
     cancel
         Called with the error when a step here has failed.
     """
@@ -30,7 +30,7 @@ class InputGatherer:
         self.cancel = cancel
 
     def gather(self, item: PackedCall) -> None:
-        """Take the inputs of a call that are there, and be called for each other one."""
+        """Fill in the inputs that are done, and subscribe to the others."""
         for k, future in enumerate(item.futures):
             if future.done():
                 self._input_done(item, k, future)
@@ -53,7 +53,7 @@ class InputGatherer:
         self._put(item, k, value, error)
 
     def _have(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        """Take a value that was brought."""
+        """Receive a value that was fetched."""
         self._put(item, k, value, error)
         self._pump()
 

@@ -40,12 +40,12 @@ _NAME = "lazyflow-actor"  # of its threads
 
 
 class ActorInstance:
-    """One actor.
+    """The actor of this worker.
 
     value
-        The object, once it was made.
+        The object, once the constructor has returned.
     skipped
-        Numbers of calls that are not to begin.
+        Numbers of calls that were cancelled, and must not begin.
     """
 
     def __init__(self, port: WorkerPort) -> None:
@@ -54,11 +54,11 @@ class ActorInstance:
         self.checkpoint: Checkpoint | None = None
         self.skipped: set[int] = set()
         self._ended = 0  # calls
-        self._made_by = 0  # the number of the constructor's call: higher than all before it
+        self._made_by = 0  # number of the constructor's call: higher than those of earlier objects
         self._executor: InlineExecutor | ThreadsExecutor | LoopExecutor | None = None
 
     def make(self, message: MakeActor) -> None:
-        """Make the object, with the state that an earlier one had."""
+        """Construct the object, with the saved state of an earlier one if there is any."""
         port = self.port
         context = contextvars.copy_context()
         context.run(environment.enter, message.environment)
@@ -78,28 +78,28 @@ class ActorInstance:
         self._executor.submit(making)
 
     def call(self, number: int, method: str, arguments: Arguments) -> None:
-        """Have a method called after the calls before it."""
+        """Queue a call of a method."""
         assert self._executor is not None
         self._executor.submit(_MethodCall(self, number, method, arguments))
 
     def close(self) -> None:
-        """End after the calls that were taken in."""
+        """End after the queued calls."""
         if self._executor is not None:
             self._executor.close()
 
     def saved(self) -> SavedState | None:
-        """Return the state after one more call, if it is time to keep it."""
+        """Count a call; return the state to save, if it is time to save one."""
         checkpoint = self.checkpoint
         self._ended += 1
         if checkpoint is None or self._ended % checkpoint.every:
             return None
-        # calls of all objects that this actor has had, so that a later state has a higher number
+        # counts on from the calls of earlier objects, so that a later state has a higher number
         seen = self._made_by + self._ended
         return seen, checkpoint.packed_state(self.value, self.port.encode)
 
 
 class _MethodCall:
-    """A call of a method, as executors take it."""
+    """A call of a method, as an executor runs it."""
 
     def __init__(
         self, actor: ActorInstance, number: int, method: str, arguments: Arguments
@@ -110,7 +110,7 @@ class _MethodCall:
         self.arguments = arguments
         self.inputs = actor.port.inputs(number, arguments)
         self.call: RecordCall | None = None
-        self.has_saved = False  # the state was asked for, and may be what has failed
+        self.has_saved = False  # or tried to: then saving may be what has failed
 
     def waits(self) -> Sequence[TaskFuture]:
         return self.inputs.waits()
@@ -143,7 +143,7 @@ class _MethodCall:
         port.send_answer(self.number, outcome, self.saved())
 
     def saved(self) -> SavedState | None:
-        """Return the state after the call, if it is time to keep it: it is asked for once."""
+        """Return the state to save after this call, if any. Called once for each call."""
         self.has_saved = True
         return self.actor.saved()
 
@@ -163,7 +163,7 @@ class _MethodCall:
 
 
 class _ConstructorCall(_MethodCall):
-    """The call that makes the object."""
+    """The call of the constructor."""
 
     def __init__(self, actor: ActorInstance, message: MakeActor) -> None:
         super().__init__(actor, message.number, "__init__", message.arguments)

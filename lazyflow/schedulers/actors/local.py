@@ -25,7 +25,7 @@ from lazyflow.store.values import consumer_copy
 
 
 class _Object:
-    """The actor's object, once it is made, or why there is none."""
+    """An actor's object, or the error of its constructor, with the state of its calls."""
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self.cls = spec.cls
@@ -40,7 +40,7 @@ class _Object:
 
 
 class _LocalCall:
-    """A call, as executors take it."""
+    """A call, as an executor runs it."""
 
     def __init__(self, call: ActorCall, actor: _Object) -> None:
         self.call = call
@@ -95,7 +95,7 @@ class _LocalCall:
 
 
 class _AsItIs(Exception):
-    """Carries an error that is not the call's own, and has its note already."""
+    """Carries an error of another call or task, which has its notes already."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -112,7 +112,7 @@ def _input(future: TaskFuture) -> Any:
 
 
 class InlineActor:
-    """An actor on sync: a call runs in the caller's thread, before it returns."""
+    """An actor on sync: a call runs in the caller's thread before `call` returns."""
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)
@@ -122,17 +122,17 @@ class InlineActor:
         self.call(spec.init)
 
     def call(self, call: ActorCall) -> None:
-        """Run it."""
+        """Run a call."""
         with self._lock:
             self._context.copy().run(run_here, _LocalCall(call, self._object))
 
     is_over = False
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no call outlasts `call`."""
 
 
-#: Those that were not collected yet: shutdown ends them.
+#: The actors that are alive: `shutdown` ends them.
 _alive: WeakTable[ThreadActor, None] = WeakTable()
 
 
@@ -149,11 +149,11 @@ class ThreadActor:
         _alive[self] = None
 
     def call(self, call: ActorCall) -> None:
-        """Put it in the queue."""
+        """Queue a call."""
         job = _LocalCall(call, self._object)
         self._object.queued[job] = None
         self._executor.submit(job)
-        if self._object.stopped is not None:  # then nobody may take it any more
+        if self._object.stopped is not None:  # then it may stay in the queue
             call.future.set_error(self._object.stopped)
 
     @property
@@ -162,7 +162,7 @@ class ThreadActor:
         return self._object.stopped is not None
 
     def close(self) -> None:
-        """End the threads after the calls that it has."""
+        """End the threads after the queued calls."""
         self._executor.close()
 
     def stop(self) -> None:
@@ -171,27 +171,27 @@ class ThreadActor:
         self._executor.close()
 
     def _refuse(self, error: BaseException) -> None:
-        """Fail all calls, those that are to come too."""
+        """Fail all calls: queued, running and future ones."""
         self._object.stopped = error
-        for job in (*self._object.queued, *self._object.running):  # what runs may take its time
+        for job in (*self._object.queued, *self._object.running):  # their methods may go on running
             job.call.future.set_error(error)
 
     def leave(self) -> None:
-        """Learn that this is a copy in the child of a fork."""
+        """Refuse calls in the child of a fork."""
         self._refuse(Cancelled(
             f"the actor {self._object.label} can't be had in this process, the child of a fork: "
             "its threads are the parent's. Ask for results before the fork, or make another here."
         ))
 
     def join(self, deadline: float) -> list[str]:
-        """Wait for what runs; returns the names of calls that were still running then."""
+        """Wait for running calls; return the names of those that still run at the deadline."""
         if self._executor.join(deadline):
             return []
         return [f"{job.call.future.name} (actor)" for job in tuple(self._object.running)]
 
 
 def shutdown(grace: float) -> list[str]:
-    """End all actors of this process; returns what still ran after `grace` seconds."""
+    """End all actors of this process; return the calls that still ran after `grace` seconds."""
     actors = list(_alive.living())
     _alive.clear()
     for actor in actors:
@@ -201,7 +201,7 @@ def shutdown(grace: float) -> list[str]:
 
 
 def _after_fork() -> None:
-    """In the child of a fork: the threads are the parent's."""
+    """In the child of a fork, refuse calls: the threads are the parent's."""
     for actor in _alive.living():
         actor.leave()
 

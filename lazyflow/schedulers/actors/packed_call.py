@@ -12,18 +12,18 @@ MISSING: Any = object()
 
 
 class PackedCall:
-    """A call and what of it is packed, as its port packs: `HostPort.encode` and `load`.
+    """A call with its packed parts, as `HostPort.encode` and `HostPort.load` make them.
 
     arguments, flags, binding
         As `lazyflow.schedulers.remote.calls.packed_call` gives them.
     futures
-        Of the inputs, each once.
+        The futures of the inputs, each once.
     sources
-        For each input the place of its future; None: as they stand.
+        For each input the index of its future; None: the inputs are the futures in order.
     values
-        What is sent of each future's value.
+        The packed value of each future.
     missing
-        How many of them are not there yet.
+        The number of values that have not arrived.
     """
 
     __slots__ = (

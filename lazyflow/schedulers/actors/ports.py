@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 #: (FAILURE, record of the error, description of the arguments), (KEPT,) in the worker.
 VALUE, PACKED, FAILURE, KEPT = range(4)
 
-NOT_HERE: Any = object()  #: in the place of a value that will be brought
+NOT_HERE: Any = object()  #: stands for a value that will be fetched
 
-#: What is sent of a call's arguments: (arguments, flags, binding, sources, loads).
+#: The arguments of a call on the wire: (arguments, flags, binding, sources, loads).
 Arguments = tuple[Any, int, Any, tuple[int, ...] | None, list[Any]]
 
-#: One call on its way: its number, the method's name, the arguments.
+#: A call on the wire: its number, the method's name, the arguments.
 SentCall = tuple[int, str, Arguments]
 
-#: The state that is kept of an actor: calls that it has seen, and the state, packed.
+#: A saved state of an actor: the number of calls that it has seen, and the packed state.
 SavedState = tuple[int, Any]
 
-#: What takes a value in, or why there is none.
+#: Receives a value, or the error in its place.
 TakeValue = Callable[[Any, BaseException | None], None]
 
 
 class MakeActor(NamedTuple):
-    """The message that has an object made.
+    """The message that asks for the construction of the object.
 
     made_of
         The class and its `Checkpoint`, packed.
     state
-        What an earlier object had, packed, or None.
+        The packed state of an earlier object, or None.
     """
 
     number: int
@@ -66,104 +66,107 @@ class MakeActor(NamedTuple):
 
 
 class Keeper(Protocol):
-    """What keeps the processes of actors; with `closing`, nothing that is posted will be done."""
+    """A pool's driver or an engine. Once `closing` is set, posted steps are not run any more."""
 
     closing: bool
 
 
 class HostPort(Protocol):
-    """The way to what keeps the processes of actors. Packed values are as the port packs them."""
+    """The way to the pool or the engine that runs the processes of actors."""
 
     @property
     def keeper(self) -> Keeper:
-        """A pool's driver, or an engine."""
+        """The driver or the engine."""
 
     @property
     def driver(self) -> Any:
-        """The pool whose tasks can wait for results in their workers; None: no such pool."""
+        """The driver of the pool whose tasks can wait for results, or None."""
 
     def why_closed(self, label: str) -> BaseException:
-        """Return the error of calls of an actor whose port is closed."""
+        """Return the error of calls that come after the end of the keeper."""
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Have a step done by the thread of the actors, in order. Never locks."""
+        """Queue a step for the keeper's thread, which runs steps in order. Never locks."""
 
     def look(self) -> None:
-        """Note what workers have to follow: reloaded modules, settings. In the caller's thread."""
+        """Notice reloaded modules and changed settings. Called in the caller's thread."""
 
     def encode(self, value: Any) -> Any:
-        """Return a snapshot of a value, packed. In the caller's thread; raises if it can't be."""
+        """Return a packed snapshot of a value. Called in the caller's thread; may raise."""
 
     def own(self, packed: Any) -> None:
-        """Count a packed value in, in the actors' thread; nothing happens with other values."""
+        """Count a packed value in; ignore other values."""
 
     def release(self, *packed: Any) -> None:
-        """Count packed values out; nothing happens with other values."""
+        """Count packed values out; ignore other values."""
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
-        """Return the error of a call of which a part could not be packed."""
+        """Return the error of a call whose part `role` could not be packed."""
 
     def bring(self, value: Any, have: TakeValue) -> Any:
-        """Return what `load` takes of a value that is elsewhere; NOT_HERE: `have` will get it."""
+        """Return a remote value as `load` takes it, or NOT_HERE and call `have` with it later."""
 
     def load(self, value: Any) -> Any:
-        """Return what is kept, and later sent, of an input's value; raises if it can't be."""
+        """Return the packed value of an input. May raise."""
 
     def add(self, actor: Any) -> None:
-        """Remember an actor, to end it with the port."""
+        """Register an actor, so that it ends with the keeper."""
 
     def discard(self, actor: Any) -> None:
-        """Forget an actor that has ended."""
+        """Unregister an actor that has ended."""
 
     def start(self, actor: Any) -> ActorLink:
-        """Start a process for an actor; raises WorkerDied when there can't be one."""
+        """Start a process for an actor; raise WorkerDied if the system refuses."""
 
     def pump_soon(self, actor: Any) -> None:
-        """Have an actor's `pump` called, once for all that comes together."""
+        """Call an actor's `pump` soon: once for several requests in a row."""
 
     def node_of(self, call: ActorCall) -> Any:
-        """Return what tasks of `driver` wait for. Called by any thread."""
+        """Return the node that tasks of `driver` wait for. Called by any thread."""
 
 
 class ActorLink(Protocol):
-    """The way to one process of an actor. It calls `pump` of the actor when it is free again,
-    `answered`, and at the process's end `broken` and `died`."""
+    """The way to one process of an actor.
+
+    It calls `answered` of the actor for each answer, `pump` when it is free again, and `broken` and
+    `died` when the process has ended.
+    """
 
     def is_free(self) -> bool:
-        """Tell whether something can be sent now."""
+        """Return whether a message can be sent now."""
 
     def lend(self, packed: Any) -> Any:
-        """Return what travels of a packed value, or of a load."""
+        """Return the form of a packed value that goes into a message."""
 
     def make(self, message: MakeActor) -> None:
-        """Have the object made."""
+        """Send the message that makes the object."""
 
     def call(self, batch: list[SentCall]) -> None:
-        """Send calls, if there are any, and all that was to go with the next message."""
+        """Send calls, and whatever was to go with the next message; either may be missing."""
 
     def skip(self, number: int) -> None:
-        """Have a call not begun that was sent."""
+        """Keep a call from beginning that was sent."""
 
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
-        """Return what a future holds of a result."""
+        """Return a result as its future holds it."""
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
-        """Call `have` with a state that came with the answer of a call; None if it is lost."""
+        """Call `have` with the state that came with the answer of a call, or None if it is lost."""
 
     def last_begun(self) -> int | None:
-        """Return the highest number of a call that has begun; None: not known. By any thread."""
+        """Return the highest number of a call that has begun, or None. Called by any thread."""
 
     def kill(self) -> None:
-        """End the process at once, if it is the actor's alone."""
+        """Kill the process, if it is the actor's alone."""
 
     def end(self) -> None:
-        """End the process, which has no call left."""
+        """End the process: no call is left."""
 
 
 def bring_in_thread(
     post: Callable[..., None], get: Callable[[], Any], have: Callable[..., None], *details: Any
 ) -> None:
-    """Have a thread call `get`, and the port's thread ``have(*details, value, error)``."""
+    """Call `get` in a new thread, then post ``have(*details, value, error)``."""
 
     def run() -> None:
         try:
@@ -179,38 +182,38 @@ def bring_in_thread(
 
 
 class CallInputs(Protocol):
-    """The values that came with a call, or will."""
+    """The arguments and inputs of a call, in its worker."""
 
     def waits(self) -> Sequence[TaskFuture]:
-        """Return what has to be there first."""
+        """Return the futures that have to be done first."""
 
     def opened(self) -> tuple[Any, list[Any], list[bool]]:
-        """Return the arguments, the values of the inputs, and which of these need a copy."""
+        """Return the arguments, the input values, and for each value whether it must be copied."""
 
     def discard(self) -> None:
-        """Let go of them: the call was cancelled."""
+        """Release them: the call was cancelled."""
 
 
 class WorkerPort(Protocol):
-    """What the process does for the actor in it; all but `inputs` is called by any thread."""
+    """What a worker does for its actor. All but `inputs` may be called by any thread."""
 
-    scheduler: Any  #: which computes lazy values, in this process
+    scheduler: Any  #: computes lazy values that methods return
 
     @property
     def runs_here(self) -> bool:
-        """Whether calls that come one at a time run in the thread that takes messages."""
+        """Whether an actor without concurrency runs in the thread that reads messages."""
 
     def inputs(self, number: int, arguments: Arguments) -> CallInputs:
-        """Return the inputs of a call that came just now."""
+        """Return the inputs of a call that has just arrived."""
 
     def began(self, number: int) -> None:
-        """Note that a call begins, for whoever sees this process die."""
+        """Note that a call begins, in case this process dies."""
 
     def encode(self, value: Any) -> Any:
-        """Pack a value; raises if it can't be."""
+        """Return a packed value. May raise."""
 
     def open(self, packed: Any, what: str) -> Any:
-        """Open what was packed; `what` names it in errors."""
+        """Unpack a value; `what` names it in errors."""
 
     def send_answer(
         self, number: int, outcome: tuple[Any, ...], state: SavedState | None

@@ -35,7 +35,7 @@ AHEAD = 64  # calls that are sent before the first of them is answered
 
 
 class RemoteActor:
-    """One actor. Its port's thread does everything for which no other thread is named.
+    """One actor. Methods run in the keeper's thread unless they are in a section for others.
 
     waiting
         Calls that were not sent, in order.
@@ -57,11 +57,11 @@ class RemoteActor:
         self._link: ActorLink | None = None
         self._window = max(AHEAD, spec.max_concurrency)
         self._restarts = 0
-        self._is_made = False  # the object is: calls can be sent
+        self._is_made = False  # the constructor has returned: calls can be sent
         self._is_closing = False
         self._state: SavedState | None = None
-        self._states_due = 0  # that are on their way here
-        self._restart_is_due = False  # it waits for those
+        self._states_due = 0  # saved states that are on their way here
+        self._restart_is_due = False  # the restart waits for those
         port.look()
         self._environment = environment.packed()
         self._init = PackedCall(spec.init)
@@ -76,7 +76,7 @@ class RemoteActor:
     # -- in the caller's thread -------------------------------------------------------------
 
     def call(self, call: ActorCall) -> None:
-        """Take a call in."""
+        """Queue a call."""
         if self.error is not None or self._keeper.closing:  # as in the child of a fork
             self._turn_away(call)
             return
@@ -85,7 +85,7 @@ class RemoteActor:
         item = PackedCall(call)
         self._pack(item)
         self.port.post(self._accept, item)
-        if self.is_over:  # then nothing may look at what was posted
+        if self.is_over:  # then the posted step may never run
             self._turn_away(call)
 
     def _turn_away(self, call: ActorCall) -> None:
@@ -101,34 +101,34 @@ class RemoteActor:
 
     @property
     def is_over(self) -> bool:
-        """Whether all later calls fail."""
+        """Whether every further call fails."""
         return self.error is not None or self._keeper.closing
 
     @property
     def driver(self) -> Any:
-        """The pool whose tasks can wait for results; None: no pool's can."""
+        """The driver of the pool whose tasks can wait for results, or None."""
         return self.port.driver
 
     def node_of(self, call: ActorCall) -> Any:
-        """Return what tasks of `driver` wait for."""
+        """Return the node that tasks of `driver` wait for."""
         return self.port.node_of(call)
 
     def forget(self, call: ActorCall) -> None:
-        """Learn that a call was cancelled."""
+        """Keep a call from beginning: its future was cancelled."""
         if not self._keeper.closing:
             self.port.post(self._skip, call)
 
     def close(self) -> None:
-        """End the process after the calls that were made. Never locks."""
+        """End the process after the queued calls. Never locks."""
         if not self._keeper.closing:
             self.port.post(self._no_more)
 
     def force(self, call: ActorCall) -> None:
-        """End the process if it runs this call, which nobody wants any more."""
+        """Kill the process if it runs this call."""
         self.port.post(self._force, call)
 
     def runs(self, call: ActorCall) -> bool:
-        """Tell whether a call has begun and its answer is not here, for all that is known here."""
+        """Return whether a call has begun and is not answered, as far as that is known here."""
         link = self._link
         last = 0 if link is None else link.last_begun()
         if last is not None:
@@ -137,7 +137,7 @@ class RemoteActor:
         return self._is_made and any(item.call is call for item in running)
 
     def _number_of(self, call: ActorCall) -> int:
-        """Return the number under which a call was sent and not answered, or 0."""
+        """Return the number of a call that was sent and not answered, or 0."""
         return next((n for n, item in tuple(self.flying.items()) if item.call is call), 0)
 
     # -- the life of the process ------------------------------------------------------------
@@ -165,7 +165,7 @@ class RemoteActor:
         self.pump()
 
     def broken(self, link: ActorLink) -> bool:
-        """Learn that a process is gone, before `died`; tell whether it was still the actor's."""
+        """Note the end of a process, before `died`; return whether it was the current one."""
         if link is not self._link:
             return False
         self._link = None
@@ -173,7 +173,7 @@ class RemoteActor:
         return True
 
     def died(self, link: ActorLink, end: ProcessEnd) -> None:
-        """Take the end in: what had begun is to blame, the rest goes on in a new process."""
+        """Handle the end of the process: fail calls that had begun, start again for the others."""
         if self.error is not None:
             return
         for number, outcome, state in end.answers:
@@ -202,14 +202,14 @@ class RemoteActor:
             self._start()
 
     def cancel(self, error: BaseException) -> None:
-        """End the actor with an error of whatever keeps it: also what runs fails."""
+        """End the actor with an error of its keeper; running calls fail, too."""
         self._end_with(lambda _: error)
         sent, self.flying = self.flying, {}
         for item in sent.values():
             self._fail(item, lambda _: error)
 
     def stop(self, error: BaseException) -> None:
-        """Learn that the port ends, and the process with it: what runs fails with `error`."""
+        """Fail all calls, running ones with `error`: the keeper ends, and the process with it."""
         self._refuse(self._why_closed)
         for item in self.flying.values():
             item.call.future.set_error(error)
@@ -218,12 +218,12 @@ class RemoteActor:
         return self.port.why_closed(self.spec.label)
 
     def _no_more(self) -> None:
-        """Learn that nobody can call any more."""
+        """Note that there will be no further call."""
         self._is_closing = True
         self.pump()
 
     def _skip(self, call: ActorCall) -> None:
-        """Have a call not begun that was cancelled after it was sent."""
+        """Keep a call from beginning that was sent and then cancelled."""
         number = self._number_of(call)
         if number and self._link is not None:
             self._link.skip(number)
@@ -234,7 +234,7 @@ class RemoteActor:
             self._link.kill()
 
     def _refuse(self, error: Callable[[PackedCall], BaseException]) -> None:
-        """Fail what waits, and all that will be called; `error` makes the exception."""
+        """Fail waiting and further calls; `error` makes the exception of each."""
         if self.error is not None:
             return
         self.error = error
@@ -250,7 +250,7 @@ class RemoteActor:
             self._end()
 
     def _end(self) -> None:
-        """End the process: nothing is left to do, or can be done."""
+        """End the process: no call is left, or none can run."""
         link, self._link = self._link, None
         if link is not None:
             link.end()
@@ -265,7 +265,7 @@ class RemoteActor:
     def answered(
         self, link: ActorLink, number: int, outcome: tuple[Any, ...], state: SavedState | None
     ) -> None:
-        """Take the outcome of a call; `pump` is to follow."""
+        """Handle the outcome of a call. The caller calls `pump` afterwards."""
         item = self.flying.pop(number, None)
         if item is None:  # it has failed meanwhile
             return
@@ -284,7 +284,7 @@ class RemoteActor:
     def _have_state(
         self, order: int, item: PackedCall, value: Any, error: BaseException | None, state: Any
     ) -> None:
-        """Take the state after a call: only now the call is over, for its state has to be here."""
+        """Keep the state after a call, then end the call: it is over once its state is here."""
         self._states_due -= 1
         if state is not None and (self._state is None or self._state[0] < order):
             old, self._state = self._state, (order, state)
@@ -327,7 +327,7 @@ class RemoteActor:
         self.port.pump_soon(self)
 
     def pump(self) -> None:
-        """Send what can be sent, in order."""
+        """Send the calls that can be sent, in order."""
         link = self._link
         if link is None or not link.is_free():
             return
@@ -377,12 +377,12 @@ class RemoteActor:
 
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
-            self._init.call.future.local_outcome()  # its error was seen: here
+            self._init.call.future.local_outcome()  # its error is reported by this one
         item.call.future.set_error(error(item))
         self._release(item)
 
     def _release(self, item: PackedCall) -> None:
-        """Let go of the arguments and inputs of a call that is over."""
+        """Release the arguments and inputs of a call that is over."""
         if item.values or item.flags & BLOB:
             self.port.release(item.arguments, *item.values)
         item.arguments, item.values, item.futures = None, [], []

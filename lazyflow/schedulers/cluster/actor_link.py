@@ -27,10 +27,10 @@ from lazyflow.schedulers.cluster.results import EngineResult, handle_of
 
 
 class EngineLink(ABC):
-    """The way to an engine's actor, which is made with it; used by the engine's thread.
+    """The way to an engine's actor, which is started with it. Used by the engine's thread.
 
     where
-        Words for the process, once it is known.
+        Description of the process, once it is known.
     """
 
     where = "its process did not start"
@@ -38,14 +38,14 @@ class EngineLink(ABC):
     def __init__(self, engine: Engine, actor: RemoteActor) -> None:
         self.engine = engine
         self.actor = actor
-        self._next = ActorMessages()  # what goes with the next calls
+        self._next = ActorMessages()  # the message that is being gathered
         self._is_over = False
 
     # -- for engines --------------------------------------------------------------------------
 
     @abstractmethod
     def is_free(self) -> bool:
-        """Tell whether something can be sent now."""
+        """Return whether messages can be sent now."""
 
     @abstractmethod
     def send(self, messages: ActorMessages) -> None:
@@ -53,26 +53,26 @@ class EngineLink(ABC):
 
     @abstractmethod
     def kept(self, number: int, what: str) -> Any:
-        """Return the handle of what the engine keeps of a call: its ``"value"`` or ``"state"``."""
+        """Return the handle of a call's ``"value"`` or ``"state"`` that the engine keeps."""
 
     @abstractmethod
     def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        """Find the journal, after the end; None: nobody has it."""
+        """Call `then` with the entries of the journal, or None if it can't be read."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End the process, if it is the actor's alone."""
+        """Kill the process, if it is the actor's alone."""
 
     @abstractmethod
     def let_go(self) -> None:
-        """Let go of the engine's actor: no call is left."""
+        """Release the engine's actor: no call is left."""
 
     def cancel(self, error: BaseException) -> None:
         """End the actor with an error of the engine."""
         self.actor.cancel(error)
 
     def receive(self, report: Report) -> None:
-        """Take a report of the actor."""
+        """Handle a report from the actor."""
         if self._is_over:
             return
         if isinstance(report, CallAnswer):
@@ -82,7 +82,7 @@ class EngineLink(ABC):
         self.actor.pump()
 
     def broken(self, error: BaseException | None) -> None:
-        """Learn that the actor is gone."""
+        """Handle the end of the engine's actor."""
         self._is_over = True
         if not self.actor.broken(self):
             return
@@ -101,7 +101,7 @@ class EngineLink(ABC):
         ))
 
     def _bring_again(self, number: int, k: int) -> None:
-        """Bring a value here that the actor could not fetch, since its holder died, and send it."""
+        """Fetch a value here and send it: the actor could not fetch it, since its holder died."""
         item = self.actor.flying.get(number)
         if item is not None:
             get = item.values[k].value.get
@@ -120,19 +120,19 @@ class EngineLink(ABC):
     # -- for the actor ------------------------------------------------------------------------
 
     def lend(self, packed: Any) -> Any:
-        """Return what travels of a packed value, or of an input."""
+        """Return the form of a packed value or an input that goes into a message."""
         if type(packed) is not HeldInput:
             return packed
         value = packed.value
         return HELD, self.engine.token(handle_of(value)), value.number
 
     def make(self, message: MakeActor) -> None:
-        """Have the object made."""
+        """Send the message that makes the object."""
         self._next.make = message
         self._send()
 
     def call(self, batch: list[SentCall]) -> None:
-        """Send calls, if there are any, and all that was to go with the next message."""
+        """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
             self._send()
@@ -142,11 +142,11 @@ class EngineLink(ABC):
         self.send(messages)
 
     def skip(self, number: int) -> None:
-        """Have a call not begun that was sent."""
+        """Keep a call from beginning that was sent."""
         self._next.skipped.append(number)
 
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
-        """Return what a future holds of a result."""
+        """Return a result as its future holds it."""
         how, *details = outcome
         if how == VALUE:
             return details[0]
@@ -155,7 +155,7 @@ class EngineLink(ABC):
         return EngineResult(self.engine, None, number, item.task, details[0])
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
-        """Call `have` with a state: one that the engine keeps is brought here first."""
+        """Call `have` with a state; fetch it first if the engine keeps it."""
         if type(state) is PackedValue:
             have(state)
             return
@@ -166,14 +166,14 @@ class EngineLink(ABC):
     def _have_state(
         self, have: Callable[[Any], None], state: PackedValue | None, error: BaseException | None
     ) -> None:
-        have(state)  # None: the object will begin with the state before
+        have(state)  # None: a new object will get the state before
 
     def last_begun(self) -> int | None:
-        """Return None: it is not known here."""
+        """Return None: engines do not report it."""
         return None
 
     def end(self) -> None:
-        """Let go of the engine's actor: no call is left."""
+        """Release the engine's actor: no call is left."""
         self._is_over = True
         self.let_go()
 

@@ -1,4 +1,4 @@
-"""What goes between an actor's link and the worker of an engine, in both directions."""
+"""The messages between an actor's link and the worker of an engine, in both directions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.engine import HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 
-#: How an input of a call is given: (PLAIN, value), (PACKED, packed value) or (HELD, token, number)
-#: of what the engine holds.
+#: Kinds of inputs of a call: (PLAIN, value), (PACKED, packed value), or (HELD, token, number) for
+#: a value that the engine holds.
 PLAIN, PACKED, HELD = range(3)
 
 
@@ -25,7 +25,7 @@ class HeldInput:
 
 @dataclass
 class GivenInput:
-    """Input `k` of a call, which could not be fetched; its value is None if there is none."""
+    """Input `k` of a call, which the actor could not fetch; value None: it has failed."""
 
     number: int
     k: int
@@ -34,7 +34,7 @@ class GivenInput:
 
 @dataclass
 class ActorMessages:
-    """What is sent to an actor at once; pickled by the engine, large memory out of band."""
+    """All that is sent to an actor at once; the engine pickles it, large memory out of band."""
 
     make: MakeActor | None = None
     calls: list[SentCall] = field(default_factory=list)
@@ -66,7 +66,7 @@ Report = CallAnswer | MissingInput
 
 
 def pickled(value: Any) -> PackedValue:
-    """Pickle a value as it is now; raises Unpicklable."""
+    """Return a packed snapshot of a value; raise Unpicklable."""
     found = packed(value)
     if found.stream is None:
         found.opened()

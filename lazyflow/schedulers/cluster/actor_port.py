@@ -22,7 +22,7 @@ from lazyflow.schedulers.remote.failures import unsendable
 
 
 class EnginePort:
-    """What keeps the actors: an engine. What is packed is a `PackedValue`."""
+    """The way to an engine. A packed value is a `PackedValue`."""
 
     driver = None  # no pool of processes can wait for results of calls
 
@@ -35,16 +35,16 @@ class EnginePort:
         return shut_down(label)
 
     def look(self) -> None:
-        """Nothing: workers of an engine do not follow."""
+        """Do nothing: workers of an engine do not follow reloads."""
 
     def encode(self, value: Any) -> PackedValue:
         return pickled(value)
 
     def own(self, packed: Any) -> None:
-        """Nothing is counted."""
+        """Do nothing: packed values are not counted."""
 
     def release(self, *packed: Any) -> None:
-        """Nothing is counted."""
+        """Do nothing: packed values are not counted."""
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         return unsendable(task, role, error)
@@ -54,7 +54,7 @@ class EnginePort:
             return value
         if type(value) is EngineResult and value.short is not None:
             return value.short
-        bring_in_thread(self.post, value.get, have)  # of processes, or another engine
+        bring_in_thread(self.post, value.get, have)  # it is in a pool's worker, or another engine
         return NOT_HERE
 
     def load(self, value: Any) -> Any:
@@ -65,10 +65,10 @@ class EnginePort:
         return (PLAIN, value) if is_short(value) else (PACKED, pickled(value))
 
     def add(self, actor: RemoteActor) -> None:
-        """The engine's scheduler knows its actors."""
+        """Do nothing: the engine's scheduler has a table of its actors."""
 
     def discard(self, actor: RemoteActor) -> None:
-        """The engine's scheduler knows its actors."""
+        """Do nothing: the engine's scheduler has a table of its actors."""
 
     def pump_soon(self, actor: RemoteActor) -> None:
         actor.pump()

@@ -37,7 +37,7 @@ SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with
 
 
 class EngineSide(Protocol):
-    """What an engine does for an actor in its worker; called by any thread."""
+    """What an engine does for an actor in its worker. Called by any thread."""
 
     def report(
         self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
@@ -45,7 +45,7 @@ class EngineSide(Protocol):
         """Send a report; keep the large value and state of the call that it is about."""
 
     def fetch(self, token: Any, done: Callable[[GroupOutcome | None], None]) -> None:
-        """Bring what the engine holds; `done` gets None when it can't be had now."""
+        """Fetch a value that the engine holds; `done` gets None if it can't be fetched now."""
 
 
 class EngineActor:
@@ -54,11 +54,11 @@ class EngineActor:
     Parameters
     ----------
     name
-        Of the scheduler, for methods that ask.
+        The name of the scheduler, for computes in methods.
     side
-        The way out.
+        The engine, for this actor.
     folder
-        Where the journal goes; None: where temporary files go.
+        The folder of the journal; None: that of temporary files.
     """
 
     runs_here = False
@@ -68,10 +68,10 @@ class EngineActor:
         self.side = side
         self.journal = Journal(folder)
         self._actor = ActorInstance(self)
-        self._waiting: dict[int, _FetchedInputs] = {}  # of calls that have not begun
+        self._waiting: dict[int, _FetchedInputs] = {}  # of calls that wait for values
 
     def take(self, messages: ActorMessages) -> None:
-        """Take messages in; returns soon."""
+        """Handle messages; return soon."""
         self._actor.skipped.update(messages.skipped)
         for each in messages.given:
             inputs = self._waiting.get(each.number)
@@ -84,14 +84,14 @@ class EngineActor:
             self._actor.call(*call)
 
     def close(self) -> None:
-        """End after the calls that were taken in."""
+        """End after the queued calls."""
         self._actor.close()
         self.journal.close()
 
     # -- for the actor ------------------------------------------------------------------------
 
     def inputs(self, number: int, arguments: Arguments) -> _FetchedInputs:
-        """Return the inputs of a call, which are being fetched."""
+        """Return the inputs of a call, after starting to fetch them."""
         inputs = _FetchedInputs(number, arguments, self.side)
         if inputs.waits():
             self._waiting[number] = inputs
@@ -107,13 +107,13 @@ class EngineActor:
         return pickled(value)
 
     def open(self, packed: PackedValue, what: str) -> Any:
-        """Open what was pickled."""
+        """Unpickle a value; `what` names it in errors."""
         return _opened(packed, what)
 
     def send_answer(
         self, number: int, outcome: tuple[Any, ...], state: SavedState | None
     ) -> None:
-        """Send the outcome of a call, and note it in the journal if that is all of it."""
+        """Send the outcome of a call; note it in the journal if nothing of it stays here."""
         value = None
         if outcome[0] == ports.PACKED and outcome[1].size() > SHORT:
             value, outcome = outcome[1], (KEPT,)
@@ -128,7 +128,7 @@ class EngineActor:
 
 
 def _opened(packed: PackedValue, what: str) -> Any:
-    """Return a part of a call."""
+    """Unpickle a part of a call."""
     try:
         return packed.opened()
     except SerializationError as error:
@@ -141,7 +141,7 @@ def _opened(packed: PackedValue, what: str) -> Any:
 
 
 class _FetchedInputs:
-    """The inputs of a call, of which the engine may hold some: those are fetched."""
+    """The inputs of a call; those that the engine holds are fetched."""
 
     def __init__(self, number: int, arguments: Arguments, side: EngineSide) -> None:
         self._arguments, flags, _, _, self._loads = arguments
@@ -153,7 +153,7 @@ class _FetchedInputs:
                 side.fetch(token, _InputArrival(self, number, k, side))
 
     def give(self, k: int, value: GroupOutcome | PackedValue | None) -> None:
-        """Take an input that was fetched, or that the caller has sent after all."""
+        """Receive an input that was fetched, or that the caller has sent instead."""
         self._fetched[k].set_value(value)
 
     def waits(self) -> list[TaskFuture]:
@@ -184,7 +184,7 @@ class _FetchedInputs:
 
 
 class _InputArrival:
-    """Takes what was fetched for an input, or reports that it could not be."""
+    """Receives the fetched value of an input, or reports that it is missing."""
 
     def __init__(self, inputs: _FetchedInputs, number: int, k: int, side: EngineSide) -> None:
         self._to = inputs, number, k, side

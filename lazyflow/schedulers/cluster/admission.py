@@ -1,4 +1,4 @@
-"""Which tasks of a run can't be sent to the workers of an engine at all."""
+"""The tasks of a run that can't be sent to the workers of an engine, and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lazyflow.store.pickling.serialize import Unpicklable
 def pickled_functions(
     plan: Plan, todo: Collection[int], engine: Engine, functions: dict[int, tuple[bytes, bytes]]
 ) -> Iterator[tuple[int, BaseException]]:
-    """Pickle each function once, into `functions`; yield tasks whose function can't be, and why."""
+    """Pickle each function once, into `functions`; yield tasks of which it failed, and why."""
     known: dict[int, Any] = {}
     for i in sorted(todo):
         task = plan.tasks[i]
@@ -36,7 +36,7 @@ def pickled_functions(
 def refused(
     plan: Plan, todo: Collection[int], engine: Engine
 ) -> Iterator[tuple[int, BaseException]]:
-    """Yield tasks that no worker may run, and why."""
+    """Yield the tasks that no worker may run, with their errors."""
     if not plan.has_scheduler_options:
         return
     known: dict[Any, str] = {}

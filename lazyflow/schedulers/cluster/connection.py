@@ -1,4 +1,4 @@
-"""A connection to one cluster: the thread that decides what goes there, and what it has learnt."""
+"""The common part of engines: the thread that decides, and what is known of functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_COSTS = 10_000  # functions whose times are remembered
 
 
 class EngineConnection(ABC):
-    """What all engines have in common; `Engine` says what it is used for."""
+    """The base class of engines. The protocol `Engine` documents its use."""
 
     has_priorities = True
 
@@ -37,15 +37,15 @@ class EngineConnection(ABC):
         self._steps: SimpleQueue[Any] = SimpleQueue()
         self.post_end: Callable[[Any], None] = self._steps.put
         self._groups: dict[int, tuple[EngineRun, TaskGroup]] = {}
-        self.links: dict[str, Any] = {}  # to actors that send reports as groups do, by their names
-        self.closing = False  # nothing that is posted will be done
+        self.links: dict[str, Any] = {}  # to actors, by the names in their reports
+        self.closing = False  # steps that are posted now are not run any more
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
         self._thread.start()
 
     # -- the thread -------------------------------------------------------------------------
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Have a step of a run done by the thread. Never locks."""
+        """Queue a step for the engine's thread. Never locks."""
         self._steps.put((step, details))
 
     def _serve(self) -> None:
@@ -56,7 +56,7 @@ class EngineConnection(ABC):
             step, details = item if type(item) is tuple else item.then
             try:
                 step(*details)
-            except BaseException as bug:  # of ours, or the engine is gone: the caller must get it
+            except BaseException as bug:  # of lazyflow, or the engine is gone: the run must end
                 while isinstance(step, partial):
                     step = step.func
                 whose = getattr(step, "__self__", None)
@@ -68,12 +68,12 @@ class EngineConnection(ABC):
             item = step = details = None  # hold nothing meanwhile
 
     def close(self) -> None:
-        """Let the thread end when it has done what was posted. Never locks."""
+        """End the thread after the queued steps. Never locks."""
         self.closing = True
         self._steps.put(None)
 
     def end_thread(self) -> None:
-        """Let the thread end when it has done what was posted, and wait for that."""
+        """End the thread after the queued steps, and wait for it."""
         self.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(2.0)
@@ -81,7 +81,7 @@ class EngineConnection(ABC):
     # -- runs -------------------------------------------------------------------------------
 
     def learn(self, digest: bytes, count: int, seconds: float) -> None:
-        """Note what calls of a function took."""
+        """Update the mean time of calls of a function."""
         mean = seconds / count
         known = self.costs.pop(digest, None)
         self.costs[digest] = mean if known is None else (known + mean) / 2
@@ -89,7 +89,7 @@ class EngineConnection(ABC):
             self.costs.popitem(last=False)
 
     def learn_size(self, digest: bytes, is_short: bool) -> bool:
-        """Note whether a result of a function was short; tell whether that is new."""
+        """Note whether a result of a function was short; return whether it was the first."""
         known = self.gives_short.pop(digest, None)
         self.gives_short[digest] = is_short and known is not False
         if len(self.gives_short) > _MOST_COSTS:
@@ -97,11 +97,11 @@ class EngineConnection(ABC):
         return known is None
 
     def register(self, run: EngineRun, group: TaskGroup) -> None:
-        """Remember whose group a number is."""
+        """Register a group, to whose number reports refer."""
         self._groups[group.number] = (run, group)
 
     def receive(self, data: bytes) -> None:
-        """Take the report of a worker, from any thread."""
+        """Queue the report of a worker. Called by any thread."""
         self.post(self._received, data)
 
     def _received(self, data: bytes) -> None:
@@ -116,13 +116,13 @@ class EngineConnection(ABC):
             self.post(found[0].reported, found[1], GroupReport(*report))
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value is one that this engine keeps."""
+        """Return whether this engine keeps a value."""
         if type(value) is EngineResult:
             return value.engine is self and value.handle is not None
         return type(value) is Put and value.engine is self
 
     def lookout(self) -> Iterator[float]:
-        """Yield how long a caller may wait before the next step, which warns of what is amiss."""
+        """Yield times to wait; each next step may warn the waiting caller of a problem."""
         return iter(())
 
     # -- for subclasses ---------------------------------------------------------------------
@@ -133,44 +133,44 @@ class EngineConnection(ABC):
 
     @abstractmethod
     def new_handle(self, group: TaskGroup) -> Any:
-        """Return what will stand for a group that is about to be submitted."""
+        """Return the handle of a group that is about to be submitted."""
 
     @abstractmethod
     def submit(self, submissions: Sequence[Submission]) -> None:
-        """Hand groups over."""
+        """Submit groups to the cluster."""
 
     @abstractmethod
     def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
-        """Give groups up, those that are running too."""
+        """Cancel groups, running ones too."""
 
     @abstractmethod
     def send(self, outcome: Any) -> Any:
-        """Have a value kept; return its handle."""
+        """Send a value to the cluster; return its handle."""
 
     @abstractmethod
     def is_lost(self, handle: Any) -> bool:
-        """Tell whether what a handle stands for is gone."""
+        """Return whether the value of a handle is lost."""
 
     @abstractmethod
     def bring(self, results: Sequence[EngineResult]) -> None:
-        """Fetch the outcomes of those that have no short value."""
+        """Fetch the outcomes of those results that have no short value."""
 
     @abstractmethod
     def new_link(self, actor: RemoteActor) -> EngineLink:
-        """Have an actor of the engine made for one of ours; return the way to it."""
+        """Start an engine's actor for a `RemoteActor`; return the way to it."""
 
     @abstractmethod
     def token(self, handle: Any) -> Any:
-        """Return what an actor fetches a value by."""
+        """Return the form of a handle by which an actor fetches the value."""
 
     @abstractmethod
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
-        """Return worker and number of the task for what runs now of a run."""
+        """Return worker and number of each task of a run that runs now."""
 
     @abstractmethod
     def refusal_of(self, options: Options) -> str:
-        """Return why tasks with these resources and workers can't be run; empty: they can."""
+        """Return why tasks with these options can't run; empty if they can."""
 
     @abstractmethod
     def translated(self, error: BaseException) -> BaseException:
-        """Return an error of the engine as the caller should see it."""
+        """Return the error that the caller sees in the place of one of the engine."""

@@ -1,4 +1,4 @@
-"""What runs, values and actors need of an engine; `EngineConnection` and its subclasses give it."""
+"""The protocol by which runs, values and actors use an engine."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class HeldValue(Protocol):
 
 @runtime_checkable
 class StepOwner(Protocol):
-    """Something whose steps the engine's thread does: it gets the error when one of them fails."""
+    """An object whose methods are posted as steps; it is cancelled when one of them fails."""
 
     def cancel(self, error: BaseException) -> None:
         """End with an error."""
 
 
 class Engine(Protocol):
-    """A connection to one cluster, and the thread that decides what goes there.
+    """A connection to one cluster, with the thread that decides which groups go there.
 
     packed_functions
         Digest and payload of functions, each pickled once while it lives.
     costs
-        Seconds that a call takes, by digest of the function.
+        Mean seconds of a call, by digest of the function.
     gives_short
-        Whether all its results were short so far, as those are that come with reports.
+        Whether all results so far were short enough to come with reports, by digest.
     has_priorities
-        Of what was handed over, higher priorities go first; else it is kept back for that.
+        Whether the cluster orders submitted groups by priority; else groups are held back.
     closing
-        Nothing that is posted will be done.
+        Whether steps that are posted now are not run any more.
     post_end
-        A function of C: the callback of weak references whose `then` is a step.
+        A C function, as the callback of weak references whose `then` is a step.
     """
 
     packed_functions: Any
@@ -51,50 +51,50 @@ class Engine(Protocol):
     post_end: Callable[[Any], None]
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Have a step done by the engine's thread. Never locks."""
+        """Queue a step for the engine's thread. Never locks."""
 
     def translated(self, error: BaseException) -> BaseException:
-        """Return an error of the engine as the caller should see it."""
+        """Return the error that the caller sees in the place of one of the engine."""
 
     # -- values -----------------------------------------------------------------------------
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value is one that this engine keeps."""
+        """Return whether this engine keeps a value."""
 
     def send(self, outcome: GroupOutcome) -> Any:
-        """Have a value kept; return its handle."""
+        """Send a value to the cluster; return its handle."""
 
     def is_lost(self, handle: Any) -> bool:
-        """Tell whether what a handle stands for is gone."""
+        """Return whether the value of a handle is lost."""
 
     def bring(self, results: Sequence[Any]) -> None:
         """Fetch the outcomes of those results that have no short value."""
 
     def token(self, handle: Any) -> Any:
-        """Return what an actor fetches a value by."""
+        """Return the form of a handle by which an actor fetches the value."""
 
     # -- groups of tasks ----------------------------------------------------------------------
 
     def learn(self, digest: bytes, count: int, seconds: float) -> None:
-        """Note what calls of a function took."""
+        """Update the mean time of calls of a function."""
 
     def learn_size(self, digest: bytes, is_short: bool) -> bool:
-        """Note whether a result of a function was short; tell whether that is new."""
+        """Note whether a result of a function was short; return whether it was the first."""
 
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
 
     def refusal_of(self, options: Options) -> str:
-        """Return why tasks with these resources and workers can't be run; empty: they can."""
+        """Return why tasks with these options can't run; empty if they can."""
 
     def new_handle(self, group: Any) -> Any:
-        """Return what will stand for a group that is about to be submitted."""
+        """Return the handle of a group that is about to be submitted."""
 
     def submit(self, submissions: Sequence[Any]) -> None:
-        """Hand groups over."""
+        """Submit groups to the cluster."""
 
     def give_up(self, run: Any, groups: Sequence[Any]) -> None:
-        """Give groups up, those that are running too."""
+        """Cancel groups, running ones too."""
 
     def running(self, run: Any) -> list[tuple[str, int]]:
-        """Return worker and number of the task for what runs now of a run."""
+        """Return worker and number of each task of a run that runs now."""

@@ -1,7 +1,7 @@
-"""Which tasks of a run go together in groups, and the order in which groups may go.
+"""Groups the tasks of a run, and orders the groups for submission.
 
-Groups are made again when it is learnt what functions cost: until then tasks go singly, a few at
-a time.
+Groups are made again when the costs of functions become known: until then tasks go singly, a few
+at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OWN = 20e-6  # seconds that a task costs beside what its function takes
 
 
 class GroupQueue:
-    """The tasks of one run that were not handed over, and the groups that they are in.
+    """The tasks of one run that are not submitted, in groups.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class GroupQueue:
     functions
         Digest and payload of each task's function.
     group_of
-        By number of a task, its group: handed over, or about to be.
+        The group of each task, by number: submitted, or about to be.
     todo
-        Tasks that were not handed over.
+        Tasks that are not submitted.
     has_learnt
-        More is known of the functions than when the groups were made.
+        Whether more is known of the functions than when the groups were made.
     knows_all
-        The costs of all were known when the groups were made.
+        Whether all costs were known when the groups were made.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GroupQueue:
     # -- what is known of functions -----------------------------------------------------------
 
     def learn(self, times: dict[bytes, tuple[int, float]]) -> None:
-        """Note calls and seconds, by digest of the function."""
+        """Note the number and the seconds of calls, by digest of the function."""
         for digest, (calls, seconds) in times.items():
             if digest not in self._engine.costs:
                 self.has_learnt = True
@@ -74,7 +74,7 @@ class GroupQueue:
             self.has_learnt = True
 
     def is_short(self, group: TaskGroup) -> bool:
-        """Tell whether a group is known to end soon."""
+        """Return whether a group is known to end soon."""
         costs = [self._cost(i) for i in group.members]
         return None not in costs and sum(costs) <= MOST  # type: ignore[arg-type]
 
@@ -85,18 +85,18 @@ class GroupQueue:
         return None if known is None else known + _OWN
 
     def _gives_short(self, i: int) -> bool | None:
-        """Tell whether a function gives what comes with the report; None: not known."""
+        """Return whether a task's function returns short results; None if unknown."""
         return self._engine.gives_short.get(self.functions[i][0])
 
     # -- groups -------------------------------------------------------------------------------
 
     def regroup(self, shown: Collection[int]) -> None:
-        """Group what was not handed over, by what is known of the costs now.
+        """Make groups of the tasks that are not submitted, by the costs that are known now.
 
         Parameters
         ----------
         shown
-            Tasks whose results somebody may look at before the rest is done.
+            Tasks whose results may be asked for before the rest is done.
         """
         self.has_learnt = False
         plan, todo = self._plan, sorted(self.todo)
@@ -126,19 +126,19 @@ class GroupQueue:
         return min(width, self._limit) if self._limit else width
 
     def most_under_way(self) -> int:
-        """Return how many groups may be handed over and not done."""
+        """Return how many groups may be under way at a time."""
         goes_by_itself = self._engine.has_priorities or not self._plan.priorities
         most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self._engine.width()
         return min(most, self._limit) if self._limit else most
 
     def take_back(self, group: TaskGroup) -> None:
-        """Take back a group that was handed over: its tasks have to run, again if they ran."""
+        """Queue a submitted group again, whether it has run or not."""
         group.handle, group.done = None, False
         self.todo.update(group.members)
         self.line_up(group)
 
     def line_up(self, group: TaskGroup) -> None:
-        """Let a group go when those that it needs are gone."""
+        """Queue a group: it is ready once all groups that it needs are submitted."""
         needed = {id(g): g for g in self.needed(group) if g.handle is None}
         group.waits = len(needed)
         for other in needed.values():
@@ -151,7 +151,7 @@ class GroupQueue:
         heappush(self._ready, (-priority, group.members[-1], group.number, group))
 
     def needed(self, group: TaskGroup) -> list[TaskGroup]:
-        """Return the groups that make inputs of a group."""
+        """Return the groups that compute inputs of a group."""
         found = []
         for i in group.members:
             for j in self._plan.inputs[i] or ():
@@ -161,7 +161,7 @@ class GroupQueue:
         return found
 
     def pop(self) -> TaskGroup | None:
-        """Return the next group that may go; None: there is none now."""
+        """Return the next group that is ready, or None."""
         while self._ready:
             group = heappop(self._ready)[-1]
             if group.handle is None and not group.done:
@@ -169,7 +169,7 @@ class GroupQueue:
         return None
 
     def handed_over(self, group: TaskGroup) -> None:
-        """Let go the groups that waited for this one only."""
+        """Note that a group is submitted; others that waited for it may be ready now."""
         self.todo.difference_update(group.members)
         for other in self._after.pop(group.number, ()):
             other.waits -= 1
@@ -177,7 +177,7 @@ class GroupQueue:
                 self._is_ready(other)
 
     def release_inputs(self, group: TaskGroup) -> None:
-        """Let go of the results that only a group needed which is done now."""
+        """Release the results that no group needs any more, now that this one is done."""
         for i in group.members:
             for j in self._plan.inputs[i] or ():
                 other = self.group_of.get(j)
@@ -187,7 +187,7 @@ class GroupQueue:
                         other.handle = None
 
     def clear(self) -> None:
-        """Forget all groups: the run is over."""
+        """Drop all groups: the run is over."""
         self.group_of.clear()
         self._ready.clear()
         self._after.clear()

@@ -15,18 +15,18 @@ _numbers = count(1)
 
 
 class TaskGroup:
-    """Some tasks of a run that are one task of the engine.
+    """Tasks of a run that are one task of the engine.
 
     handle
-        What the engine keeps of it; None: it was not handed over, or nobody needs it.
+        The engine's handle; None if the group is not submitted, or not needed any more.
     last
-        The last of its tasks, for its name.
+        The last of its tasks, after which the engine's task is named.
     outputs
-        Tasks whose results others ask for.
+        Tasks whose results are used outside of the group.
     waits
-        Groups that it needs and that were not handed over.
+        The number of groups that it needs and that are not submitted.
     uses
-        Times that results of it are used by groups that are not done.
+        How often groups that are not done use its results.
     """
 
     __slots__ = (
@@ -53,16 +53,16 @@ class TaskGroup:
                 self.uses += sum(user != end for user in outside)
 
     def forget_puts(self) -> None:
-        """Have what was put for it sent again."""
+        """Have the values that were put for it sent again."""
         for put in self.puts:
             put.handle = None
 
 
 class Submission(NamedTuple):
-    """A group that is handed over.
+    """A group with all that its submission needs.
 
     deps
-        What the engine holds and the payload refers to: groups, results of earlier runs, `Put`.
+        Groups, results of earlier runs and put values to which the payload refers.
     """
 
     run: Any
@@ -79,11 +79,11 @@ class _Culled(Protocol):
     begun: bool
 
     def culled(self) -> None:
-        """Drop what only dropped futures needed."""
+        """Drop the tasks that only dropped futures needed."""
 
 
 class Nudge:
-    """In the place of `Run.attention`: whoever appends to it wakes the scheduler. Never locks."""
+    """Stands for `Run.attention`: an append wakes the engine's thread. Never locks."""
 
     def __init__(self, run: _Culled) -> None:
         self._run = weakref.ref(run)
@@ -95,7 +95,7 @@ class Nudge:
 
 
 def look(reference: weakref.ref[_Culled]) -> None:
-    """Learn that a future of a run was dropped. In the scheduler's thread."""
+    """Cull a run of which a future was dropped. Called in the engine's thread."""
     run = reference()
     if run is not None and run.begun:
         run.culled()

@@ -1,4 +1,4 @@
-"""What an actor has done, in a file that outlives its process.
+"""A journal of an actor's calls, in a file that outlives its process.
 
 The engine sends answers on its own time, and those that it had not sent are gone with the process.
 So which call began last, and the answers to the last calls, are written down before the next call
@@ -19,10 +19,10 @@ from collections import deque
 _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
 _PREFIX = "lazyflow-actor-"
-_OLD = 7 * 86400.0  # seconds without a call after which nobody will read a file any more
-_MOST = 1 << 20  # bytes after which only the last answers are written anew
+_OLD = 7 * 86400.0  # seconds without a call after which no caller reads a file any more
+_MOST = 1 << 20  # bytes after which the file is rewritten with the last answers only
 
-#: The call that was begun last, and answers to the last ones.
+#: The number of the call that began last, and the answers of the last calls.
 Entries = tuple[int, list[bytes]]
 
 
@@ -32,12 +32,12 @@ class Journal:
     Parameters
     ----------
     folder
-        Where it goes; None: where temporary files go.
+        Its folder; None: that of temporary files.
 
     Attributes
     ----------
     window
-        How many of the last answers are kept at least.
+        The least number of last answers that are kept.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Journal:
                 self._write(_NUMBER.pack(number), 0)
 
     def ended(self, answer: bytes) -> None:
-        """Note the answer to a call."""
+        """Note the answer of a call that has ended."""
         with self._lock:
             self._answers.append(answer)
             if len(self._answers) > self.window:
@@ -90,11 +90,11 @@ class Journal:
         os.replace(new, self.path)
 
     def _write(self, data: bytes, at: int) -> None:
-        if self._fd < 0:  # nobody will read it
+        if self._fd < 0:  # it was removed
             return
         try:
             os.pwrite(self._fd, data, at)
-        except OSError:  # the disk is full: what is lost with the process is blamed for more
+        except OSError:  # the disk is full: more calls are blamed if the process dies
             pass
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ def _remove_old(folder: str) -> None:
             try:
                 if time.time() - os.stat(path).st_mtime > _OLD:
                     os.unlink(path)
-            except OSError:  # another did
+            except OSError:  # another process removed it
                 pass
 
 
@@ -131,7 +131,7 @@ def remove(path: str) -> None:
 
 
 def read(path: str) -> Entries | None:
-    """Return the entries of a journal, and remove it; None: there is no such file here."""
+    """Return the entries of a journal, and remove it; None if there is no such file."""
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -30,16 +30,16 @@ _REPEATED = 1 << 12  # bytes of an array from which it is noticed that many task
 
 
 class PackedValue:
-    """A value that was pickled; or, for one that can't be, why.
+    """A pickled value, or the reason why it can't be pickled.
 
     Parameters
     ----------
     stream
-        The pickle; None: there is none.
+        The pickle, or None.
     buffers
-        Memory that it refers to.
+        The out-of-band buffers of the pickle.
     why
-        Where in the value sits what can't be pickled, the record of what was raised, its type.
+        Path of the object that can't be pickled, record of the error, type of the object.
     """
 
     __slots__ = ("buffers", "stream", "why")
@@ -60,20 +60,20 @@ class PackedValue:
         return PackedValue, (self.stream, [pickle.PickleBuffer(b) for b in self.buffers], self.why)
 
     def size(self) -> int:
-        """Return its bytes."""
+        """Return the size in bytes."""
         return len(self.stream or b"") + sum(memoryview(b).nbytes for b in self.buffers)
 
     def copied(self) -> PackedValue:
-        """Return the same with memory of its own."""
+        """Return a copy with memory of its own."""
         return PackedValue(self.stream, [bytearray(b) for b in self.buffers], self.why)
 
     def owned(self) -> Any:
-        """Return the value to a caller that has this alone, and may edit it; raises as `opened`."""
+        """Return the value for a sole owner, which may edit it; raise as `opened` does."""
         buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
         return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
     def opened(self) -> Any:
-        """Return the value; raises Unpicklable or SerializationError."""
+        """Return the value; raise Unpicklable or SerializationError."""
         if self.stream is None:
             assert self.why is not None
             path, error, culprit = self.why
@@ -93,7 +93,7 @@ class PackedValue:
 
 
 def packed(value: Any) -> PackedValue:
-    """Pickle a value, its large memory apart; what can't be is packed as the reason."""
+    """Pickle a value with large memory out of band; a failure is packed as well."""
     if type(value) is PackedValue:
         return value
     writer = PieceWriter()
@@ -106,14 +106,14 @@ def packed(value: Any) -> PackedValue:
 
 
 class GroupOutcome:
-    """What an engine keeps of a group of tasks.
+    """The results of a group of tasks, as an engine keeps them.
 
     values
-        Results by number of their task; a `PackedValue` came from elsewhere and was not used yet.
+        Results by number of their task; a `PackedValue` has travelled and is not opened yet.
     failed
-        For results that are not there: whose failure it is, as (run, number of the task).
+        For each missing result the task that has failed, as (run, number of the task).
     travelled
-        False: it is the engine's own object, as in a cluster in this process.
+        Whether it was pickled; else it is the engine's own object, in a cluster of this process.
     """
 
     __slots__ = ("__weakref__", "failed", "travelled", "values")
@@ -152,7 +152,7 @@ class GroupOutcome:
 
 
 class _Cutter(Pickler):
-    """A pickler that leaves out what travels by itself: `apart` returns where that is, or None."""
+    """A pickler that leaves objects out for which `apart` returns an index."""
 
     def __init__(self, writer: PieceWriter, apart: Callable[[Any], int | None]) -> None:
         super().__init__(writer, sys.maxsize)
@@ -164,7 +164,7 @@ class _Cutter(Pickler):
 
 
 def is_large(obj: Any) -> bool:
-    """Tell whether a literal is worth sending by itself.
+    """Return whether a literal is worth sending by itself.
 
     >>> is_large(b"x" * LARGE), is_large([0] * LARGE), is_large("x")
     (True, False, False)
@@ -179,9 +179,9 @@ def is_large(obj: Any) -> bool:
 
 
 def identity(obj: Any) -> Any:
-    """Return what is the same for equal memory of two large literals while both live.
+    """Return a key that identifies a large literal while it lives.
 
-    Every call has a view of its own of an array: what counts is the memory.
+    Views of the same memory have the same key: each call has a view of its own of an array.
     """
     if kinds[type(obj)] != ARRAY:
         return id(obj)
@@ -192,13 +192,13 @@ def identity(obj: Any) -> Any:
 
 
 class RepeatedArrays:
-    """Arrays that many tasks of a run have, and how much of each was sent with them."""
+    """Arrays that several tasks of a run have, with the bytes that were sent of each."""
 
     def __init__(self) -> None:
-        self._sent: dict[Any, tuple[Any, int]] = {}  # each is held: its identity stays its own
+        self._sent: dict[Any, tuple[Any, int]] = {}  # arrays are held, so that keys stay unique
 
     def are_large(self, obj: Any) -> bool:
-        """Tell, of what is to be sent once more, whether that is as much as a large literal."""
+        """Count an array that is to be sent; return whether the sum is that of a large literal."""
         kind = type(obj)
         if kind is type or kinds[kind] != ARRAY or obj.nbytes < _REPEATED:
             return False
@@ -209,7 +209,7 @@ class RepeatedArrays:
 
 
 def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:
-    """Pickle a part of a task; raises Unpicklable."""
+    """Pickle a part of a task; raise Unpicklable."""
     writer = PieceWriter()
     dump(value, _Cutter(writer, apart))
     return b"".join(writer.pieces)
@@ -225,5 +225,5 @@ class _Opener(pickle.Unpickler):
 
 
 def open_piece(data: bytes, large: Callable[[int], Any]) -> Any:
-    """Make a part of a task again; `large` gives the literals that were left out."""
+    """Unpickle a part of a task; `large` returns the literals that were left out."""
     return _Opener(data, large).load()

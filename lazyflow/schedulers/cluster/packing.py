@@ -25,7 +25,7 @@ PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
 
 class Unsendable(Exception):
-    """A task can't be sent; ``args`` are its number and the failure, with its notes."""
+    """A task can't be sent; ``args`` are its number and its error."""
 
 
 def _try_piece(value: Any) -> None:
@@ -33,12 +33,12 @@ def _try_piece(value: Any) -> None:
 
 
 class PackedRun(Protocol):
-    """What packing a group needs of its run.
+    """The parts of a run from which its groups are packed.
 
     environment
-        What its tasks see of the caller: `lazyflow.schedulers.remote.environment`.
+        The environment of the caller for tasks: `lazyflow.schedulers.remote.environment`.
     flags
-        What workers have to know of the request: see work.py.
+        The options of the request that workers need: see work.py.
     wanted
         Tasks whose results the caller waits for.
     failed
@@ -62,14 +62,14 @@ class Packer:
     """Packs one group.
 
     deps
-        What the engine holds and the group needs: groups, and values that were put.
+        The groups, results and put values that the group needs.
     """
 
     def __init__(self, run: PackedRun, group: TaskGroup) -> None:
         self.run = run
         self.group = group
         self.deps: list[Any] = []
-        self._at: dict[int, int] = {}  # places in deps, by id
+        self._at: dict[int, int] = {}  # indices into deps, by id
         self._functions: dict[bytes, int] = {}
         self._payloads: list[tuple[bytes, Any]] = []
         self._options: dict[Any, int] = {}
@@ -77,7 +77,7 @@ class Packer:
         self._numbers: dict[int, tuple[int, int]] = {}  # (0, external) or (1, member), by task
 
     def packed(self) -> bytes:
-        """Return the bytes; raises Unsendable."""
+        """Return the bytes; raise Unsendable."""
         run, group = self.run, self.group
         for at, i in enumerate(group.members):
             self._numbers[i] = (1, at)
@@ -90,7 +90,7 @@ class Packer:
         ))
 
     def _dep(self, what: Any) -> int:
-        """Return the place of something that the engine holds."""
+        """Return the index in `deps` of a value that the engine holds."""
         at = self._at.get(id(what))
         if at is None:
             at = self._at[id(what)] = len(self.deps)
@@ -101,7 +101,7 @@ class Packer:
         return self._dep(self.run.inputs.put(value))
 
     def _apart(self, literal: Any) -> int | None:
-        """Return where a literal is that the group does not bring itself."""
+        """Return the index in `deps` of a literal that is sent by itself, or None."""
         return self._put(literal) if self.run.inputs.goes_apart(literal) else None
 
     def _member(self, i: int) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What a caller holds of values that an engine keeps."""
+"""The caller's references to values that an engine keeps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 
 class EngineResult:
-    """A result that an engine keeps while this lives; each `get` opens it anew.
+    """A result that the engine keeps while this object lives; each `get` unpickles it anew.
 
     short
-        The result too, when it is small.
+        The packed result, if it is small.
     """
 
     __slots__ = ("__weakref__", "engine", "handle", "number", "outcome", "short", "task")
@@ -34,10 +34,10 @@ class EngineResult:
         self.number = number
         self.task = name_only(task)
         self.short = short
-        self.outcome: GroupOutcome | None = None  # brought together with others
+        self.outcome: GroupOutcome | None = None  # once it was fetched, with others
 
     def get(self) -> Any:
-        """Return the value, fetched if need be; raises SerializationError or SchedulerLost."""
+        """Return the value, fetched if need be; raise SerializationError or SchedulerLost."""
         try:
             if self.short is not None:
                 return self.short.owned()
@@ -54,14 +54,14 @@ class EngineResult:
 
 
 class Put:
-    """A value that was handed to an engine, and may have to be again: its holder can die.
+    """A value that was sent to an engine, and is sent again if the worker with it dies.
 
     Parameters
     ----------
     copy
-        Keep a snapshot, not the caller's memory, which may be written to.
+        Whether to keep a snapshot, since the caller may write to its memory.
     owner
-        What the error calls the task of a value that can't be pickled.
+        The task in the error of a value that can't be pickled.
     """
 
     __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
@@ -83,29 +83,29 @@ class Put:
         if copy:
             self._packed = self._packed.copied()
         self._lock = threading.Lock()
-        self.handle: Any = None  # None: it has to be sent
+        self.handle: Any = None  # None if it has to be sent
 
     def send(self) -> Any:
-        """Return the engine's handle, of a value that is there or on its way."""
+        """Return the engine's handle, after sending the value if need be."""
         with self._lock:
             if self.handle is None or self.engine.is_lost(self.handle):
                 self.handle = self.engine.send(GroupOutcome({0: self._packed}, {}))
             return self.handle
 
     def get(self) -> Any:
-        """Return the value as it was when it was put; the caller's own."""
+        """Return a copy of the value as it was when it was put."""
         return self._packed.copied().owned()
 
 
 def handle_of(value: Any) -> Any:
-    """Return the handle of a value that an engine holds; one that was put is sent if need be."""
+    """Return the handle of a value that an engine holds; send a put value if need be."""
     return value.send() if type(value) is Put else value.handle
 
 
 def fetch_all(
     engine: Engine, values: list[Any], which: list[int]
 ) -> Iterator[tuple[int, BaseException]]:
-    """Put values in the place of what the engine holds; yield those that can't be had, and why."""
+    """Replace references by their values; yield the index and error of each that fails."""
     held = {i: values[i] for i in which if type(values[i]) in (EngineResult, Put)}
     engine.bring([each for each in held.values() if type(each) is EngineResult])
     for i, each in held.items():

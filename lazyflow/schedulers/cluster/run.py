@@ -42,15 +42,15 @@ class EngineRun(Lifecycle):
     Attributes
     ----------
     name
-        Of the run, for workers.
+        The name of the run for workers.
     under_way
-        Groups that were handed over and are not done, by number.
+        Groups that are submitted and not done, by number.
     wanted
         Tasks whose results the caller waits for.
     suspects
-        Tasks whose worker died; each is run alone, to find out which ended it.
+        Tasks whose worker died; each is run alone, to find the one that ends workers.
     errors
-        Of tasks that have raised, by number.
+        Errors of tasks, by number.
     """
 
     environment: bytes = b""
@@ -71,14 +71,14 @@ class EngineRun(Lifecycle):
 
     @property
     def flags(self) -> tuple[bool, bool, bool]:
-        """Return what workers have to know of the request: see work.py."""
+        """Return the options of the request that workers need: see work.py."""
         request = self.request
         return bool(request.collect), bool(request.check_mutation), bool(self.observers.members)
 
     # -- the beginning ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Look at the leaves; go on when those that are pending are there."""
+        """Collect the leaves; go on when all pending ones are done."""
         self.begun = True
         self.observers.run_started(self)
         self.wanted = set(self.plan.outputs)
@@ -89,7 +89,7 @@ class EngineRun(Lifecycle):
         left = iter((None,) * len(pending))
 
         def one_more(_: Any) -> None:
-            if next(left, self) is self:  # with the call below they are one more than items
+            if next(left, self) is self:  # the call after the loop is one more than the futures
                 self.engine.post(self._go, pending)
 
         for _, future in pending:
@@ -97,11 +97,11 @@ class EngineRun(Lifecycle):
         one_more(None)
 
     def deliver(self, i: int, value: Any) -> None:
-        """Not called: what tasks turn into is run where they are."""
+        """Never called: workers run what their tasks turn into."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
     def refuse(self, i: int, error: BaseException) -> None:
-        """Not called, as `deliver`."""
+        """Never called, as `deliver`."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
     def _go(self, pending: list[tuple[int, TaskFuture]]) -> None:
@@ -118,7 +118,7 @@ class EngineRun(Lifecycle):
             self._submit()
 
     def _admit(self) -> bool:
-        """Let tasks fail that can't be sent, or that no worker may run; tell whether it goes on."""
+        """Fail the tasks that can't run on the cluster; return whether the run goes on."""
         plan, queue, engine = self.plan, self.queue, self.engine
         for i, error in pickled_functions(plan, queue.todo, engine, queue.functions):
             self._fail_task(i, error)
@@ -137,7 +137,7 @@ class EngineRun(Lifecycle):
         self.queue.regroup(() if self.futures is None else self.wanted)
 
     def _submit(self) -> None:
-        """Hand over what may go now."""
+        """Submit the groups that may go now."""
         if self.over:
             return
         if self.suspects:
@@ -156,7 +156,7 @@ class EngineRun(Lifecycle):
             self.engine.submit(submissions)
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
-        """Pack a group; nothing when a task of it can't be packed."""
+        """Pack a group; return an empty list if one of its tasks can't be packed."""
         packer = Packer(self, group)
         try:
             payload = packer.packed()
@@ -179,7 +179,7 @@ class EngineRun(Lifecycle):
     # -- what arrives -----------------------------------------------------------------------
 
     def reported(self, group: TaskGroup, report: GroupReport) -> None:
-        """Take the report of a worker on a group; one whose result was lost may come twice."""
+        """Handle the report on a group. A group whose result was lost may report twice."""
         if self.over or group.done or group.number not in self.under_way:
             return
         del self.under_way[group.number]
@@ -211,7 +211,7 @@ class EngineRun(Lifecycle):
         self.failed[i] = error
 
     def _settle(self, group: TaskGroup, short: dict[int, Any]) -> None:
-        """Hand on what a group has made, and let go of what it needed."""
+        """Deliver the results of a group, and release its inputs."""
         self.queue.release_inputs(group)
         for i in group.outputs:
             if i in self.wanted:
@@ -251,7 +251,7 @@ class EngineRun(Lifecycle):
             self._clear_queue()
 
     def _fail_task(self, i: int, error: BaseException) -> None:
-        """Let a task fail that no worker ran."""
+        """Fail a task that no worker has run."""
         self.queue.todo.discard(i)
         self.errors[i] = error
         self.observers.task_failed(self, i, error)
@@ -260,7 +260,7 @@ class EngineRun(Lifecycle):
             self._arrived(i, None)
 
     def note_failure(self, i: int, error: BaseException) -> None:
-        """End the run with the error, or leave it to the users of the result."""
+        """End the run with an error, or keep it for the tasks that use the result."""
         if self.request.collect:
             self.failed[i] = error
         else:
@@ -269,7 +269,7 @@ class EngineRun(Lifecycle):
     # -- what goes wrong --------------------------------------------------------------------
 
     def lost(self, group: TaskGroup, error: BaseException) -> None:
-        """Send a group again of which an input is gone, with the worker that held it."""
+        """Submit a group again, after an input was lost with the worker that held it."""
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
@@ -290,7 +290,7 @@ class EngineRun(Lifecycle):
         self._submit()
 
     def _fail_leaves(self, group: TaskGroup, error: BaseException) -> None:
-        """Give up results of earlier runs that a group needs and the engine has lost."""
+        """Fail the results of earlier runs that a group needs and the engine has lost."""
         for i in group.members:
             for j in self.plan.inputs[i] or ():
                 value = self.inputs.leaves.get(j)
@@ -301,7 +301,7 @@ class EngineRun(Lifecycle):
                     self.note_failure(j, gone(value.task, error))
 
     def died(self, group: TaskGroup, error: BaseException, deaths: str) -> None:
-        """Run the tasks of a group over which workers died one at a time, to find the cause."""
+        """Run the tasks of a group alone, one after the other, since workers died over it."""
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
@@ -316,7 +316,7 @@ class EngineRun(Lifecycle):
         self._submit()
 
     def _try_suspect(self) -> None:
-        """Run one of the suspects, when nothing else of the run is under way."""
+        """Run one of the suspects, once nothing else of the run is under way."""
         if self.under_way:
             return
         ordered = sorted(set(self.suspects))
@@ -339,7 +339,7 @@ class EngineRun(Lifecycle):
     # -- the end ----------------------------------------------------------------------------
 
     def culled(self) -> None:
-        """Drop what only dropped futures needed."""
+        """Drop the tasks that only dropped futures needed."""
         self.cull()
         if self.over or not self.unneeded:
             return
@@ -371,7 +371,7 @@ class EngineRun(Lifecycle):
         self.errors = {}
 
     def fetch(self) -> None:
-        """Bring the wanted values here, in the caller's thread."""
+        """Fetch the wanted values, in the caller's thread."""
         wanted = [i for i in dict.fromkeys(self.plan.outputs) if i not in self.failed]
         for i, error in fetch_all(self.engine, self.values, wanted):
             if not isinstance(error, Exception) or not self.request.collect:
@@ -379,7 +379,7 @@ class EngineRun(Lifecycle):
             self.failed[i] = error
 
     def running(self) -> list[str]:
-        """Name the tasks that run now, as far as workers answer, and those on their way there."""
+        """Describe the tasks that run now, as far as workers answer, and the next ones."""
         if not self.begun:
             return []
         answers = self.engine.running(self)

@@ -1,4 +1,4 @@
-"""What the tasks of a run are given that no task of it makes: leaves, and literals."""
+"""The input values of a run that no task of it computes: leaves and large literals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lazyflow.schedulers.core.future import TaskFuture
 
 
 class RunValues:
-    """The leaves of one run, and its literals that are sent by themselves, once.
+    """The leaves of one run, and its literals that are sent by themselves.
 
     leaves
-        By number: the value, or what the engine holds of it.
+        Values by number of the leaf, or references to values that the engine holds.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -29,7 +29,7 @@ class RunValues:
     def take_leaves(
         self, plan: Plan, others: Mapping[int, Any]
     ) -> list[tuple[int, TaskFuture]]:
-        """Take the leaves of a plan, with `others` in the place of some; return pending ones."""
+        """Store the leaves of a plan, some replaced by `others`; return those that are pending."""
         pending = []
         for i in plan.leaves:
             task = plan.tasks[i]
@@ -42,7 +42,7 @@ class RunValues:
     def take_pending(
         self, pending: Iterable[tuple[int, TaskFuture]]
     ) -> Iterator[tuple[int, BaseException]]:
-        """Take leaves that are there now; yield those that have failed, and why."""
+        """Store leaves that were pending; yield those that have failed, with their errors."""
         for i, future in pending:
             value, error = future.local_outcome()
             if error is None:
@@ -53,19 +53,19 @@ class RunValues:
                 yield i, error
 
     def put(self, value: Any) -> Put:
-        """Return what the engine holds, or will, of a large literal: once for this run."""
+        """Return the put value of a large literal, one for this run."""
         key = identity(value)
         known = self._puts.get(key)
         if known is None:
-            # the value is held: the key stays its own
+            # the value is held, so that its key stays unique
             known = self._puts[key] = (value, Put(self._engine, value))
         return known[1]
 
     def goes_apart(self, literal: Any) -> bool:
-        """Tell whether a literal is to be sent by itself."""
+        """Return whether a literal is to be sent by itself."""
         return is_large(literal) or self._repeated.are_large(literal)
 
     def clear(self) -> None:
-        """Let go of all: the run is over."""
+        """Release all: the run is over."""
         self.leaves.clear()
         self._puts.clear()

@@ -42,7 +42,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
 
     @abstractmethod
     def engine(self) -> EngineConnection:
-        """Return the connection, made if there is none."""
+        """Return the engine, connecting if need be."""
 
     def make_run(self, plan: Plan, request: Request) -> Lifecycle:
         """Return the run of a plan; inside a task, one in this thread."""
@@ -68,7 +68,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         )
 
     def offer(self, run: Any, count: int) -> None:
-        """Nothing becomes ready outside of the engine's thread."""
+        """Do nothing: tasks become ready in the engine's thread only."""
         return
 
     def wait(self, run: Any, timeout: float | None) -> bool:
@@ -77,11 +77,11 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         return wait_watching(engines, run.wait, timeout)
 
     def abandon(self, run: Any) -> None:
-        """Groups of a run that was given up are cancelled when its queue is cleared."""
+        """Do nothing: clearing the queue of a run cancels its groups."""
         return
 
     def end_task(self, run: Any, i: int) -> None:
-        """Give a running task up, after its future was cancelled: as when nobody needs it."""
+        """Give up a running task whose future was cancelled, as one that is not needed."""
         if type(run) is ActorCall:
             if run.host is not None:
                 run.host.force(run)
@@ -94,7 +94,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         return self._here() is not None
 
     def make_actor(self, spec: ActorSpec) -> Any:
-        """Return where an actor lives: with the engine; inside a task, in this thread."""
+        """Start an actor on the engine; inside a task, in this thread."""
         here = self._here()
         if here is not None:
             return here.make_actor(spec)
@@ -104,7 +104,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         return actor
 
     def end_actors(self) -> None:
-        """Fail the calls of actors that were made by this; returns when that is done."""
+        """End the actors of this scheduler; return when their calls have failed."""
         posted = []
         for actor, engine in self._living_actors():
             if not actor.is_over:
@@ -117,7 +117,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
             done.wait(max(0.0, deadline - monotonic()))
 
     def leave(self) -> None:
-        """In the child of a fork: actors and the engine's thread are the parent's."""
+        """In the child of a fork, refuse calls: actors and threads are the parent's."""
         for _, engine in self._living_actors():
             engine.closing = True
 
@@ -130,7 +130,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         return here if type(here) is Inside and here.name == self.name else None
 
     def put(self, value: Any, task: Task) -> Put:
-        """Hand a snapshot of a value to the engine; `task` has its name and place.
+        """Send a snapshot of a value to the engine; `task` has its name and place.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What others see of a run on an engine: its observers, and those that ask what it is doing."""
+"""How observers and callers see a run on an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lazyflow.schedulers.core.lifecycle import Lifecycle, doing
 
 
 class EngineWorker(Worker):
-    """A worker of an engine, as messages name it."""
+    """A worker of an engine, for messages."""
 
     __slots__ = ()
     kind = "worker"
@@ -20,7 +20,7 @@ class EngineWorker(Worker):
 def tell_observers(
     run: Lifecycle, events: Iterable[tuple[int, int]], errors: Mapping[int, BaseException]
 ) -> None:
-    """Pass on to observers what a worker reports of tasks."""
+    """Pass the events that a worker reports on to observers."""
     for what, i in events:
         if what == STARTED:
             run.observers.task_started(run, i)
@@ -33,7 +33,7 @@ def tell_observers(
 def described(
     run: Lifecycle, running: Sequence[tuple[str, int]], handed_over: Sequence[int]
 ) -> list[str]:
-    """Describe tasks that run, as (worker, number), and others that may run."""
+    """Describe running tasks, given as (worker, number), and tasks that are submitted."""
     found = []
     for where, i in running:
         worker = EngineWorker(where)

@@ -32,31 +32,31 @@ from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
 from lazyflow.store.values import IteratorItems
 
-_FUNCTIONS = 1000  # that a worker remembers
+_FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
-#: What workers have to know of a request, in the order of `EngineRun.flags`.
+#: Indices into `EngineRun.flags`.
 COLLECT, CHECK, TELL = range(3)
 
-#: What a worker reports of a task, for observers.
+#: Kinds of events that a worker reports for observers.
 STARTED, ENDED, FAILED = range(3)
 
 
 class GroupReport(NamedTuple):
-    """What a worker reports of a group.
+    """The report of a worker on a group.
 
     number
-        Of the group.
+        The number of the group.
     short
-        Small results that the caller wants, by number of their task.
+        Small wanted results, by number of their task.
     failed
-        For results that are not there: whose failure it is, as (run, number of the task).
+        For each missing result the task that has failed, as (run, number of the task).
     errors
-        Records of what tasks raised, by their numbers.
+        Records of errors, by number of the task.
     times
-        Calls and seconds, by digest of the function.
+        Number and seconds of calls, by digest of the function.
     events
-        (STARTED, ENDED or FAILED, number of the task), in order, when somebody observes.
+        (STARTED, ENDED or FAILED, number of the task), in order; empty without observers.
     """
 
     number: int
@@ -68,18 +68,18 @@ class GroupReport(NamedTuple):
 
 
 class Inside(SyncScheduler):
-    """What an engine's name means inside its workers: this thread, by the loop of sync."""
+    """The scheduler of an engine's name inside its workers: the loop of sync, in this thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class _Log(Observer):
-    """Notes the times of the tasks of a group, and which of them is running."""
+    """Records the times of the tasks of a group, and which task is running."""
 
     def __init__(self, functions: dict[int, int], keeps_events: bool) -> None:
         self.run: Any = None
-        self.functions = functions  # by local number of a task
+        self.functions = functions  # indices of functions, by local number of the task
         self.events: list[tuple[int, int]] | None = [] if keeps_events else None
         self.times: dict[int, list[float]] = {}
         self.current = -1
@@ -114,7 +114,7 @@ class GroupRun(Run):
         self.blamed: dict[int, BaseException] = {}
 
     def keep(self, i: int, value: Any) -> Any:
-        """Store a result; what an iterator gives, where others get it from here."""
+        """Store a result; the items of an iterator, if the result leaves the group."""
         if kinds[type(value)] == ITERATOR and self.plan.end in self.plan.uses(i):
             try:
                 value = IteratorItems(value)
@@ -123,7 +123,7 @@ class GroupRun(Run):
         return super().keep(i, value)
 
     def note_failure(self, i: int, error: BaseException) -> None:
-        """Remember whose failure it is."""
+        """Note which task has failed."""
         self.blamed[i] = error
         super().note_failure(i, error)
 
@@ -133,7 +133,7 @@ _lock = threading.Lock()
 
 
 def _function(digest: bytes, payload: Any) -> Any:
-    """Return a function, opened once in this process; what can't be raises when it is called."""
+    """Return a function, unpickled once in this process; one that fails raises when called."""
     with _lock:
         found = _functions.get(digest)
         if found is not None:
@@ -141,7 +141,7 @@ def _function(digest: bytes, payload: Any) -> Any:
             return found
     try:
         found = load_function(payload)
-    except RuntimeError as error:  # it is another version here
+    except RuntimeError as error:  # this process has another version of its module
         return _Unreadable(error)
     except Exception as error:
         return _unreadable("the function", error)
@@ -153,7 +153,7 @@ def _function(digest: bytes, payload: Any) -> Any:
 
 
 class _Unreadable:
-    """In the place of a function: raises why the task can't be called."""
+    """Stands for a function that can't be unpickled: raises the reason when called."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -178,9 +178,9 @@ class Work:
     payload
         As `Packer` made it.
     deps
-        The outcomes that it refers to.
+        The outcomes to which it refers.
     name
-        Of the scheduler, for tasks that ask.
+        The name of the scheduler, for computes in tasks.
     """
 
     def __init__(self, payload: bytes, deps: tuple[GroupOutcome, ...], name: str) -> None:
@@ -196,7 +196,7 @@ class Work:
         self.log: _Log | None = None
 
     def __call__(self) -> tuple[GroupOutcome, bytes]:
-        """Run it, in a context of its own; return the outcome and the report."""
+        """Run the group, in a context of its own; return the outcome and the pickled report."""
         try:
             environment.enter(self.environment)
             run = self._begin()
@@ -205,23 +205,23 @@ class Work:
             self._scheduler.start(run)
             self._scheduler.wait(run, None)
             return self._reported(run)
-        except BaseException as bug:  # of ours, or memory ran out
+        except BaseException as bug:  # of lazyflow, or memory ran out
             first = self._members[0][0]
             report = GroupReport(self.number, {}, {}, {first: record(bug)}, {}, ())
             return GroupOutcome({}, {}), pickle.dumps(tuple(report))
 
     def give_up(self) -> None:
-        """Start nothing more of it."""
+        """Start no further task of the group."""
         self._stop = True
         if self._run is not None:
             self._run.cancel(Cancelled("the run was given up"))
 
     def is_given_up(self) -> bool:
-        """Tell whether nobody waits for it."""
+        """Return whether the group was given up."""
         return self._stop
 
     def running(self) -> int:
-        """Return the number, in the caller's plan, of the task that runs now; -1: none."""
+        """Return the number, in the caller's plan, of the task that runs now, or -1."""
         log = self.log
         if log is None or log.run is None or log.current < 0:
             return -1

@@ -13,7 +13,7 @@ _MOST_SHOWN = 8
 
 
 def chosen(workers: Sequence[Any], cluster: Mapping[str, Any]) -> list[str]:
-    """Return the addresses that these addresses, names of workers or hosts stand for.
+    """Return the addresses of workers that are given by address, name or host.
 
     >>> cluster = {"tcp://10.0.0.1:5": {"name": "big", "host": "10.0.0.1"}}
     >>> chosen(["big"], cluster), chosen(["10.0.0.1", "small"], cluster), chosen([0], cluster)
@@ -32,7 +32,7 @@ def _names(address: str, worker: Any) -> tuple[Any, ...]:
 def refusal(
     workers: Sequence[Any] | None, resources: Mapping[str, float] | None, cluster: Mapping[str, Any]
 ) -> str:
-    """Return why no worker of a cluster may run such a task; empty: one may.
+    """Return why no worker of a cluster may run such a task; empty if one may.
 
     >>> cluster = {"tcp://10.0.0.1:5": {"name": "big", "resources": {"GPU": 1}}}
     >>> refusal(["big"], {"GPU": 1}, cluster)

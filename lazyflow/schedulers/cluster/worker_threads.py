@@ -24,7 +24,7 @@ _free: list[_GroupThread] = []
 def run_in_thread(
     work: Work, context: contextvars.Context, done: Callable[[Any], object]
 ) -> None:
-    """Have a group run in a context by a thread of this process, which calls `done` at the end."""
+    """Run a group in a context and a thread of this process, then call `done` there."""
     try:
         thread = _free.pop()
     except IndexError:
@@ -33,7 +33,7 @@ def run_in_thread(
 
 
 class _GroupThread:
-    """A thread, and what it has to do."""
+    """A thread that runs groups, with its queue."""
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[Any] = SimpleQueue()
@@ -49,7 +49,7 @@ class _GroupThread:
             done(found)
             if is_replaced:
                 return
-            del work, context, done, found  # hold nothing meanwhile
+            del work, context, done, found  # hold no values while asleep
 
 
 if hasattr(os, "register_at_fork"):

@@ -633,7 +633,7 @@ def test_results_outlive_their_actor(separate: str) -> None:
     made = weights.step(np.ones(100_000))
     wait(made)
     os.kill(weights.pid().result(), signal.SIGKILL)
-    with pytest.raises(WorkerDied, match="no call of it ran"):
+    with pytest.raises(WorkerDied, match="while no call ran"):
         weights.get().result()
     assert delayed(np.sum)(made).compute() == 100_000
     assert made.result()[0] == 1

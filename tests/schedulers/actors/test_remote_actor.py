@@ -212,7 +212,7 @@ def test_without_restarts_all_later_calls_fail() -> None:
     actor.die(last=0)
     later = actor.call(2)
     for call in (queued, later):
-        with pytest.raises(WorkerDied, match="no call of it ran; it has no restarts"):
+        with pytest.raises(WorkerDied, match="while no call ran; it has no restarts"):
             raise call.future.outcome()[1]  # type: ignore[misc]
     assert actor.link.is_ended is False  # it was gone already
     assert len(actor.port.links) == 1

@@ -272,7 +272,7 @@ def test_an_unknown_address_says_so():
 
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(SchedulerLost, match="nobody answers at tcp://127.0.0.1:9"),
+        pytest.raises(SchedulerLost, match="no scheduler of a cluster answers at tcp://127.0.0.1:9"),
     ):
         compute(delayed(inc)(1), scheduler="tcp://127.0.0.1:9")
 

@@ -45,7 +45,7 @@ _unique = uuid.uuid4().hex
 
 @dataclass
 class _Opened:
-    """The report of an actor that it is there: where, and where its journal is."""
+    """The report of an actor that it has started: its process and its journal."""
 
     address: str
     nanny: Any
@@ -54,7 +54,7 @@ class _Opened:
 
 
 class _DaskSide:
-    """What an actor sends goes with the worker's events, or with the reply to a message.
+    """Sends reports of an actor with the worker's events, or with the reply to a message.
 
     Events wait for each other for some milliseconds, so a reply waits as long for an answer.
     """
@@ -65,13 +65,13 @@ class _DaskSide:
         self.key = key
         self.client = client
         self.is_closed = False
-        self._tasks: set[Any] = set()  # the loop has weak references only
-        self._reply: asyncio.Future[bytes] | None = None  # that waits for an answer to take along
+        self._tasks: set[Any] = set()  # held here: the loop has weak references only
+        self._reply: asyncio.Future[bytes] | None = None  # a reply that waits for an answer
 
     def report(
         self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
     ) -> None:
-        if self.is_closed:  # nobody would let go of what is kept
+        if self.is_closed:  # kept values would never be released
             return
         data = pickle.dumps((self.key, report))
         found = {"value": value, "state": state}
@@ -93,7 +93,7 @@ class _DaskSide:
             self.worker.log_event(self.topic, data)
 
     async def reply(self) -> bytes | None:
-        """Return the next answer, if it comes soon."""
+        """Return the next report, if it comes soon."""
         loop = asyncio.get_running_loop()
         reply = self._reply = loop.create_future()
         timer = loop.call_later(_SOON, _set, reply)
@@ -103,7 +103,7 @@ class _DaskSide:
             timer.cancel()
 
     async def _keep(self, kept: dict[str, GroupOutcome], data: bytes) -> None:
-        """Make values the cluster's, wanted by the caller, before the caller learns of it."""
+        """Register values with the cluster, as wanted by the caller, then send the report."""
         worker = self.worker
         worker.update_data(data=kept)
         await worker.scheduler.update_data(
@@ -121,7 +121,7 @@ class _DaskSide:
     async def _fetch(self, key: str, done: Callable[[GroupOutcome | None], None]) -> None:
         try:
             done(await self._found(key))
-        except Exception:  # the caller brings it
+        except Exception:  # the caller sends it
             done(None)
 
     async def _found(self, key: str) -> Any:
@@ -141,7 +141,7 @@ def _set(reply: asyncio.Future[Any]) -> None:
 
 
 def kept_key(key: str, number: int, what: str) -> str:
-    """Return the name of what the cluster keeps of a call."""
+    """Return the key of a value or state of a call that the cluster keeps."""
     return f"{key}-{what}-{number}"
 
 
@@ -157,7 +157,7 @@ class DaskActor:
         worker.log_event(topic, pickle.dumps((key, opened)))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
-        """Take messages in, on the worker's loop; returns the next answer if it comes soon."""
+        """Handle messages, on the worker's loop; return the next report if it comes soon."""
         self._actor.take(messages)
         return await self._side.reply()
 
@@ -175,7 +175,7 @@ def _close(actor: EngineActor, side: _DaskSide) -> None:
 
 
 class _Watched(FutureState):
-    """The state of an actor's key, which passes on to the link what the scheduler reports of it."""
+    """The state of an actor's key, which passes the scheduler's reports on to the link."""
 
     __slots__ = ("link",)
     link: DaskLink
@@ -198,7 +198,7 @@ class _Watched(FutureState):
 
 
 class ActorsOfClient(Engine, Protocol):
-    """What links need of their engine."""
+    """An engine, as links use it."""
 
     topic: str
     links: dict[str, Any]
@@ -208,14 +208,14 @@ class ActorsOfClient(Engine, Protocol):
         """The client; raises SchedulerLost when it is closed."""
 
     def handle(self, key: str) -> Any:
-        """Return what stands for a key."""
+        """Return the handle of a key."""
 
     def receive(self, data: bytes) -> None:
-        """Take a report, from any thread."""
+        """Queue a report. Called by any thread."""
 
 
 class DaskLink(EngineLink):
-    """The way to an actor: free when the worker has confirmed the last messages."""
+    """The way to an actor, which is free when the worker has confirmed the last messages."""
 
     engine: ActorsOfClient
 
@@ -236,7 +236,7 @@ class DaskLink(EngineLink):
         engine.links[self.key] = self
         place = f"lazyflow_place_{number}_{_unique}"
         graph = {
-            # for a task that needs another the scheduler looks which worker has the fewest actors
+            # of tasks with inputs only, the scheduler spreads actors evenly over workers
             place: TheirTask(place, _nothing),
             self.key: TheirTask(
                 self.key, DaskActor, engine.topic, self.key, client.id, TaskRef(place)),
@@ -244,11 +244,11 @@ class DaskLink(EngineLink):
         (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Have the engine's thread do something."""
+        """Queue a step for the engine's thread."""
         self.engine.post(step, *details)
 
     def receive(self, report: Report | _Opened) -> None:
-        """Take a report."""
+        """Handle a report."""
         if not isinstance(report, _Opened):
             super().receive(report)
             return
@@ -257,12 +257,12 @@ class DaskLink(EngineLink):
         self.actor.pump()
 
     def made(self) -> None:
-        """Learn that the actor is where messages find it."""
+        """Note that the actor can be reached."""
         self._is_made = True
         self.actor.pump()
 
     def gone(self, error: BaseException | None) -> None:
-        """Learn that the scheduler has lost the actor. In the client's loop."""
+        """Report the loss of the actor. Called in the client's loop."""
         self.post(self.broken, error)
 
     def is_free(self) -> bool:
@@ -289,7 +289,7 @@ class DaskLink(EngineLink):
             self.post(self._sent)
             if reply["result"] is not None:
                 self.engine.receive(reply["result"])
-        elif await self._is_scheduler_there(client):  # else the client learns that it is lost
+        elif await self._is_scheduler_there(client):  # else the client reports it
             self.gone(error)
 
     async def _is_scheduler_there(self, client: Any) -> bool:
@@ -311,18 +311,18 @@ class DaskLink(EngineLink):
         return handle
 
     def kill(self) -> None:
-        """Do nothing: others have their work and values in that process."""
+        """Do nothing: the process has other work and values."""
 
     def find_journal(self, then: Callable[[Entries | None], None]) -> None:
         self._forget()
-        found = journal.read(self._path) if self._path else (0, [])  # no call can have begun
+        found = journal.read(self._path) if self._path else (0, [])  # no call has begun
         if found is not None:
             then(found)
             return
         self.engine.client.loop.add_callback(self._ask, self.engine.client, then)
 
     async def _ask(self, client: Any, then: Callable[[Entries | None], None]) -> None:
-        """Ask the nanny of the worker, or another worker of the machine."""
+        """Have the nanny of the worker, or a worker of the same machine, read the journal."""
         host = str(self._address).rpartition(":")[0]
         try:
             workers = list(await client.scheduler.ncores())
@@ -335,7 +335,7 @@ class DaskLink(EngineLink):
             try:
                 asked = client._run(journal.read, self._path, workers=[address])
                 found = (await asyncio.wait_for(asked, _ASKING))[address]
-            except Exception:  # it ended too
+            except Exception:  # that process has ended, too
                 continue
             if found is not None:
                 then(found)
@@ -344,7 +344,7 @@ class DaskLink(EngineLink):
 
     def let_go(self) -> None:
         self._forget()
-        journal.remove(self._path)  # a worker of this machine may be killed before it does
+        journal.remove(self._path)  # the worker may be killed before it does
 
     def _forget(self) -> None:
         self.engine.links.pop(self.key, None)

@@ -1,4 +1,4 @@
-"""A client of distributed: whether it is there, and what its scheduler has taken in."""
+"""A reference to a client of distributed, and its exchange with the scheduler at exit."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Pyth
 
 
 class ClientReference:
-    """A client, which is not kept alive.
+    """A reference to a client that does not keep it alive.
 
     topic
-        Under which workers report.
+        The topic of the workers' reports.
     unique
-        The end of the names of what the cluster keeps for this reference.
+        The end of all keys that are made for this reference.
     """
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
             raise TypeError(
-                "the distributed.Client is asynchronous, so nobody can wait for it in this "
-                "thread. Make one by distributed.Client(...) without asynchronous=True."
+                "the distributed.Client is asynchronous, so this thread can't wait for its "
+                "results. Make one by distributed.Client(...) without asynchronous=True."
             )
         self._client = weakref.ref(client)
         self.topic = f"lazyflow-{client.id}"
         self.unique = uuid.uuid4().hex
 
     def get(self) -> Any:
-        """Return the client; raises SchedulerLost when it is closed."""
+        """Return the client; raise SchedulerLost if it is closed."""
         client = self._client()
         if client is None or client.status != "running":  # a lost one tries to connect for 30 s
             raise lost()
         return client
 
     def or_none(self) -> Any:
-        """Return the client, open or closed; None: it has gone."""
+        """Return the client, open or closed, or None."""
         return self._client()
 
     def is_usable(self) -> bool:
-        """Tell whether something can still be handed over."""
+        """Return whether the client is connected."""
         client = self._client()
         return client is not None and client.status == "running"
 
     def shares_process(self) -> bool:
-        """Tell whether the scheduler runs in this process."""
+        """Return whether the scheduler runs in this process."""
         client = self._client()
         if client is None or client.status != "running":
             return False
         return isinstance(getattr(client.cluster, "scheduler", None), distributed.Scheduler)
 
     def catch_up(self, keys: Sequence[str]) -> None:
-        """Give keys up; return when the scheduler has taken that in, and all that came before."""
+        """Release keys; return when the scheduler has handled that, and all messages before."""
         client = self.get()
-        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # unknown there, so it is answered
+        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # an unknown key is answered
 
         async def ask() -> None:
             reply = client.futures[mark] = FutureState(mark)
@@ -79,17 +79,18 @@ class ClientReference:
             client.sync(ask)
 
     def release_all(self) -> None:
-        """Give up what is kept for lazyflow: a cluster in this process would log it as lost."""
+        """Release all keys of lazyflow: a cluster in this process would log them as lost."""
         client = self._client()
         if client is not None and self.shares_process():
             self.catch_up([key for key in client.futures if str(key).endswith(self.unique)])
-            # a worker that has to end while it imports modules logs an error, too
+            # wait for workers: one that ends while it imports modules logs an error, too
             ask = partial(client._run, running_tasks, "", on_error="ignore")
             with suppress(OSError, TimeoutError):
                 client.sync(ask, callback_timeout=PATIENCE)
 
 
 def lost(cause: BaseException | None = None) -> SchedulerLost:
+    """Return the error of a lost connection."""
     error = SchedulerLost(
         "the connection to the scheduler of the cluster is gone, and with it what was running and "
         "kept there. Look at whether it still runs, connect again by distributed.Client(address), "

@@ -1,4 +1,4 @@
-"""A connection to a dask.distributed cluster, by one client."""
+"""The engine of dask.distributed: submits groups by a client, and handles their ends."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.results import EngineResult, handle_of
 from lazyflow.schedulers.cluster.run import EngineRun
 
-_MESSAGE = 4 << 20  # bytes of payloads that go in one message, about
-_ANSWER = 1.0  # seconds that workers get to answer what they run
+_MESSAGE = 4 << 20  # bytes of payloads in one message, about
+_ANSWER = 1.0  # seconds that workers get to report what they run
 
 
 class DaskEngine(EngineConnection):
-    """One client."""
+    """The engine of one client."""
 
     def __init__(self, client: Any) -> None:
         self._reference = reference = ClientReference(client)
@@ -49,11 +49,11 @@ class DaskEngine(EngineConnection):
 
     @property
     def client(self) -> Any:
-        """The client; raises SchedulerLost when it is closed."""
+        """The client; raises SchedulerLost if it is closed."""
         return self._reference.get()
 
     def is_usable(self) -> bool:
-        """Tell whether something can still be handed over."""
+        """Return whether the client is connected."""
         return self._reference.is_usable()
 
     def _event(self, event: tuple[float, bytes]) -> None:
@@ -70,7 +70,7 @@ class DaskEngine(EngineConnection):
 
     def new_handle(self, group: TaskGroup) -> DaskHandle:
         name = task_name(group.last)
-        name = name if name.isidentifier() else "lazyflow"  # the cluster reads up to the number
+        name = name if name.isidentifier() else "lazyflow"  # shown up to the number
         return DaskHandle(f"{name}-{next(numbers)}-{self._reference.unique}")
 
     def _handles(self) -> list[DaskHandle]:
@@ -82,7 +82,7 @@ class DaskEngine(EngineConnection):
         return DaskLink(self, actor)
 
     def handle(self, key: str) -> DaskHandle:
-        """Return what stands for a key."""
+        """Return the handle of a key."""
         return DaskHandle(key)
 
     def token(self, handle: DaskHandle) -> str:
@@ -106,7 +106,7 @@ class DaskEngine(EngineConnection):
             self._hand_over(batch)
 
     def _hand_over(self, submissions: list[Submission]) -> None:
-        """Hand over groups that have the same scheduling options."""
+        """Submit groups that have the same scheduling options."""
         if self._is_ending:
             raise SchedulerLost(
                 "Python is ending, and with it the cluster that was started in this process: it "
@@ -159,7 +159,7 @@ class DaskEngine(EngineConnection):
     # -- the end of Python ------------------------------------------------------------------
 
     def before_executors_end(self) -> None:
-        """Have a scheduler in this process take in what was sent: later it can't, and logs that."""
+        """Wait until a scheduler in this process has handled all messages: later it can't."""
         if self._reference.shares_process():
             done = threading.Event()
             self.post(self._end_submitting)
@@ -171,7 +171,7 @@ class DaskEngine(EngineConnection):
         self._is_ending = True
 
     def before_cluster_ends(self) -> None:
-        """Give up what is kept for lazyflow: a cluster in this process would log it as lost."""
+        """Release all keys of lazyflow: a cluster in this process would log them as lost."""
         self._reference.release_all()
 
     # -- asking -----------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class DaskEngine(EngineConnection):
         except (CancelledError, asyncio.CancelledError) as error:
             if not self.is_usable():
                 raise self.translated(error) from None
-            # the client may not know of the loss yet: then only the error has the key
+            # if the client does not know of the loss yet, only the error has the key
             lost = [r for r in results if r.handle.key == getattr(error, "key", None)]
             lost += [r for r in results if self.is_lost(r.handle)]
             raise gone((lost or results)[0].task, error) from None
@@ -214,14 +214,14 @@ class DaskEngine(EngineConnection):
         if isinstance(error, CancelledError | asyncio.CancelledError):
             died = WorkerDied(
                 f"a value that was kept in the cluster is gone ({reason or 'cancelled'}): its "
-                "worker ended, or somebody cancelled it. Compute it again."
+                "worker ended, or it was cancelled. Compute it again."
             )
             died.__cause__ = error
             return died
         return error
 
     def ended_badly(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
-        """Take that the cluster gave a group up. In the engine's thread."""
+        """Handle a group that has failed in the cluster. Called in the engine's thread."""
         self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
@@ -233,11 +233,10 @@ class DaskEngine(EngineConnection):
 
 
 def _is_lost_data(error: BaseException | None) -> bool:
-    """Tell whether a group was cancelled because what it needs is gone.
+    """Return whether a group was cancelled because one of its inputs is lost.
 
-    One that lazyflow cancels is forgotten before.
-
-    The cluster has several words for it ("lost dependencies", "already forgotten").
+    Groups that lazyflow cancels are unregistered before. The cluster names several reasons
+    ("lost dependencies", "already forgotten").
     """
     reason = getattr(error, "reason", None) or ""
     is_cancelled = isinstance(error, CancelledError | asyncio.CancelledError)
@@ -245,10 +244,10 @@ def _is_lost_data(error: BaseException | None) -> bool:
 
 
 class _State(FutureState):
-    """The state of a group's key, which lets the engine know when it ends otherwise than well.
+    """The state of a group's key, which tells the engine when the group fails or is cancelled.
 
-    Not a callback of the future: for those distributed has an executor, which refuses them, with
-    tracebacks, at the end of Python.
+    This is not a callback of the future: distributed runs those in an executor, which refuses
+    them, with tracebacks, at the end of Python.
     """
 
     __slots__ = ("engine", "group", "run")

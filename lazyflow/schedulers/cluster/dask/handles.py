@@ -1,4 +1,4 @@
-"""What stands for values that a cluster keeps."""
+"""Handles of values that a cluster keeps."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from lazyflow.departures import LastCall
 
-numbers = count(1)  #: that make names unique in this process
+numbers = count(1)  #: make names unique in this process
 
-#: Futures that handles stand for, by number. A Ctrl-C in their `__del__` is lost, so a thread of
-#: ours drops them: were they in handles, the collection of a cycle would call it anywhere.
+#: The futures of handles, by number. A Ctrl-C in their `__del__` is lost, so a thread of lazyflow
+#: drops them: were they in handles, the garbage collector would do that in any thread.
 _futures: dict[int, Any] = {}
 
 
 class DaskHandle:
-    """Stands for what the cluster keeps.
+    """The handle of a value that the cluster keeps.
 
     asked
-        The only workers that may make it, by any of their names; None: all may.
+        The only workers that may compute it, by any of their names; None: all may.
     workers
-        Their addresses when it was handed over.
+        Their addresses at the submission.
     """
 
     __slots__ = ("_number", "_release", "asked", "key", "workers")
@@ -34,11 +34,11 @@ class DaskHandle:
 
     @property
     def future(self) -> Any:
-        """What was handed over, or None."""
+        """The future of the value, or None before the submission."""
         return _futures.get(self._number)
 
     def hold(self, future: Any) -> None:
-        """Keep the future of what was handed over."""
+        """Keep the future of the value."""
         number = next(numbers)
         self._release = LastCall(_futures.pop, number, None)
         _futures[number] = future

@@ -1,8 +1,8 @@
 """Groups in a worker of distributed.
 
-A group of tasks is one task there, a coroutine: it has a thread of lazyflow's run the group, so
-that one that was given up while it runs ends at once for the cluster, and others get its place.
-What a worker reports to the caller goes with the events of the cluster.
+A group of tasks is one task there, a coroutine that has a thread of lazyflow run the group. So a
+group that is given up while it runs ends at once for the cluster, and others get its slot. Reports
+to the caller go with the events of the cluster.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
 
-#: Groups that run in this process, by name of their run and number, and what ends each.
+#: Running groups of this process with the futures of their ends, by name of the run and number.
 _active: dict[tuple[str, int], tuple[Work, Any]] = {}
 
 
 async def run_group(payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
-    """Have a group run by a thread of ours; return when it is done or given up."""
+    """Run a group in a thread of lazyflow; return when it is done or given up."""
     worker = distributed.get_worker()
     loop = asyncio.get_running_loop()
     work = Work(payload, deps, "distributed")
@@ -57,7 +57,7 @@ def _settle(done: asyncio.Future[Any], found: Any) -> None:
 
 
 async def give_up_groups(name: str, numbers: list[int]) -> None:
-    """End groups of a run: what runs now is left behind with its thread, the rest not started."""
+    """Give up groups of a run: their threads end after the running task."""
     for number in numbers:
         found = _active.get((name, number))
         if found is not None:
@@ -67,5 +67,5 @@ async def give_up_groups(name: str, numbers: list[int]) -> None:
 
 
 async def running_tasks(name: str) -> list[int]:
-    """Return the numbers of the tasks that run now of a run."""
+    """Return the numbers of the tasks of a run that run now."""
     return [work.running() for (run, _), (work, _) in tuple(_active.items()) if run == name]

@@ -16,27 +16,27 @@ from distributed.gc import disable_gc_diagnosis
 
 from lazyflow.errors import LazyflowWarning
 
-_ABSENCE = 1.0  # seconds after which a worker that ended is looked for
+_ABSENCE = 1.0  # seconds after which workers are checked
 _ENDED = (Status.closed, Status.failed)
 
 
 class OwnCluster(distributed.LocalCluster):
     """A LocalCluster that starts a worker again however often it ends.
 
-    distributed's own looks some time after an end (15 s) whether a worker of that name is there,
-    and if not closes for good what would start it again: also when the worker came back meanwhile
-    and ended again a moment ago, or needs longer to begin on a busy machine. When that happened to
-    all workers, what was handed over would wait for ever.
+    The one of distributed checks 15 s after an end whether a worker of that name is there, and if
+    not closes its nanny for good, also when the worker had come back and has just ended again, or
+    is slow to start on a busy machine. After that had happened to all workers, tasks would wait
+    for ever.
     """
 
     async def _start(self) -> None:
-        # A terminal sends Ctrl-C to all processes of a program, and a notebook's stop button does:
-        # this one gets it. What this thread, which is the cluster's own, starts inherits that.
+        # A terminal and a notebook's stop button send Ctrl-C to all processes of a program; only
+        # this one is to get it. Processes that this thread, the cluster's own, starts inherit that.
         if threading.current_thread() is not threading.main_thread():
-            resource_tracker.ensure_running()  # which lets the signal through, when it is started
+            resource_tracker.ensure_running()  # it unblocks the signal when it is started
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         await super()._start()
-        # Its full collections call a Python function in any thread, where a Ctrl-C is swallowed.
+        # It calls a Python function in any thread after collections, where a Ctrl-C is lost.
         disable_gc_diagnosis()
 
     def _update_worker_status(self, op: Any, msg: Any) -> None:
@@ -49,7 +49,7 @@ class OwnCluster(distributed.LocalCluster):
             asyncio.get_running_loop().call_later(_ABSENCE, self._look)
 
     def _look(self) -> None:
-        """Start the workers again whose nannies, which do that otherwise, have ended too."""
+        """Start workers again whose nannies, which would do that, have ended, too."""
         if self.status != Status.running:
             return
         ended = [n for n, nanny in self.workers.items() if nanny.status in _ENDED]
@@ -58,7 +58,7 @@ class OwnCluster(distributed.LocalCluster):
         if ended:
             self._correct_state()
         if ended or not self.scheduler_info["workers"]:
-            self._look_later()  # they may not begin, either
+            self._look_later()  # the new ones may fail as well
         if ended:  # last: a filter may make it an error
             warnings.warn(
                 f"{len(ended)} of {len(self.worker_spec)} workers of lazyflow's cluster at "
@@ -70,7 +70,7 @@ class OwnCluster(distributed.LocalCluster):
 
 
 def started(workers: int) -> OwnCluster:
-    """Return a cluster of so many workers of one thread each, which listens on loopback only."""
+    """Return a cluster of workers with one thread each, which listens on loopback only."""
     return OwnCluster(
         n_workers=workers,
         threads_per_worker=1,

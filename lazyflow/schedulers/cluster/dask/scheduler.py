@@ -31,7 +31,7 @@ def _engine_of(client: Any) -> DaskEngine:
 
 
 class DistributedScheduler(EngineScheduler):
-    """The client that is given, active, or of a cluster on this machine that is started.
+    """A scheduler that runs plans by a client: one that is given, active, or started here.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ class DistributedScheduler(EngineScheduler):
     def __init__(self, where: Any = None) -> None:
         self._where = where if where is None or isinstance(where, str) else weakref.ref(where)
         super().__init__()
-        self._own: Any = None  # a client that was made here
+        self._own: Any = None  # a client that was opened here
         self._cluster: Any = None
         self._starting = threading.Lock()
         _made[self] = None
 
     def engine(self) -> DaskEngine:
-        """Return the connection."""
+        """Return the engine of the client."""
         return _engine_of(self._client())
 
     def _client(self) -> Any:
@@ -79,7 +79,7 @@ class DistributedScheduler(EngineScheduler):
                 return distributed.Client(self._where, set_as_default=False)
             except OSError as error:
                 raise SchedulerLost(
-                    f"nobody answers at {self._where}, where the scheduler of a cluster should be: "
+                    f"no scheduler of a cluster answers at {self._where}: "
                     f"{error}. Start one by: dask scheduler"
                 ) from error
         try:
@@ -93,7 +93,7 @@ class DistributedScheduler(EngineScheduler):
         return distributed.Client(self._cluster, set_as_default=False)
 
     def shutdown(self) -> None:
-        """Close what was opened here: never a client or a cluster of the user's."""
+        """Close the client and the cluster that were opened here, and never the user's."""
         self.end_actors()
         with self._starting:
             client, self._own = self._own, None
@@ -108,7 +108,7 @@ class DistributedScheduler(EngineScheduler):
             cluster.close()
 
     def _in_fork(self) -> None:
-        """In the child of a fork: connections and threads are the parent's."""
+        """In the child of a fork, forget connections and threads: they are the parent's."""
         self._own = self._cluster = None
         self._starting = threading.Lock()
         self.leave()
@@ -119,7 +119,7 @@ _made: WeakTable[DistributedScheduler, None] = WeakTable()
 
 
 def scheduler_of(client: Any) -> DistributedScheduler:
-    """Return the scheduler that stands for a client."""
+    """Return the scheduler of a client."""
     found = _of_clients.get(client)
     if found is None:
         found = _of_clients[client] = DistributedScheduler(client)
@@ -150,8 +150,8 @@ def _after_fork() -> None:
         scheduler._in_fork()
 
 
-# Executors end before atexit, and a scheduler in this process needs one. Then Python waits for the
-# user's threads, which still get what was handed over.
+# Executors end before atexit, and a scheduler in this process needs one. After that Python waits
+# for the user's threads, which still get the results of submitted tasks.
 getattr(threading, "_register_atexit", atexit.register)(_before_executors_end)
 atexit.register(_before_clusters_end)
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""The workers of a cluster: how many there are, and which of them may run a group."""
+"""The workers of a cluster: their number, and which of them may run a group."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lazyflow.schedulers.cluster.dask.handles import DaskHandle
 from lazyflow.schedulers.cluster.dask.local import OwnCluster
 from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 
-_ALONE = 3.0  # seconds after which a caller that waits looks whether there are workers
-_FRESH = 2.0  # seconds for which the number of workers is taken as known
+_ALONE = 3.0  # seconds after which a waiting caller checks for workers
+_FRESH = 2.0  # seconds for which the number of workers is not asked again
 
 
 class ClusterWorkers:
-    """The workers that a client reaches.
+    """The workers of a client's cluster.
 
     Parameters
     ----------
     post
-        Has the engine's thread do a step.
+        Queues a step for the engine's thread.
     handles
-        Returns those of groups that were handed over.
+        Returns the handles of submitted groups.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ClusterWorkers:
         self._hears_of_workers = False
 
     def width(self) -> int:
-        """Return how many tasks they can run at once."""
+        """Return how many tasks all workers can run at once."""
         now = monotonic()
         if not self._width or now - self._asked_at > _FRESH:
             self._asked_at = now
@@ -53,7 +53,7 @@ class ClusterWorkers:
         return self._width
 
     def lookout(self) -> Iterator[float]:
-        """Warn each caller that waits, once, when there is no worker; lazyflow's own come back."""
+        """Warn each waiting caller once if there is no worker; lazyflow's own come back."""
         client = self._reference.or_none()
         if client is None or isinstance(client.cluster, OwnCluster):
             return
@@ -61,7 +61,7 @@ class ClusterWorkers:
         gone: int | None = None
         while True:
             before, gone = gone, self._came_and_went()
-            if gone is not None and gone == before:  # none has come between
+            if gone is not None and gone == before:  # no worker has come in between
                 address = self._reference.get().scheduler.address
                 warnings.warn(
                     f"the cluster at {address} has had no worker for some time, so nothing "
@@ -73,24 +73,24 @@ class ClusterWorkers:
             yield 10 * _ALONE if gone is None else _ALONE
 
     def _came_and_went(self) -> int | None:
-        """Return how many workers there have been; None if one is there, or nobody answers."""
+        """Return how many workers there have been; None if there is one, or no answer."""
         try:
             client = self._reference.get()
             if client.nthreads():
                 return None
             events = client.get_events("all")
-        except (OSError, SchedulerLost):  # the run learns of it
+        except (OSError, SchedulerLost):  # the run will fail
             return None
         return sum(
             isinstance(event, dict) and event.get("action") == "add-worker" for _, event in events
         )
 
     def refusal_of(self, options: Options) -> str:
-        """Return why none may run tasks with these options; empty: one may."""
+        """Return why no worker may run tasks with these options; empty if one may."""
         return refusal(options.workers, options.resources, self._workers())
 
     def _workers(self) -> dict[str, Any]:
-        # Not scheduler_info(): the client's timer writes over what it has asked for.
+        # Not scheduler_info(): a timer of the client overwrites its fresh answer.
         client = self._reference.get()
         try:
             workers: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
@@ -99,7 +99,7 @@ class ClusterWorkers:
         return workers
 
     def chosen(self, workers: tuple[Any, ...]) -> list[Any]:
-        """Return the addresses of workers; their names, as long as none is there."""
+        """Return the addresses of workers, or their names while none of them is there."""
         if not self._hears_of_workers:
             self._hears_of_workers = True
             client = self._reference.get()
@@ -120,12 +120,12 @@ class ClusterWorkers:
             self._post(self._worker_came)
 
     def _worker_came(self) -> None:
-        """Take back groups that wait for an address: under its name, a worker has a new one."""
+        """Take back groups that wait for an old address of a worker that has come back."""
         known = self._workers()
         waiting = [
             handle.future for handle in self._handles()
             if handle.asked is not None and known.keys().isdisjoint(handle.workers)
             and chosen(handle.asked, known)
         ]
-        if waiting:  # they are handed over again when their futures end
+        if waiting:  # they are submitted again when their futures end
             self._reference.get().cancel(waiting, asynchronous=False)

@@ -1,8 +1,8 @@
 """Actors on Ray: what is in the actor's process, and the way to it.
 
-An actor is a Ray actor with an event loop, in a process of its own that Ray does not start again:
-that is for the host, which knows what has run. Ray brings nothing back but the results of calls,
-so a call of ours takes messages there and stays until there are answers, or the next one comes.
+An actor is a Ray actor with an event loop, in a process of its own. Not Ray starts it again but
+`RemoteActor`, which knows the calls that have run. Ray returns nothing but results of calls, so
+`exchange` brings messages there, and returns when there are reports or it is called again.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.journal import Entries
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
-_AT_ONCE = 2  # calls of ours that may be there: one that waits, and one with messages
+_AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and one with messages
 
 # -- in the actor's process -----------------------------------------------------------------
 
 
 class _RaySide:
-    """Answers wait here until a call of ours takes them along."""
+    """Collects reports until a call of `exchange` returns them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._reports: list[Report] = []
         self._values: dict[str, dict[int, PackedValue]] = {"value": {}, "state": {}}
         self._waiter: asyncio.Future[None] | None = None
-        self._tasks: set[Any] = set()  # the loop has weak references only
+        self._tasks: set[Any] = set()  # held here: the loop has weak references only
 
     def report(
         self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
@@ -53,12 +53,12 @@ class _RaySide:
         self.wake()
 
     def wake(self) -> None:
-        """Let the call go that waits here."""
+        """End the call that waits here."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def reply(self) -> tuple[list[Report], GroupOutcome, GroupOutcome]:
-        """Wait for answers, or for the next call, and return what there is."""
+        """Wait for a report, or for the next call; return the reports and kept values."""
         self.wake()
         if not self._reports:
             waiter = self._waiter = self._loop.create_future()
@@ -76,7 +76,7 @@ class _RaySide:
     async def _fetch(self, ref: Any, done: Callable[[GroupOutcome | None], None]) -> None:
         try:
             found = await ref
-        except Exception:  # the caller brings it
+        except Exception:  # the caller sends it
             found = None
         done(found)
 
@@ -88,11 +88,11 @@ class RayActor:
         self._folder = folder if os.path.isdir(folder) else None
         self._actor: EngineActor | None = None
         self._side: _RaySide | None = None
-        self._early: dict[int, ActorMessages] = {}  # Ray may begin calls in another order
+        self._early: dict[int, ActorMessages] = {}  # calls of `exchange` may begin in another order
         self._next = 0
 
     async def where(self) -> tuple[int, str, str]:
-        """Return the process, its node, and the path of the journal."""
+        """Return the process, its node, and the path of its journal."""
         self._side = _RaySide(asyncio.get_running_loop())
         self._actor = EngineActor("ray", self._side, self._folder)
         node = ray.get_runtime_context().get_node_id()
@@ -101,7 +101,7 @@ class RayActor:
     async def exchange(
         self, serial: int, messages: ActorMessages
     ) -> tuple[list[Report], GroupOutcome, GroupOutcome]:
-        """Take messages in; returns the answers that there are then, or the first to come."""
+        """Handle messages; return the reports that there are, or wait for the first."""
         assert self._actor is not None and self._side is not None
         self._early[serial] = messages
         while self._next in self._early:
@@ -114,16 +114,16 @@ class RayActor:
 
 
 class ActorsOfRay(Engine, Protocol):
-    """What links need of their engine."""
+    """An engine, as links use it."""
 
     remote_actor: Any
 
     def handle(self) -> Any:
-        """Return what will stand for a value."""
+        """Return the handle of a value."""
 
 
 class RayLink(EngineLink):
-    """The way to an actor: free while not too many calls of ours are there."""
+    """The way to an actor, which is free while few calls of `exchange` are under way."""
 
     engine: ActorsOfRay
 
@@ -187,7 +187,7 @@ class RayLink(EngineLink):
 
     def find_journal(self, then: Callable[[Entries | None], None]) -> None:
         self._theirs = self._exchange = None
-        found = journal.read(self._path) if self._path else (0, [])  # no call can have begun
+        found = journal.read(self._path) if self._path else (0, [])  # no call has begun
         if found is not None:
             then(found)
             return
@@ -199,4 +199,4 @@ class RayLink(EngineLink):
 
     def let_go(self) -> None:
         self._theirs = self._exchange = None
-        journal.remove(self._path)  # an actor of this machine may be killed before it does
+        journal.remove(self._path)  # the actor may be killed before it does

@@ -1,7 +1,7 @@
-"""`scheduler="ray"`: plans on Ray. Only this folder imports it.
+"""`scheduler="ray"`: plans on Ray.
 
 A group of tasks is one Ray task with two results: the outcome, which stays in Ray's store, and
-the report, which comes to the caller. Ray makes lost outcomes again by itself, and runs a group
+the report, which comes to the caller. Ray computes lost outcomes again by itself, and runs a group
 whose worker died three times more.
 """
 
@@ -39,14 +39,14 @@ from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
 
-_RETRIES = 3  # of a group whose worker died
+_RETRIES = 3  # further runs of a group whose worker died
 
-#: Resources that Ray has arguments of their own for.
+#: Resources for which Ray has arguments of their own.
 _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 def _group(payload: bytes, *deps: GroupOutcome) -> tuple[GroupOutcome, bytes]:
-    """Run a group in a thread: on the main one a task's KeyboardInterrupt would be Ctrl-C."""
+    """Run a group, not in the main thread: there a task's KeyboardInterrupt would be Ctrl-C."""
     done: SimpleQueue[tuple[GroupOutcome, bytes]] = SimpleQueue()
     run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
     del payload, deps
@@ -54,7 +54,7 @@ def _group(payload: bytes, *deps: GroupOutcome) -> tuple[GroupOutcome, bytes]:
 
 
 class _RayHandle:
-    """Stands for what Ray keeps; `ref` is set when it was handed over."""
+    """The handle of a value that Ray keeps; `ref` is set at the submission."""
 
     __slots__ = ("ref",)
 
@@ -63,7 +63,7 @@ class _RayHandle:
 
 
 class RayEngine(EngineConnection):
-    """This process's connection to Ray."""
+    """The engine of this process's Ray."""
 
     has_priorities = False
 
@@ -76,31 +76,31 @@ class RayEngine(EngineConnection):
         threading.Thread(target=self._watch, name="lazyflow-ray-watch", daemon=True).start()
 
     def is_usable(self) -> bool:
-        """Tell whether something can still be handed over."""
+        """Return whether tasks can still be submitted."""
         return not self._is_gone and self.is_current()
 
     def is_current(self) -> bool:
-        """Tell whether Ray is still the one that this was made for."""
+        """Return whether Ray is still the one that this engine was made for."""
         return bool(
             ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job
         )
 
     def _watch(self) -> None:
-        """Sleep until Ray's process on this machine ends: Ray would wait for it for ever."""
+        """End runs when Ray's process on this machine ends: Ray would wait for it for ever."""
         node = getattr(ray._private.worker, "_global_node", None)
-        if node is None:  # a client of a Ray elsewhere: it notices by itself
+        if node is None:  # a client of a Ray elsewhere, which notices by itself
             return
         with socket.socket(socket.AF_UNIX) as raylet:
             try:
                 raylet.connect(node.raylet_socket_name)
-                raylet.recv(1)  # nothing comes but the end
+                raylet.recv(1)  # no data comes, only the end
             except OSError:
                 pass
         self.part()
 
     def part(self) -> None:
-        """Have nothing to do with Ray any more, and end what waits for it."""
-        self._is_gone = True  # from now on nobody calls Ray, which would end this process
+        """Stop calling Ray, and end the runs that wait for it."""
+        self._is_gone = True  # no call of Ray from now on: it would end this process
         self.post(self._end_runs)
 
     def _end_runs(self) -> None:
@@ -121,11 +121,11 @@ class RayEngine(EngineConnection):
         return RayLink(self, actor, _session_folder())
 
     def handle(self) -> _RayHandle:
-        """Return what will stand for a value."""
+        """Return the handle of a value."""
         return _RayHandle()
 
     def token(self, handle: _RayHandle) -> list[Any]:
-        return [handle.ref]  # in a list Ray leaves it as it is
+        return [handle.ref]  # Ray leaves references in a list as they are
 
     def submit(self, calls: Sequence[Submission]) -> None:
         if not self.is_usable():
@@ -175,7 +175,7 @@ class RayEngine(EngineConnection):
             remote.outcome = outcome
 
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
-        return []  # Ray knows of groups only: the run names their tasks
+        return []  # Ray knows groups only: the run names their tasks
 
     def refusal_of(self, options: Options) -> str:
         resources = options.resources or {}
@@ -201,7 +201,7 @@ class RayEngine(EngineConnection):
         return error
 
     def ended(self, run: EngineRun, group: TaskGroup, error: BaseException) -> None:
-        """Take that Ray gave a group up. In the engine's thread."""
+        """Handle a group that has failed in Ray. Called in the engine's thread."""
         self._groups.pop(group.number, None)
         exceptions = ray.exceptions
         if isinstance(error, exceptions.WorkerCrashedError | exceptions.OutOfMemoryError):
@@ -214,7 +214,7 @@ class RayEngine(EngineConnection):
 
 
 class _Ending:
-    """Hands the report of a group on, or how it ended."""
+    """A callback that passes the report of a group, or its error, on to the engine."""
 
     def __init__(self, engine: RayEngine, run: EngineRun, group: TaskGroup) -> None:
         self.engine = engine
@@ -240,17 +240,16 @@ def _wants(resources: Any) -> dict[str, Any]:
 
 
 def _own_path() -> list[str]:
-    """Return where this process finds modules and another interpreter would not.
+    """Return the folders of modules that another interpreter would not search, the last one first.
 
-    Each goes before those that come earlier in the list. Ray itself gives its workers only the
-    folder of the script and the working directory.
+    Ray itself gives its workers only the folder of the script and the working directory.
     """
     given = sys.prefix, sys.base_prefix
     return [p for p in reversed(sys.path) if os.path.isdir(p) and not p.startswith(given)]
 
 
 def _session_folder() -> str:
-    """Return where this Ray has its files: what is left there goes with them."""
+    """Return the folder of this Ray's session, which is removed with all that is left in it."""
     node = ray._private.worker._global_node
     return str(node.get_session_dir_path()) if node is not None else ""
 
@@ -265,22 +264,22 @@ def _lost(cause: BaseException | None = None) -> SchedulerLost:
 
 
 class RayScheduler(EngineScheduler):
-    """The Ray that is initialised in this process, else one that is started, and ended, here."""
+    """A scheduler that runs plans on the Ray of this process, or starts one and ends it."""
 
     name = "ray"
 
     def __init__(self) -> None:
         super().__init__()
         self._engine: RayEngine | None = None
-        self._folder: str | None = None  # of a Ray that was started here
+        self._folder: str | None = None  # the folder of a Ray that was started here
         self._lock = threading.Lock()
 
     def engine(self) -> RayEngine:
-        """Return the connection."""
+        """Return the engine of the current Ray."""
         with self._lock:
             if self._engine is not None and self._engine.is_usable():
                 return self._engine
-            if self._engine is not None and self._engine.is_current():  # but dead
+            if self._engine is not None and self._engine.is_current():  # but its process has ended
                 if self._folder is None:
                     raise _lost()
                 ray.shutdown()
@@ -307,7 +306,7 @@ class RayScheduler(EngineScheduler):
             shutil.rmtree(folder, ignore_errors=True)
 
     def shutdown(self) -> None:
-        """End the Ray that was started here: never one of the user's."""
+        """End the Ray that was started here, and never the user's."""
         self.end_actors()
         with self._lock:
             engine, self._engine = self._engine, None
@@ -321,7 +320,7 @@ class RayScheduler(EngineScheduler):
                 self._remove_folder()
 
     def _in_fork(self) -> None:
-        """In the child of a fork: the connection is the parent's."""
+        """In the child of a fork, forget the connection: it is the parent's."""
         self._engine = self._folder = None
         self._lock = threading.Lock()
         self.leave()
