@@ -33,6 +33,8 @@ LAYERS = [
     ("lazyflow.schedulers.threads", 3.3),
     ("lazyflow.schedulers.executor", 3.3),
     ("lazyflow.schedulers.processes", 3.4),
+    ("lazyflow.schedulers.cluster.dask", 3.55),
+    ("lazyflow.schedulers.cluster.ray", 3.55),
     ("lazyflow.schedulers.cluster", 3.5),
     ("lazyflow.schedulers", 3.6),  # the registry, and the names of core/base
     ("lazyflow.api", 4),
@@ -59,6 +61,13 @@ LAYERS = [
     ("lazyflow.testing", 8),
     ("lazyflow.demo", 8),
     ("lazyflow.__main__", 8),
+]
+
+#: Folders that never import each other: back ends, engines, the two sides of a wire.
+SIBLINGS = [
+    ("lazyflow.schedulers.processes", "lazyflow.schedulers.cluster"),
+    ("lazyflow.schedulers.cluster.dask", "lazyflow.schedulers.cluster.ray"),
+    ("lazyflow.schedulers.processes.parent", "lazyflow.schedulers.processes.worker"),
 ]
 
 
@@ -113,6 +122,21 @@ def test_imports_go_down_only():
     for module, path in MODULES.items():
         if module != "lazyflow":  # it only gathers the public names
             found += violations(path.read_text(), module, path.name == "__init__.py")
+    assert found == []
+
+
+def test_siblings_never_import_each_other():
+    found = []
+    for pair in SIBLINGS:
+        for module, path in MODULES.items():
+            for own, other in (pair, pair[::-1]):
+                if module.startswith(f"{own}."):
+                    found += [
+                        f"{module}:{line} imports {name}"
+                        for line, name in imports(
+                            path.read_text(), module, path.name == "__init__.py")
+                        if name.startswith(f"{other}.")
+                    ]
     assert found == []
 
 
