@@ -1,10 +1,10 @@
-"""What is done when an object has gone, without a line of Python in the thread that drops it.
+"""Actions after the end of an object, without Python code in the thread that drops the object.
 
 The main thread handles signals between two instructions of Python. In a `__del__`, or in a
-callback of a weak reference that is written in Python, the KeyboardInterrupt is raised where
-Python throws exceptions away: nobody hears of the Ctrl-C. Garbage is collected anywhere, so no
-class here has a `__del__`, and callbacks of weak references are functions of C, such as
-`deque.append` and `SimpleQueue.put`: a thread, or the next call, does what has to be done.
+weak reference's callback that is written in Python, it raises the KeyboardInterrupt where Python
+discards exceptions, and the Ctrl-C is lost. Garbage may be collected anywhere, so no class here
+has a `__del__` in Python, and callbacks of weak references are functions of C, such as
+`deque.append` and `SimpleQueue.put`: a thread, or the next call, then does the work.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ V = TypeVar("V")
 
 
 class Gone(ref):
-    """A weak reference that says what is to be done by who gets it from its callback.
+    """A weak reference that carries ``then``, for the code that gets it from its callback.
 
-    Somebody has to hold it: Python forgets the callback of a reference that has gone itself.
+    It must be held: Python forgets the callback of a weak reference that is itself collected.
     """
 
     __slots__ = ("then",)
@@ -50,23 +50,23 @@ class Gone(ref):
 
 
 def gone(obj: Any, callback: Callable[[Any], Any], then: Any = None) -> Gone:
-    """Return a reference whose callback, a function of C, gets it when `obj` has gone."""
+    """Return a weak reference, which `callback`, a function of C, gets when `obj` is collected."""
     made = Gone(obj, callback)
     made.then = then
     return made
 
 
-# -- calls, made by a thread ------------------------------------------------------------------
+# -- calls that a thread makes ----------------------------------------------------------------
 
 _queue: SimpleQueue[Callable[[], Any]] = SimpleQueue()
-_unstarted = [None]  # whoever pops it starts the thread
+_unstarted = [None]  # the thread that pops it starts the thread for calls
 
 
 class LastCall:
-    """Has ``call(*args)`` made by a thread when this object goes, as with the one that holds it.
+    """Has a thread make ``call(*args)`` when this object is collected, with the one that holds it.
 
-    The call must be short, for one thread makes them all. It is not made at the end of Python.
-    What is called may lead to this object, as the traceback of an error does.
+    The call must be short, since one thread makes all of them. It is not made at the end of
+    Python. The arguments may refer to this object, as the traceback of an error does.
 
     >>> from threading import Event
     >>> event = Event()
@@ -93,12 +93,12 @@ class LastCall:
         self.__del__: Callable[[], Any] = partial(_queue.put, partial(call, *args))
 
     def forget(self) -> None:
-        """Have no call made."""
+        """Cancel the call."""
         self.__del__ = bool
 
 
 def wait_for_last_calls() -> None:
-    """Sleep until the calls that are due have been made; not for ever."""
+    """Sleep until the calls that are due have been made, or two seconds have passed."""
     if not _unstarted:
         done = _thread.allocate_lock()
         done.acquire()
@@ -126,7 +126,7 @@ def _serve() -> None:
 
 
 def _in_fork() -> None:
-    """In the child of a fork, which has no such thread."""
+    """Start a new thread on first use in the child of a fork, which has none."""
     _unstarted[:] = [None]
 
 
@@ -138,23 +138,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def owned(fd: int) -> Any:
-    """Return an object with ``fileno()`` and ``close()`` that closes a descriptor with itself.
+    """Return an object that closes a descriptor when it is collected.
 
-    An epoll object does that for any descriptor, in C and without a warning.
+    It has ``fileno()`` and ``close()``. An epoll object does that for any descriptor, in C and without a warning.
     """
     return _OWNER.fromfd(fd)
 
 
 def opened(make: Callable[..., Any], *args: Any) -> Any:
-    """Return what `owned` does for the descriptor that a function returns.
+    """Return `owned` of the descriptor that a function returns.
 
-    Both are one step of C: a Ctrl-C finds nothing between them that nobody would close.
+    Both are one step of C: a Ctrl-C can't come between them and leave the descriptor open.
     """
     return next(map(_OWNER.fromfd, starmap(make, (args,))))
 
 
 def opened_pipe() -> tuple[Any, Any]:
-    """Return what `opened` does for both ends of a pipe.
+    """Return `owned` of both ends of a new pipe.
 
     >>> read, write = opened_pipe()
     >>> os.write(write.fileno(), b"a"), os.read(read.fileno(), 9)
@@ -170,8 +170,8 @@ _OWNER: Any = getattr(select, "epoll", None) or select.kqueue  # type: ignore[at
 # -- tables -----------------------------------------------------------------------------------
 
 
-class _Table:
-    """Entries by name, each while an object lives; they go when another one is put in."""
+class _WeakEntries:
+    """Entries by name, each until its object is collected; the next insertion removes it."""
 
     def __init__(self) -> None:
         self._entries: dict[Any, Gone] = {}
@@ -188,12 +188,12 @@ class _Table:
         return self._entries.setdefault(name, gone(obj, self._dead.append, (name, value)))
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all entries."""
         self._entries.clear()
 
 
-class WeakTable(_Table, Generic[K, V]):
-    """Values for objects, by identity, each until its object has gone.
+class WeakTable(_WeakEntries, Generic[K, V]):
+    """Values for objects, by identity, each until its object is collected.
 
     >>> class Thing: pass
     >>> thing, table = Thing(), WeakTable()
@@ -206,7 +206,7 @@ class WeakTable(_Table, Generic[K, V]):
     """
 
     def get(self, key: K) -> V | None:
-        """Return the value for an object, None when it has none."""
+        """Return the value of an object, None when it has none."""
         entry = self._entries.get(id(key))
         if entry is None or entry() is not key:
             return None
@@ -218,27 +218,27 @@ class WeakTable(_Table, Generic[K, V]):
         self._put(id(key), key, value)
 
     def setdefault(self, key: K, value: V) -> V:
-        """Return the value for an object, this one when it had none."""
+        """Return the value of an object; set it first when it has none."""
         if self.get(key) is None:
-            self._entries.pop(id(key), None)  # of another that has gone
+            self._entries.pop(id(key), None)  # of another object that was collected
         return cast(V, self._put(id(key), key, value).then[1])
 
     def pop(self, key: K) -> V | None:
-        """Take an object out; returns its value, None when it had none."""
+        """Remove an object and return its value, None when it had none."""
         found = self.get(key)
         self._entries.pop(id(key), None)
         return found
 
     def living(self) -> Iterator[K]:
-        """Yield the objects that live."""
+        """Yield the objects that still exist."""
         for entry in tuple(self._entries.values()):
             key = entry()
             if key is not None:
                 yield key
 
 
-class WeakValues(_Table, Generic[V]):
-    """Objects by name, each until it has gone.
+class WeakValues(_WeakEntries, Generic[V]):
+    """Objects by name, each until it is collected.
 
     >>> class Thing: pass
     >>> thing, table = Thing(), WeakValues()

@@ -1,13 +1,13 @@
-"""What a model has learned, as arrays: taken out, put back, flattened, and averaged.
+"""The weights of models as arrays: read, set, flattened, and averaged.
 
 A model object is large, often can't be pickled, and is best built once per worker
-(`lazyflow.worker_state`, `lazyflow.actor`). What has to travel are its weights. Here they are
-plain NumPy arrays in a dict or a list, which tasks get by reference like any array.
+(`lazyflow.worker_state`, `lazyflow.actor`). Only its weights have to travel: plain NumPy arrays
+in a dict or a list, which tasks get by reference like any array.
 
-A model is told by what it can do, so no framework is imported:
+A model is recognized by its methods, so no framework is imported:
 
 =================  ====================================  =======================================
-model              told by                               weights
+model              methods                               weights
 =================  ====================================  =======================================
 Keras              ``get_weights``, ``set_weights``      list of arrays
 PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included
@@ -15,8 +15,9 @@ scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: 
 dict or list       of arrays, to any depth               the same, copied
 =================  ====================================  =======================================
 
-The flat functions are for optimisers that want one float64 vector, such as SciPy's. It has what
-an optimiser may move: arrays of floats, of PyTorch parameters and of Keras trainable weights.
+The flat functions are for optimisers that take one float64 vector, such as SciPy's. It holds
+the numbers that an optimiser may change: arrays of floats, PyTorch's parameters and Keras's
+trainable weights.
 
     >>> model = {"w": np.zeros((2, 2), "float32"), "b": np.ones(2)}
     >>> set_flat(model, get_flat(model) + 0.5)
@@ -30,6 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lazyflow.learn.trees import array_of, fitted_to, leaves, mapped, place, replace
 
@@ -42,10 +44,10 @@ __all__ = [
     "set_weights",
 ]
 
-_EQUAL = "classes_"  # of scikit-learn: labels, of which there is no mean
+_EQUAL = "classes_"  # of scikit-learn: labels, which have no mean
 
 
-# -- in and out of a model --------------------------------------------------------------------
+# -- the weights of a model -------------------------------------------------------------------
 
 
 def get_weights(model: Any) -> Any:
@@ -65,9 +67,9 @@ def get_weights(model: Any) -> Any:
     Raises
     ------
     TypeError
-        It is none of those.
+        The model is none of those.
     ValueError
-        The estimator is not fitted, or an array has a form that NumPy does not know.
+        The estimator is not fitted, or an array has a dtype that NumPy does not have.
 
     Examples
     --------
@@ -88,17 +90,17 @@ def get_weights(model: Any) -> Any:
 
 
 def set_weights(model: Any, weights: Any) -> None:
-    """Put weights back, in the form in which `get_weights` returns them.
+    """Set the weights of a model, in the form in which `get_weights` returns them.
 
     Every value is copied into the model's own dtype. A scikit-learn estimator need not be fitted:
-    it predicts like the one that the weights are of. Nothing is set when something does not fit.
+    it then predicts like the estimator of the weights. When one value does not fit, none is set.
 
     Raises
     ------
     ValueError
-        Names, their number, or shapes are not those of the model.
+        The names, their number, or the shapes are not those of the model.
     TypeError
-        The model is none that `get_weights` knows.
+        `get_weights` does not know such a model.
 
     Examples
     --------
@@ -128,15 +130,16 @@ def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
 
 
 def get_flat(model: Any) -> np.ndarray:
-    """Return all floats that an optimiser may move as one float64 vector.
+    """Return all floats that an optimiser may change as one float64 vector.
 
-    In the order of `get_weights`. Of a dict of gradients by the same names it is the gradient of
-    the vector. Integers, labels and (PyTorch, Keras) what is not trained are left out.
+    They are in the order of `get_weights`. For a dict of gradients by the same names, the result
+    is the gradient of the vector. Integers, labels and (PyTorch, Keras) weights that are not
+    trained are left out.
 
     Raises
     ------
     ValueError
-        There is none, or one that float64 can't hold (complex, long double).
+        There are no floats, or some that float64 can't hold (complex, long double).
 
     Examples
     --------
@@ -147,8 +150,8 @@ def get_flat(model: Any) -> np.ndarray:
     return np.concatenate(parts).astype(np.float64)
 
 
-def set_flat(model: Any, vector: Any) -> None:
-    """Put the numbers of a vector that is like `get_flat`'s into the model, in its own dtypes.
+def set_flat(model: Any, vector: npt.ArrayLike) -> None:
+    """Set the floats of a model, in its own dtypes, to those of a vector like `get_flat`'s.
 
     ``set_flat(model, get_flat(model))`` changes no bit.
 
@@ -195,12 +198,12 @@ def mean_weights(weights: Sequence[Any]) -> Any:
     """Return the mean of several models' weights, in the same form.
 
     Floats are added from first to last and divided by their number, in their own dtype. Integers
-    (steps taken, batches seen) are rounded; labels and texts must be the same in all.
+    (steps taken, batches seen) are rounded; labels and texts must be the same in all models.
 
     Raises
     ------
     ValueError
-        There are none, or their names, lengths or shapes differ.
+        The list is empty, or names, lengths or shapes differ.
 
     Examples
     --------
@@ -214,12 +217,12 @@ def mean_weights(weights: Sequence[Any]) -> Any:
 def mean_gradients(gradients: Sequence[Any]) -> Any:
     """Return the mean of several gradients: arrays, or dicts or lists of arrays, of one form.
 
-    None, which frameworks give for what has no gradient, must be None in all.
+    None, which frameworks return for weights without gradient, must be None in all.
 
     Raises
     ------
     ValueError
-        There are none, or their names, lengths or shapes differ.
+        The list is empty, or names, lengths or shapes differ.
 
     Examples
     --------
@@ -281,7 +284,7 @@ def _mean(where: str, *values: Any) -> Any:
 
 
 def _adding(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in which numbers of this one are added."""
+    """Return the dtype in which numbers of a dtype are added."""
     if dtype.kind in "iu":
         return np.dtype(np.float64)
     return np.result_type(dtype, np.float32)
@@ -292,7 +295,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# -- what a model is --------------------------------------------------------------------------
+# -- kinds of models --------------------------------------------------------------------------
 
 
 def _kind_of(model: Any) -> str:
@@ -316,7 +319,7 @@ def _kind_of(model: Any) -> str:
 
 
 def _fitted(model: Any) -> dict[str, Any]:
-    """Return what an estimator has learned: its attributes that end in _, as scikit-learn says."""
+    """Return the fitted arrays of an estimator: by scikit-learn's rule their names end in _."""
     found: dict[str, Any] = {}
     for name, value in vars(model).items():
         if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
@@ -365,13 +368,13 @@ def _set_fitted(model: Any, weights: Any) -> None:
         weights = mapped(lambda where, new: array_of(new, where), [weights], "weights")
     for name, value in weights.items():
         setattr(model, name, value)
-    # Set by fit, and looked at by predict, but no weight: it follows from the shape.
+    # fit sets it and predict checks it, but it is no weight: it follows from the shape.
     if not own and "coef_" in weights and not hasattr(model, "n_features_in_"):
         model.n_features_in_ = int(np.shape(weights["coef_"])[-1])
 
 
 def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield place and array of what the flat vector is made of, in its order."""
+    """Yield the place and the array of each part of the flat vector, in its order."""
     weights = get_weights(model)
     trained = _trained(model, weights)
     found = False
@@ -391,7 +394,7 @@ def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _trained(model: Any, weights: Any) -> tuple[str, ...]:
-    """Return how the places of what is trained begin."""
+    """Return the beginnings of the places of trained weights."""
     kind = _kind_of(model)
     if kind == "torch" and hasattr(model, "named_parameters"):
         return tuple([place("weights", name) for name, _ in model.named_parameters()])

@@ -189,9 +189,9 @@ class _Dispatcher:
             threading.Thread(target=self._serve, name="lazyflow-actor-pool", daemon=True).start()
 
     def _serve(self) -> None:
-        is_wanted = True
-        while is_wanted or self._waiting:
-            is_wanted = self._calls.get() and is_wanted
+        has_pool = True
+        while has_pool or self._waiting:
+            has_pool = self._calls.get() and has_pool
             self._begin_waiting()
 
     def _begin(self, actor: Actor, fn: Work, value: Any, inner: TaskFuture) -> None:

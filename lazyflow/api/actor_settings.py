@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow import config
+from lazyflow.api.run_options import SchedulerLike
 from lazyflow.schedulers.actors.calls import Checkpoint
 
 
@@ -18,7 +19,7 @@ class ActorSettings:
 
     def __init__(
         self,
-        scheduler: Any = None,
+        scheduler: SchedulerLike | None = None,
         name: str | None = None,
         get_if_exists: bool = False,
         max_concurrency: int | None = None,
@@ -48,11 +49,11 @@ class ActorSettings:
         self.checkpoint_every = checkpoint_every
 
 
-#: Words of other libraries.
+#: Keywords of other libraries, and what to type here instead.
 _ELSEWHERE = {
     "max_restarts": "; it is called restarts here.",
-    "max_task_retries": "; a call that ended its process is not run again, since it is not known "
-    "what it had done: catch WorkerDied, and call again.",
+    "max_task_retries": "; a call that ended its process is not run again, since it may have "
+    "done a part of its work: catch WorkerDied, and call again.",
     "lifetime": "; an actor lives as long as a handle on it, or its name, is held.",
     "num_workers": "; it is called max_concurrency here.",
 }
@@ -66,7 +67,7 @@ def _check_count(word: str, value: Any, least: int) -> None:
 
 
 def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
-    """Return how the state of a class's objects is saved and restored; None: it is not."""
+    """Return how the state of an actor is saved and restored; None without a checkpoint."""
     given = settings.checkpoint
     if given is None:
         return None

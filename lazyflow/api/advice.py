@@ -1,4 +1,4 @@
-"""What lazy values refuse since it needs the value now: each refusal says what to type instead."""
+"""Operations that need the value now: lazy values refuse them, and say what to type instead."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 
 def advice(what: str, instead: str) -> TypeError:
-    """Return the error for something that only the value tells."""
+    """Return the error for a question that only the value can answer."""
     return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
 
 
 def dtype_advice() -> TypeError:
-    """Return the error for a dtype."""
+    """Return the error for a use as a dtype."""
     return advice("The dtype", "Write np.dtype(x.dtype.compute())")
 
 
 class NeedsValue:
-    """The part of `Delayed` that refuses."""
+    """The part of `Delayed` that refuses operations which need the value."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class NeedsValue:
         raise advice("The number", "Write complex(x.compute()), or delayed(complex)(x)")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        if getattr(dtype, "char", dtype) in ("O", object):  # asked for a container of lazy values
+        if getattr(dtype, "char", dtype) in ("O", object):  # for an array of lazy values
             cells = sys.modules["numpy"].empty(1, object)
             cells[0] = self
             return cells.reshape(())

@@ -1,7 +1,7 @@
-"""The thread in which users' callbacks are called.
+"""The thread that calls users' callbacks.
 
-Threads that run tasks, and the one that drives worker processes, must not wait for what a
-callback does: it may compute, or wait for another future.
+A callback may compute, or wait for another future. The threads that run tasks or drive worker
+processes must not wait for that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from queue import SimpleQueue
 from typing import Any
 
 _calls: SimpleQueue[tuple[Callable[[Any], object], Any]] = SimpleQueue()
-_started: list[None] = []  # not empty: the thread runs
+_started: list[None] = []  # not empty: the thread is running
 _lock = threading.Lock()
 
 
 def call_later(callback: Callable[[Any], object], argument: Any) -> None:
-    """Call it in the thread for callbacks, after those that were given before."""
+    """Call a callback in the thread for callbacks, after the earlier ones."""
     _calls.put((callback, argument))
     if not _started:
         with _lock:

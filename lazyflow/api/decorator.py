@@ -1,4 +1,4 @@
-"""`delayed`: marks a function, so that calling it makes a task instead of running it."""
+"""`delayed`: makes a function lazy, so that calling it makes a task instead of running it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lazyflow.schedulers.core.coroutines import Awaited
 
 __all__ = ["DelayedFunction", "delayed"]
 
-#: What `inspect` and friends ask a function for.
+#: Attributes of functions that `inspect` reads.
 _OF_THE_FUNCTION = frozenset(
     {
         "__defaults__", "__isabstractmethod__", "__name__", "__qualname__",
@@ -49,7 +49,7 @@ class DelayedFunction(Delayed, _Unfinished):
     __slots__ = ()
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
-        """Make the task of one call; keyword ``dask_key_name`` names it."""
+        """Return the task of one call; keyword ``dask_key_name`` names it."""
         options = self._called_options
         if kwargs or dask_key_name is not None or annotation.get() is not None or options.mutates:
             return self._call_with(args, kwargs, dask_key_name)
@@ -94,7 +94,7 @@ class DelayedFunction(Delayed, _Unfinished):
         )
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
-        """Act as the callable itself would in a class: functions bind, builtins do not."""
+        """Bind to an object as the callable itself would: functions do, builtins do not."""
         func = self._args[0]
         if obj is None or isinstance(func, staticmethod) or not hasattr(type(func), "__get__"):
             return self
@@ -138,7 +138,7 @@ class DelayedFunction(Delayed, _Unfinished):
         return _function_again, (cloudpickle.dumps(self._lazyflow_flat()[1]),)
 
     def _lazyflow_flat(self) -> tuple[Any, ...]:
-        """Return what `__reduce__` has to, for picklers that take functions of any kind."""
+        """Return what `__reduce__` must return, for a pickler that can pickle any function."""
         return _make_function, (self._args[0], self._called_options, self._traverse)
 
 
@@ -181,16 +181,16 @@ def _is_async(func: Any) -> bool:
     return code is not None and bool(code.co_flags & _CO_COROUTINE)
 
 
-class _Missing:
+class _NoArgument:
     def __repr__(self) -> str:
         return "<nothing>"
 
 
-_MISSING: Any = _Missing()
+_NO_ARGUMENT: Any = _NoArgument()
 
 
 def delayed(
-    obj: Any = _MISSING,
+    obj: Any = _NO_ARGUMENT,
     *,
     name: str | None = None,
     pure: bool = False,
@@ -214,30 +214,32 @@ def delayed(
     obj
         A callable, or a plain value to use as a lazy one. A `Delayed` is returned as it is.
     name
-        For a callable: what errors and drawings call its tasks. For a value: its key.
+        For a callable: the name of its tasks in errors and drawings. For a value: its key.
     pure
-        Equal arguments give equal results: such calls are made once.
+        Equal arguments give equal results: equal calls run once.
     nout
-        How many values the function returns; makes the result iterable. Read from an annotation
-        ``-> tuple[A, B]`` when left out. ``num_returns`` is the same.
+        The number of values that the function returns; the result can then be unpacked. By
+        default read from an annotation ``-> tuple[A, B]``. ``num_returns`` is the same.
     traverse
         False: don't look for lazy values inside containers among the arguments.
     mutates
-        The function edits its arguments: it gets private, writable values. Otherwise arrays
-        arrive read-only.
+        The function edits its arguments: it gets private, writable values. Otherwise arrays are
+        read-only in it.
     retries
-        How often to run again after an exception.
+        How often to run a task again after an exception.
     crash_retries
-        How often to run again after the death of its worker (schedulers with processes). It holds
-        for lazy values that the task returns, too, where they say nothing themselves.
+        How often to run a task again after the death of its worker (schedulers with processes).
+        It also applies to lazy values that the task returns, unless they have their own.
     priority
-        Among tasks that are ready, higher ones start first, whichever call started them (Ray: of
-        one call). What `compute` waits for goes before what `submit` and `persist` began.
+        Among tasks that are ready, those of higher priority start first, whichever call started
+        them (Ray: those of one call). Tasks of `compute` go before those of `submit` and
+        `persist`.
     resources
-        What the task needs of a worker, by name (schedulers with workers that differ).
+        The resources of a worker that the task needs, by name (schedulers with workers that
+        differ).
     workers
-        The only workers that may run it, by name, address or host (``"distributed"``; others
-        refuse it). When all of them are gone, it waits until one is back.
+        The only workers that may run the task, by name, address or host (``"distributed"``;
+        other schedulers refuse it). When all of them are gone, the task waits for one to return.
 
     Examples
     --------
@@ -278,7 +280,7 @@ def delayed(
             label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
             crash_retries=crash_retries, priority=priority, resources=resources, workers=workers,
         )
-    if obj is _MISSING:
+    if obj is _NO_ARGUMENT:
         return lambda func: _decorated(func, options, traverse)
     return _lazy(obj, options, traverse, name)
 
@@ -318,16 +320,16 @@ _set_options: Any = Task.__dict__["_options"].__set__
 
 
 def gathered(value: Any) -> Any:
-    """Return a container of results: the task behind ``delayed([x, y])``."""
+    """Return a container of results: the function of the task ``delayed([x, y])``."""
     return value
 
 
-#: Options of tasks: `submit` gives its keywords to the function.
+#: Options of tasks, which `submit` does not take: it gives its keywords to the function.
 _OF_A_TASK = frozenset({"retries", "priority", "workers", "resources", "crash_retries"})
 
 
-def check_words(func: Any, kwargs: dict[str, Any]) -> None:
-    """Say where an option goes that was given to `submit`, for which the function has no use."""
+def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
+    """Raise a TypeError for an option of tasks that was given to `submit` as a keyword."""
     for word in _OF_A_TASK.intersection(kwargs):
         import inspect
 
@@ -340,5 +342,5 @@ def check_words(func: Any, kwargs: dict[str, Any]) -> None:
                 f"{name} takes no {word!r}: the keywords of submit() are the function's. Write "
                 f"submit(delayed({name}, {word}={given!r}), ...)"
             ) from None
-        except ValueError:  # a builtin without a signature: it says so itself
+        except ValueError:  # a builtin without a signature: the call itself will raise
             pass

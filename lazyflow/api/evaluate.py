@@ -1,14 +1,14 @@
-"""From lazy to real: `compute`, `persist`, `optimize`.
+"""`compute`, `persist` and `optimize`: lazy values become values.
 
 All three take any nesting of containers, lazy values and plain values. The lazy values of one
-call go into one plan, so that what they share runs once.
+call make one plan, so that tasks which they share run once.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-from lazyflow.api.run_options import RunOptions
+from lazyflow.api.run_options import RunOptions, SchedulerLike
 from lazyflow.api.runs import Outcome, finish, start, start_ahead
 from lazyflow.api.targets import Targets, finalized
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
@@ -21,7 +21,7 @@ __all__ = ["compute", "is_lazy", "optimize", "persist"]
 
 
 def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
-    """Compute arguments; the error is returned, so that the public function can raise it."""
+    """Compute arguments; return the error, so that the public function raises it itself."""
     outcome: Outcome = None, None
     try:
         targets = Targets(args, options.traverse, keep=False, once=True)
@@ -42,7 +42,7 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
 
 def compute(
     *args: Any,
-    scheduler: Any = None,
+    scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
     traverse: bool = True,
     optimize_graph: bool = True,
@@ -57,27 +57,33 @@ def compute(
     *args
         Lazy values, containers of them to any depth, and plain values, which pass through.
     scheduler
-        ``"sync"``, ``"threads"``, another registered name, a scheduler object or a
-        `concurrent.futures.Executor`. Left out: `config`'s, else where the persisted inputs
-        live, else the one whose task is running here, else threads.
+        ``"sync"``, ``"threads"``, another registered name, a scheduler object, a
+        `concurrent.futures.Executor` or the client of a cluster. By default that of `config`,
+        else the one where persisted inputs live, else the one whose task is running here, else
+        threads.
     num_workers
-        Tasks running at once, at most. Left out: `config`'s, else the cores.
+        The most tasks that may run at once. By default that of `config`, else the number of
+        cores.
     traverse
         False: look only at the arguments themselves, not into containers.
     optimize_graph
         False: run the tasks as they are, without merging equal pure ones or fusing.
     timeout
-        Seconds; then `TaskTimeout`. On sync it is looked at between tasks.
+        Seconds until `TaskTimeout` is raised. On sync it is checked between tasks.
     on_error
-        ``"raise"`` the first error; ``"collect"``: run on, and put the exception where the
-        value would be.
+        ``"raise"`` the first error; ``"collect"``: go on, and return each exception in the place
+        of its value.
 
     Raises
     ------
     Exception
-        Whatever a task raised, with its own traceback and a note about the task.
-    TaskTimeout, KeyConflict, Cancelled
-        As their names say.
+        The error of a task, with its own traceback and a note about the task.
+    TaskTimeout
+        The time was over.
+    KeyConflict
+        Two different tasks have the same key.
+    Cancelled
+        A persisted input was cancelled.
 
     Examples
     --------
@@ -93,7 +99,7 @@ def compute(
         ),
     )
     if error is not None:
-        values, args = None, ()  # so that the traceback keeps nothing alive
+        values, args = None, ()  # the traceback must not keep them alive
         try:
             raise error
         finally:
@@ -106,7 +112,7 @@ def compute(
 
 def persist(
     *args: Any,
-    scheduler: Any = None,
+    scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
     traverse: bool = True,
     optimize_graph: bool = True,
@@ -114,12 +120,12 @@ def persist(
 ) -> tuple[Any, ...]:
     """Start computing, and return the same objects made of results instead of histories.
 
-    Returns at once (on sync: when done) with a tuple like `compute`'s in which each lazy value
-    is lazy still, but its task is a future. A loop of persist steps has a graph of constant
-    size. An error surfaces where the value is first used.
+    Returns at once (on sync: when done) a tuple like that of `compute`, in which each lazy value
+    is still lazy, but its task is a future. A loop of persist steps has a graph of constant
+    size. An error is raised where the value is first used.
 
     Parameters are those of `compute`. When ``config.max_runs_ahead`` persists of this thread are
-    unfinished, the oldest is waited for.
+    unfinished, the next one waits for the oldest.
 
     Examples
     --------
@@ -142,7 +148,7 @@ def persist(
 
 
 def _held(task: Any, future: TaskFuture) -> Task:
-    """Return a leaf in the place of a task: itself when its value is held already."""
+    """Return a leaf that holds the result of a task: the task itself, if it is one already."""
     if task._func is HELD:
         return task
     key = task._key if task._options.named else None
@@ -168,7 +174,7 @@ def optimize(
 def optimize(
     *args: Any, traverse: bool = True, explain: bool = False, **unknown: Any
 ) -> tuple[Any, ...] | str:
-    """Return objects equal to these whose graphs are merged and rewritten already.
+    """Return equal objects whose graphs are optimized already: equal pure tasks are one task.
 
     Parameters
     ----------
@@ -211,6 +217,8 @@ def optimize(
 def is_lazy(x: Any) -> bool:
     """Tell whether `x` is a lazy value: a `Delayed` or another collection.
 
+    Examples
+    --------
     >>> from lazyflow import delayed, is_lazy
     >>> is_lazy(delayed(1)), is_lazy([delayed(1)]), is_lazy(1)
     (True, False, False)

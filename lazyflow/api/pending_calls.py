@@ -1,8 +1,8 @@
-"""How many calls of an actor may be pending: who makes more of them sleeps until some have ended.
+"""The limit on pending calls of an actor: a caller that reaches it sleeps until some have ended.
 
-Only the program itself is held back. A call made inside of a task or of an actor's call goes
-through, since what ends the others may wait for it. So does one made by a coroutine, whose event
-loop must not stand still: it has its own calls to await.
+Only calls of the program itself wait. A call from inside a task or an actor's call is made at
+once, since the pending calls may wait for its result. So is the call of a coroutine: its event
+loop must not stand still.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class PendingCalls:
-    """Counts the calls that have not ended."""
+    """Counts the calls of one actor that have not ended."""
 
     __slots__ = ("_calls", "_sleepers")
 
     def __init__(self) -> None:
         self._calls: list[None] = []  # one item each: append and pop are atomic, a sum is not
-        self._sleepers: dict[Gate, int] = {}  # and at how many calls each goes on
+        #: For each sleeping caller its event, and the number of calls at which it goes on.
+        self._sleepers: dict[Gate, int] = {}
 
     def make_room(self, host: ActorHost) -> None:
-        """Sleep while there are as many as there may be."""
+        """Sleep while the limit of pending calls is reached."""
         limit = config.get("max_pending_calls")
         if len(self._calls) < limit or scheduler_here.get() is not None or _in_coroutine():
             return
@@ -46,13 +47,13 @@ class PendingCalls:
         # A thread that woke at each end would switch for every call.
         self._sleepers[gate] = limit - 1 - limit // 8
         try:
-            if len(self._calls) >= limit:  # what ends after this look sees the gate
+            if len(self._calls) >= limit:  # a call that ends later sees the gate
                 gate.wait()
         finally:
             self._sleepers.pop(gate, None)
 
     def add(self, future: TaskFuture) -> None:
-        """Count a call in, until its future is done."""
+        """Count a call as pending until its future is done."""
         self._calls.append(None)
         future.add_callback(self._ended)
 
@@ -66,10 +67,10 @@ class PendingCalls:
 
 
 def _in_coroutine() -> bool:
-    """Tell whether a coroutine, or a callback of an event loop, is what runs here.
+    """Tell whether a coroutine, or a callback of an event loop, is running here.
 
-    In notebooks every cell is run inside of a loop: a line outside of all functions ends the
-    search, as the program's own.
+    Notebooks run every cell inside a loop: code outside of all functions counts as the program
+    itself, and ends the search.
     """
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or asyncio._get_running_loop() is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.run_options import scheduler_or_default
+from lazyflow.api.run_options import SchedulerLike, scheduler_or_default
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.building import new_leaf
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, kinds
@@ -20,7 +20,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 __all__ = ["put"]
 
 
-def put(value: Any, copy: bool = True, scheduler: Any = None) -> Future:
+def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:
     """Give a value to the workers once, and return a future that stands for it in any call.
 
     Without this, a large argument travels once for every compute that it is given to; values put
@@ -66,5 +66,5 @@ def _snapshot(value: Any, copy: bool) -> Any:
     except Exception as error:
         raise TypeError(
             f"put() takes a snapshot, and {summary(value)} can't be copied: "
-            f"{type(error).__name__}: {error}. If nobody will change it: put(x, copy=False)"
+            f"{type(error).__name__}: {error}. If it will not be changed: put(x, copy=False)"
         ) from error

@@ -15,11 +15,10 @@ __all__ = ["tree_reduce"]
 
 
 def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every: int = 8) -> Any:
-    """Combine values two by two, in an order that depends on their number only; lazily.
+    """Combine values lazily, two by two, in an order that depends only on their number.
 
-    Each task takes `split_every` neighbours and folds them from the left, so that a sum of
-    gradients is the same on every scheduler, bit for bit, and partial sums are made where
-    their parts are.
+    Each task takes `split_every` neighbours and folds them from the left. A sum of gradients then
+    has the same bits on every scheduler, and partial sums are computed where their parts are.
 
     Parameters
     ----------
@@ -28,7 +27,7 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
     parts
         Futures, lazy and plain values; at least one.
     split_every
-        How many values one task combines, 2 or more.
+        The number of values that one task combines, 2 or more.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lazyflow import config
 from lazyflow.graph.options import DEFAULT
@@ -12,6 +12,21 @@ from lazyflow.graph.task import HELD, task_name, users_depth
 from lazyflow.schedulers.core.base import Scheduler
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+class ClusterClient(Protocol):
+    """A client of a cluster, as dask's `distributed.Client`."""
+
+    def subscribe_topic(self, topic: str, handler: Any) -> Any:
+        """Call a handler for the events of a topic."""
+
+
+#: What ``scheduler=`` takes: a name, a scheduler, an executor or the client of a cluster.
+SchedulerLike: TypeAlias = "str | Scheduler | Executor | ClusterClient"
+
 
 #: Keywords of other libraries, and what to type here instead.
 _ELSEWHERE = {
@@ -32,7 +47,7 @@ class RunOptions:
         self,
         name: str,
         unknown: dict[str, Any],
-        scheduler: Any = None,
+        scheduler: SchedulerLike | None = None,
         num_workers: int | None = None,
         traverse: bool = True,
         optimize_graph: bool = True,
@@ -69,7 +84,7 @@ class RunOptions:
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 
-def scheduler_or_default(given: Any) -> Scheduler:
+def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
     """Return the scheduler given, or the configured one, or that of this task, or threads."""
     if given is None:
         given = config.get("scheduler")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lazyflow.api.decorator import DelayedFunction, check_words, delayed
+from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.retrying import remember
-from lazyflow.api.run_options import RunOptions
+from lazyflow.api.run_options import RunOptions, SchedulerLike
 from lazyflow.api.runs import start_background
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
@@ -69,7 +69,7 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
                 "compute(x) returns its value; for a call write submit(f, ...)"
             )
         return started([delayed(func)], options)[0]
-    check_words(func, kwargs)
+    check_keywords(func, kwargs)
     task = _call_of(_made_lazy(func, "submit"), args, kwargs)
     if task._options.nout is not None:
         return tuple(started(list(task), options))
@@ -102,7 +102,7 @@ def map(
     /,
     *iterables: Iterable[Any],
     batch: int | str = "auto",
-    scheduler: Any = None,
+    scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
     retries: int | None = None,
 ) -> list[Future]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.run_options import RunOptions
+from lazyflow.api.run_options import RunOptions, SchedulerLike
 from lazyflow.api.runs import finish, start
 from lazyflow.api.targets import Targets, finalized
 from lazyflow.graph.binding import bind
@@ -120,7 +120,7 @@ def _leaves_text(count: int, names: list[str]) -> str:
 def trace(
     func: Callable[..., Any],
     *,
-    scheduler: Any = None,
+    scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
     optimize_graph: bool = True,
     timeout: float | None = None,

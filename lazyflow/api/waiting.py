@@ -28,7 +28,7 @@ _awaiting = _Awaiting()
 
 
 def _enter() -> None:
-    """While a task on the loop of a worker's thread waits, another may have the worker's place."""
+    """Give up the worker's slot when the first task on this thread's event loop waits."""
     _awaiting.count += 1
     if _awaiting.count == 1 and here.worker is not None:
         _awaiting.asleep = asleep()
@@ -36,6 +36,7 @@ def _enter() -> None:
 
 
 def _leave() -> None:
+    """Take a slot again when no task on this thread's event loop waits any more."""
     _awaiting.count -= 1
     if not _awaiting.count and _awaiting.asleep is not None:
         entered, _awaiting.asleep = _awaiting.asleep, None
@@ -56,7 +57,7 @@ async def woken_by(future: TaskFuture) -> None:
     def wake_loop(_: TaskFuture) -> None:
         try:
             loop.call_soon_threadsafe(wake)
-        except RuntimeError:  # the loop was closed: nobody waits
+        except RuntimeError:  # the loop was closed: nothing waits on it
             pass
 
     future.add_callback(wake_loop)
@@ -69,7 +70,7 @@ async def woken_by(future: TaskFuture) -> None:
 
 
 async def awaited(x: Any) -> Any:
-    """Compute one lazy value without blocking the event loop; cancelling cancels the work."""
+    """Compute one lazy value without blocking the event loop; cancelling this cancels its work."""
     import asyncio
 
     plan = make_plan([x])
@@ -86,7 +87,7 @@ async def awaited(x: Any) -> Any:
 
 
 def future_of(x: Any) -> TaskFuture:
-    """Return the future behind a persisted value, or say how to get one."""
+    """Return the future of a persisted value; the error for others says how to get one."""
     if kinds[type(x)] == LAZY and x._func is HELD:
         future: TaskFuture = x._args[0]
         return future
@@ -99,16 +100,16 @@ def future_of(x: Any) -> TaskFuture:
 def wait(
     fs: Any, num_returns: int | None = None, timeout: float | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """Wait until `num_returns` of these are done. None, the default, means ALL (Ray's is 1).
+    """Wait until `num_returns` of these are done: by default all (Ray waits for one).
 
     Parameters
     ----------
     fs
         A future or a persisted value, or a list of them.
     num_returns
-        How many to wait for; None is all of them.
+        The number of values to wait for; None waits for all.
     timeout
-        Seconds; when they are over the function returns, it does not raise.
+        Seconds, after which the function returns; it does not raise.
 
     Returns
     -------
@@ -147,9 +148,9 @@ def gather(futures: Any, errors: str = "raise") -> Any:
     Parameters
     ----------
     futures
-        One, or a nesting of containers of them.
+        A future, or a nesting of containers of them.
     errors
-        ``"raise"`` the first error; ``"skip"``: leave those of a list out that failed.
+        ``"raise"`` the first error; ``"skip"`` failed futures of a list.
 
     Examples
     --------
@@ -169,17 +170,17 @@ def gather(futures: Any, errors: str = "raise") -> Any:
 
 
 def items_of(fs: Any) -> list[Any]:
-    """Return what there is to wait for as a list, one value alone as well."""
+    """Return futures and persisted values as a list, also a single one."""
     return [fs] if kinds[type(fs)] in (LAZY, COLLECTION) else list(fs)
 
 
 def whole_of(x: Any) -> TaskFuture:
-    """Return a future that is done when all that `x` is made of is."""
+    """Return a future that is done when all tasks of a value are."""
     return _all_of(parts_of([x]))
 
 
 def parts_of(items: list[Any]) -> list[TaskFuture]:
-    """Return the futures of all that these values are made of."""
+    """Return the futures of all tasks of these values."""
     found: list[TaskFuture] = []
     for x in items:
         if kinds[type(x)] == COLLECTION:

@@ -60,7 +60,7 @@ def worker_state(
     scope
         ``"process"``: one value for a process. A task that has called ``get`` has the value to
         itself until it ends; others that ask meanwhile wait. ``"thread"``: one for each thread
-        in which tasks run, as many as the worker runs tasks at once; nobody waits.
+        in which tasks run, as many as the worker runs tasks at once; no task waits.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def worker_state(
 
     Notes
     -----
-    Outside of tasks nobody waits and nothing is reset: do not change the value there while tasks
-    run in this process.
+    Outside of tasks `get` never waits and nothing is reset: do not change the value there while
+    tasks run in this process.
 
     Examples
     --------

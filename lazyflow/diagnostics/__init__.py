@@ -1,4 +1,10 @@
-"""What to look at: pictures of task graphs and of their runs."""
+"""Pictures of task graphs, of arrays and of the progress of runs.
+
+`progress`    `ProgressBar`
+`visualize`   the graph of lazy values as a picture: `boxes` of its vertices, their places by
+              `layout`, `svg` text, and files by `drawing`
+`array_html`  a chunked array in a notebook
+"""
 
 from lazyflow.diagnostics.progress import ProgressBar
 

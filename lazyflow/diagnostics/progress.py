@@ -1,4 +1,4 @@
-"""`ProgressBar`: how many tasks are done, in a terminal or a notebook, drawn by tqdm."""
+"""`ProgressBar`: the number of tasks that are done, in a terminal or a notebook, by tqdm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
 
 
 def _bar_class() -> Any:
-    """Return tqdm's bar for where we are; its notebook bar needs ipywidgets."""
+    """Return tqdm's bar for this terminal or notebook; the notebook bar needs ipywidgets."""
     try:
         from tqdm import tqdm
     except ImportError:
@@ -47,10 +47,10 @@ def _bar_class() -> Any:
 
 
 class _Drawing:
-    """A bar, and the thread in which it is made, drawn, closed and forgotten.
+    """A bar, and the only thread that makes, draws, closes and drops it.
 
-    Never another one: a Ctrl-C inside tqdm would leave the lock taken that all bars share, and
-    one inside the `__del__` of a bar would be lost. Who computes waits for no lock of tqdm's.
+    A Ctrl-C inside tqdm would leave the lock taken that all bars share, and one inside the
+    `__del__` of a bar would be lost. Threads that compute wait for no lock of tqdm.
     """
 
     def __init__(self, make: Callable[..., Any]) -> None:
@@ -59,19 +59,19 @@ class _Drawing:
         self._closed = Gate()
 
     def start(self) -> None:
-        """Start the thread, where cells of a notebook print what this one would."""
+        """Start the thread, in the context of this one: a notebook finds the cell to print in."""
         _thread.start_new_thread(contextvars.copy_context().run, (self._serve,))
 
     def draw(self, done: int, total: int) -> None:
-        """Have it drawn, soon."""
+        """Ask the thread to draw the bar."""
         self._orders.put((done, total))
 
     def close(self) -> None:
-        """Have it closed, soon."""
+        """Ask the thread to close the bar."""
         self._orders.put(None)
 
     def wait(self) -> None:
-        """Wait until it is closed; not for ever."""
+        """Wait until the bar is closed, or two seconds have passed."""
         if not self._closed.wait(_PATIENCE):
             logging.getLogger("lazyflow").warning(
                 "a progress bar could not be drawn for %g s and is given up; results are not "
@@ -99,7 +99,7 @@ class _Drawing:
 
 
 class ProgressBar(Observer):
-    """Shows the progress of what is computed inside the block.
+    """Shows the progress of the runs inside a ``with`` block.
 
     Runs that overlap (a `compute` inside a task) share one bar, whose total grows.
 
@@ -147,7 +147,7 @@ class ProgressBar(Observer):
         self._runs: set[int] = set()
         self._drawing: _Drawing | None = None
         self._total = 0
-        self._done = itertools.count(1)  # counting is one step, whichever thread does it
+        self._done = itertools.count(1)  # counting is atomic
         self._latest = 0
         self._next_drawing = monotonic() + self._minimum
 
@@ -242,5 +242,5 @@ class ProgressBar(Observer):
                 assert self._closed is not None
                 self._closed.close()
                 self._clear()  # or the end of the block would draw it again
-        if self._closed is not None:  # maybe by another thread, just now
+        if self._closed is not None:  # by this thread, or just now by another one
             self._closed.wait()
