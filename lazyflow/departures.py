@@ -140,7 +140,8 @@ if hasattr(os, "register_at_fork"):
 def owned(fd: int) -> Any:
     """Return an object that closes a descriptor when it is collected.
 
-    It has ``fileno()`` and ``close()``. An epoll object does that for any descriptor, in C and without a warning.
+    It has ``fileno()`` and ``close()``. An epoll object does that for any descriptor, in C and
+    without a warning.
     """
     return _OWNER.fromfd(fd)
 
