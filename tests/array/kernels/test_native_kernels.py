@@ -346,6 +346,17 @@ def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):
     assert words in report(program, [np.ones(100_000)])
 
 
+def test_a_report_says_what_a_run_does_that_asks_for_kernels():
+    program = Program((F8, F8), (binary(np.hypot, 0, 1),), ((2, None),))
+    blocks = [ONE[:100], ONE[:100]]
+    with config.set(kernels="native"):
+        assert report(program, blocks).endswith("by a kernel, which the first run compiles")
+        run_program(program, blocks)
+        assert re.search(r"by a kernel, compiled in \d+ ms$", report(program, blocks))
+    assert "whole, by ufuncs" in report(program, blocks)
+    assert "by tiles: one operation" in report(program, [np.ones(100_000)] * 2)
+
+
 def test_the_report_has_numbers():
     with config.set(kernels="native"):
         run_program(SIX, BLOCKS)

@@ -76,11 +76,15 @@ class PlanKernels:
             return Decision('kernels="tiles" is set')
         if some.panels is not None:
             return Decision("moments along so long rows are computed in panels")
-        refusal = self._refusal(some)
+        refusal = self._refusals.get(some.outputs)
+        if refusal is None:
+            refusal = self._refusal(some)
         if refusal:
             return Decision(refusal)
         sources = source_layouts(self.plan, some, values)
-        prepared = self._prepared(some, sources.layouts)
+        prepared = self._kernels.get((some.outputs, sources.layouts))
+        if prepared is None:
+            prepared = self._prepared(some, sources.layouts)
         why = prepared.refusal
         if not why and mode == "auto":
             why = prepared.no_gain or _short_runs(some, sources)
@@ -88,19 +92,14 @@ class PlanKernels:
 
     def _refusal(self, some: BlockPass) -> str:
         """Return why a pass can't have a kernel, wherever its sources lie; empty if it can."""
-        found = self._refusals.get(some.outputs)
-        if found is None:
-            layouts = (ANY,) * len(some.sources)
-            found = _why_refused(make_spec(self.plan.lowered, some, layouts))
-            self._refusals[some.outputs] = found
+        layouts = (ANY,) * len(some.sources)
+        found = _why_refused(make_spec(self.plan.lowered, some, layouts))
+        self._refusals[some.outputs] = found
         return found
 
     def _prepared(self, some: BlockPass, layouts: tuple[str, ...]) -> PreparedKernel:
-        known = (some.outputs, layouts)
-        found = self._kernels.get(known)
-        if found is None:
-            found = _prepared(make_spec(self.plan.lowered, some, layouts))
-            self._kernels[known] = found
+        found = _prepared(make_spec(self.plan.lowered, some, layouts))
+        self._kernels[some.outputs, layouts] = found
         return found
 
 

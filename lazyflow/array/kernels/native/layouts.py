@@ -42,8 +42,9 @@ def source_layouts(plan: BlockPlan, some: BlockPass, values: Sequence[Any]) -> S
         value = values[number]
         if not value.flags.aligned:
             value = value.copy()
-        layouts.append(source_layout(plan, some, number, value))
-        if layouts[at] == ANY:
+        layout = source_layout(plan, some, number, value)
+        layouts.append(layout)
+        if layout == ANY:
             views[at] = value = np.broadcast_to(value, plan.shape)
         arrays.append(value)
     row, found = _rows(plan.shape, [view.strides for view in views.values()])
