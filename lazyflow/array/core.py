@@ -49,10 +49,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     Examples
     --------
     >>> import lazyflow.array as la
-    >>> x = la.arange(6, chunks=4)
-    >>> x.chunks, x.dtype
-    (((4, 2),), dtype('int64'))
-    >>> ((x - 1) ** 2)[::2].compute()
+    >>> ((la.arange(6, chunks=4) - 1) ** 2)[::2].compute()
     array([1, 1, 9])
     """
 

@@ -7,7 +7,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike
+from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import broadcast_shape
@@ -43,8 +43,7 @@ def allclose(
     >>> la.allclose(measured, [1.0, 2.0, 3.0 + 1e-9]).compute()
     np.True_
     """
-    found: Array = totals.all(isclose(a, b, rtol, atol, equal_nan))
-    return found
+    return totals.all(isclose(a, b, rtol, atol, equal_nan))
 
 
 # -- equality -----------------------------------------------------------------------------------
@@ -65,15 +64,14 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> la.array_equal(x, [0, 1, 2, 3]).compute(), la.array_equal(x, x[:3]).compute()
     (np.True_, np.False_)
     """
-    one, other = Array(as_node(a1)), Array(as_node(a2))
+    one, other = as_array(a1), as_array(a2)
     known(one, other)
     if one.shape != other.shape:
         return _no()
     same = one == other
     if equal_nan and one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM":
         same = same | (np.isnan(one) & np.isnan(other))
-    found: Array = totals.all(same)
-    return found
+    return totals.all(same)
 
 
 @implements(np.array_equiv)
@@ -84,11 +82,10 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> la.array_equiv(la.ones((3, 2), chunks=2), [1, 1]).compute()
     np.True_
     """
-    one, other = Array(as_node(a1)), Array(as_node(a2))
+    one, other = as_array(a1), as_array(a2)
     known(one, other)
     try:
         broadcast_shape([one.shape, other.shape])
     except ValueError:
         return _no()
-    found: Array = totals.all(one == other)
-    return found
+    return totals.all(one == other)

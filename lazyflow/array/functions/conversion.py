@@ -71,8 +71,7 @@ def array(
 
 def _of(a: Any) -> Array:
     if isinstance(a, list | tuple) and _holds_arrays(a):
-        found: Array = stack([_of(x) if not isinstance(x, Array) else x for x in a])
-        return found
+        return stack([_of(x) if not isinstance(x, Array) else x for x in a])
     is_array = isinstance(a, np.ndarray | np.generic) or kinds[type(a)] == FOREIGN
     if not is_array and hasattr(a, "shape") and hasattr(a, "dtype"):
         return from_array(a)

@@ -259,7 +259,7 @@ def logspace(
     >>> la.logspace(0, 3, 4).compute()
     array([   1.,   10.,  100., 1000.])
     """
-    found: Array = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
+    found: Any = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
     return found if dtype is None else found.astype(dtype)
 
 

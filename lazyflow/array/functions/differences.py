@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, broadcast_node
+from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, as_array, broadcast_node
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -52,7 +52,7 @@ def diff(
     if n < 0:
         raise ValueError("order must be non-negative but got " + repr(n))
     known(a, prepend, append)
-    x = Array(as_node(a))
+    x = as_array(a)
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
     axis = axis_of(axis, x.ndim)
@@ -91,8 +91,7 @@ def ediff1d(
     if begin is not None or end is not None:
         parts = [y for y in (begin, found, end) if y is not None]
         found = concatenate(parts).astype(x.dtype)
-    made: Array = found
-    return made
+    return found
 
 
 def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
@@ -103,8 +102,7 @@ def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
         raise TypeError(
             f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
         )
-    found: Array = astype(x, dtype)
-    return found
+    return astype(x, dtype)
 
 
 # -- slopes -------------------------------------------------------------------------------------
@@ -122,7 +120,7 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1
     array([0.5 , 0.75, 1.25, 1.75, 2.  ])
     """
     known(f)
-    x = Array(as_node(f))
+    x = as_array(f)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(
         axis, x.ndim
     )
@@ -245,14 +243,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int
     0.3333
     """
     known(y, x)
-    heights = Array(as_node(y))
+    heights = as_array(y)
     axis = axis_of(axis, heights.ndim)
     steps: Any = dx
     if x is not None:
-        places = Array(as_node(x))
+        places = as_array(x)
         steps = diff(places, axis=axis if places.ndim > 1 else 0)
         if places.ndim == 1 and heights.ndim > 1:
             steps = steps[(*[None] * axis, slice(None), *[None] * (heights.ndim - axis - 1))]
     before, after = neighbours(heights, axis)
-    found: Array = totals.sum(steps * (after + before) / 2.0, axis)
-    return found
+    return totals.sum(steps * (after + before) / 2.0, axis)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import Casting, DTypeLike, as_result, check_order
+from lazyflow.array.functions.arguments import Casting, DTypeLike, as_array, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product, summed
 from lazyflow.array.nodes import elementwise
@@ -73,7 +73,7 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Label
         given = operands[: len(operands) // 2 * 2: 2]
         subscripts = [_numbers(each) for each in operands[1::2]]
         wanted = _numbers(operands[-1]) if len(operands) % 2 else None
-    arrays = [x if isinstance(x, Array) else Array(as_node(x)) for x in given]
+    arrays = [as_array(x) for x in given]
     if len(subscripts) != len(arrays):
         raise ValueError(
             f"einsum() got subscripts for {len(subscripts)} operands, and {len(arrays)} operands"

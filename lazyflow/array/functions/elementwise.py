@@ -15,6 +15,7 @@ from lazyflow.array.functions.arguments import (
     ArrayLike,
     Casting,
     DTypeLike,
+    as_array,
     as_result,
     assign_out,
     broadcast_node,
@@ -257,8 +258,7 @@ def imag(x: ArrayLike) -> Array:
 
 def conjugated(x: Any) -> Array:
     """Return complex conjugates; of real numbers what NumPy's function gives."""
-    found: Array = _called(np.conjugate, (Array(as_node(x)),))
-    return found
+    return _called(np.conjugate, (as_array(x),))
 
 
 @helper()

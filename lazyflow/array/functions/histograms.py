@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike
+from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.one_chunk import NumpyOp
@@ -215,7 +215,7 @@ def histogram(
 def _sample(sample: Any) -> list[Expr]:
     """Return the coordinates of a sample, each with one axis."""
     if isinstance(sample, Array | np.ndarray):
-        x = Array(as_node(sample))
+        x = as_array(sample)
         if x.ndim == 1:
             return [x.expr]
         return [x[:, i].expr for i in range_(x.shape[1])]

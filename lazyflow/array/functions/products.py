@@ -94,8 +94,7 @@ def matmul(
 
 
 def _conjugate(x: Array) -> Array:
-    found: Array = conjugated(x) if x.dtype.kind in "cO" else x
-    return found
+    return conjugated(x) if x.dtype.kind in "cO" else x
 
 
 def _dtype(a: Array, b: Array) -> np.dtype[Any]:
@@ -151,8 +150,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     if {a.dtype.char, b.dtype.char} & set("LQ") and "m" in (a.dtype.kind, b.dtype.kind):
         a, b = (astype(x, object) for x in (a, b))  # which NumPy makes of both
     if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
-        spans: Array = tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
-        return spans
+        return tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
     if len(set(first)) < len(first) or len(set(second)) < len(second):
         raise ValueError("an axis can be summed over once only; axes= names one twice")
     labels = tuple(range(a.ndim))
@@ -165,8 +163,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
 
 def _as_numbers(x: Array) -> Array:
     """Return spans of time as NumPy's products take them: NaT is a number, and units are lost."""
-    found: Array = x.view(np.int64) if x.dtype.kind == "m" else astype(x, np.int64)
-    return found
+    return x.view(np.int64) if x.dtype.kind == "m" else astype(x, np.int64)
 
 
 @implements(np.inner)
@@ -179,8 +176,7 @@ def inner(a: ArrayLike, b: ArrayLike) -> Array:
     """
     a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
-        found: Array = a * b
-        return found
+        return a * b
     if _differ(a.shape[-1], b.shape[-1]):
         raise ValueError(
             f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
@@ -295,8 +291,7 @@ def trace(
     np.int64(12)
     """
     found = diagonal(as_array(a), offset, axis1, axis2)
-    total: Array = totals.sum(found, -1, dtype, out)
-    return total
+    return totals.sum(found, -1, dtype, out)
 
 
 @dataclass(frozen=True)
@@ -324,8 +319,7 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
         others = [x[..., 1] * y[..., 2], -(x[..., 0] * y[..., 2])]
     else:
         others = [-(x[..., 2] * y[..., 1]), x[..., 2] * y[..., 0]]
-    made: Array = stack([*others, last], axis=axisc)
-    return made
+    return stack([*others, last], axis=axisc)
 
 
 @implements(np.cross)

@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node
+from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result, broadcast_node
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -42,7 +42,7 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
         elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
         for x in given
     ]
-    arrays = [Array(as_node(a)), *map(Array, nodes)]
+    arrays = [as_array(a), *map(Array, nodes)]
     if arrays[0].dtype.kind not in "iub":
         np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
     known(*arrays)
@@ -73,7 +73,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
     array([[1, 2, 3],
            [7, 8, 9]])
     """
-    x, at = Array(as_node(arr)), Array(as_node(indices))
+    x, at = as_array(arr), as_array(indices)
     known(x, at)
     if at.dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
@@ -127,7 +127,7 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
-    x, value = Array(as_node(a)), Array(as_node(v))
+    x, value = as_array(a), as_array(v)
     known(x)
     if x.ndim != 1:
         raise ValueError("object of too small depth for desired array")

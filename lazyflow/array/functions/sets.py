@@ -12,7 +12,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike
+from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
@@ -115,7 +115,7 @@ def unique(
     >>> values.compute(), counts.compute()
     (array([1, 2, 3]), array([1, 1, 2]))
     """
-    x = Array(as_node(ar))
+    x = as_array(ar)
     known(x)
     node = x.expr
     kind = node.dtype.kind
@@ -162,8 +162,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
     >>> la.union1d(la.asarray([1, 3]), la.asarray([2, 3])).compute()
     array([1, 2, 3])
     """
-    found: Array = unique(concatenate((ar1, ar2), axis=None))
-    return found
+    return unique(concatenate((ar1, ar2), axis=None))
 
 
 @implements(np.isin)

@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, DTypeLike
+from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.elementwise import astype, conjugated, real, where
 from lazyflow.array.functions.manipulation.joining import concatenate
@@ -21,19 +21,18 @@ from lazyflow.array.functions.reductions.means import mean
 
 def _observations(m: Any, rowvar: bool, dtype: np.dtype[Any]) -> Array:
     """Return the variables in rows."""
-    x = astype(Array(as_node(m)), dtype)
+    x = astype(as_array(m), dtype)
     if x.ndim > 2:
         raise ValueError("m has more than 2 dimensions")
     if x.ndim == 0:
         x = x[None]
     if x.ndim == 1:
         return x[None]
-    found: Array = x if rowvar else x.T
-    return found
+    return x if rowvar else x.T
 
 
 def _weights(given: Any, name: str, count: int) -> Array:
-    w = Array(as_node(given))
+    w = as_array(given)
     if name == "fweights" and w.dtype.kind not in "iub" and (
         isinstance(given, Array) or not np.all(np.asarray(given) == np.around(given))
     ):
@@ -44,8 +43,7 @@ def _weights(given: Any, name: str, count: int) -> Array:
         raise RuntimeError(f"incompatible numbers of samples and {name}")
     if not isinstance(given, Array) and np.any(np.asarray(given) < 0):
         raise ValueError(f"{name} cannot be negative")
-    found: Array = astype(w, float)
-    return found
+    return astype(w, float)
 
 
 @implements(np.cov)
@@ -97,8 +95,7 @@ def cov(
     found = matmul(x, conjugated(right).T)
     inverse: Any = np.true_divide(1, scale)
     found = found * (inverse if isinstance(inverse, Array) else float(inverse))
-    squeezed: Array = found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
-    return squeezed
+    return found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
 
 
 @implements(np.corrcoef)
@@ -122,7 +119,5 @@ def corrcoef(
     c = c / deviations[:, None]
     c = c / deviations[None, :]
     if c.dtype.kind == "c":
-        found: Array = np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
-        return found
-    clipped: Array = np.clip(c, -1, 1)
-    return clipped
+        return np.clip(c.real, -1, 1) + 1j * np.clip(c.imag, -1, 1)
+    return np.clip(c, -1, 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper
+from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate, ufunc_reduce
@@ -90,11 +91,11 @@ class UFunc:
         """As ``np.ufunc.reduce``."""
         kwargs.update(zip(("axis", "dtype", "out", "keepdims", "initial", "where"), args,
                           strict=False))
-        return ufunc_method(self.ufunc, "reduce", Array(as_node(x)), **kwargs)
+        return ufunc_method(self.ufunc, "reduce", as_array(x), **kwargs)
 
     def accumulate(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """As ``np.ufunc.accumulate``."""
-        return ufunc_method(self.ufunc, "accumulate", Array(as_node(x)), *args, **kwargs)
+        return ufunc_method(self.ufunc, "accumulate", as_array(x), *args, **kwargs)
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """As ``np.ufunc.outer``."""

@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_result
+from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.indexing.index_arrays import (
@@ -164,7 +164,7 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     >>> la.extract(x % 2 == 1, x).compute()
     array([1, 3, 5])
     """
-    x = Array(as_node(arr))
+    x = as_array(arr)
     mask = Array(elementwise.not_zero(as_node(condition)))
     known(x, mask)
     if mask.shape == x.shape and x.ndim:
@@ -180,7 +180,7 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
     >>> la.delete(la.arange(5, chunks=2), [0, 3]).compute()
     array([1, 2, 4])
     """
-    x = Array(as_node(arr))
+    x = as_array(arr)
     known(x)
     if axis is None:
         n, axis = x.size, None if x.ndim != 1 else 0
@@ -211,7 +211,7 @@ def insert(
     >>> la.insert(la.arange(4, chunks=2), 2, [7, 8]).compute()
     array([0, 1, 7, 8, 2, 3])
     """
-    x = Array(as_node(arr))
+    x = as_array(arr)
     known(x)
     if axis is None:
         if x.ndim != 1:
@@ -221,7 +221,7 @@ def insert(
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
         obj = _values(obj)
-    value = Array(as_node(values if isinstance(values, Array) else np.array(values, x.dtype)))
+    value = as_array(values if isinstance(values, Array) else np.array(values, x.dtype))
     known(value)
     value = value[(None,) * (x.ndim - value.ndim)]
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
@@ -257,7 +257,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     >>> la.diagonal(la.arange(6, chunks=3).reshape(2, 3), offset=1).compute()
     array([1, 5])
     """
-    x = Array(as_node(a))
+    x = as_array(a)
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     one, other = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
@@ -283,7 +283,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     array([[1, 0],
            [0, 2]])
     """
-    x = Array(as_node(v))
+    x = as_array(v)
     if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
@@ -294,8 +294,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return zeros((abs(k), abs(k)), x.dtype)
     rows = take(x, np.arange(-max(-k, 0), n + max(k, 0)), mode="clip")
     on = eye(n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
-    found: Array = where(on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
-    return found
+    return where(on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
 
 
 @implements(np.tril)
@@ -325,7 +324,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Array:
-    x = Array(as_node(m))
+    x = as_array(m)
     known(x)
     if x.ndim == 1:  # as NumPy: each row is the array
         x = broadcast_to(x, (x.shape[0], x.shape[0]))

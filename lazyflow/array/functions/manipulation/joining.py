@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
-from lazyflow.array.functions.arguments import ArrayLike, Casting, DTypeLike, as_result
+from lazyflow.array.functions.arguments import ArrayLike, Casting, DTypeLike, as_array, as_result
 from lazyflow.array.functions.manipulation.axes import (
     atleast_1d,
     atleast_2d,
@@ -266,5 +266,5 @@ def _leaves(arrays: Any) -> Any:
 def _blocked(arrays: Any, depth: int, ndim: int) -> Array:
     if depth:
         return concatenate([_blocked(x, depth - 1, ndim) for x in arrays], axis=-depth)
-    found = arrays if isinstance(arrays, Array) else Array(as_node(arrays))
+    found = as_array(arrays)
     return found[(None,) * (ndim - found.ndim)] if found.ndim < ndim else found

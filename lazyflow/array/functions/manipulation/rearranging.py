@@ -175,8 +175,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
         raise ValueError(
             f"operands could not be broadcast together with shape ({n},) ({len(counts)},)"
         )
-    taken: Array = take(x, np.repeat(np.arange(n), counts), axis=axis)
-    return taken
+    return take(x, np.repeat(np.arange(n), counts), axis=axis)
 
 
 @implements(np.tile)

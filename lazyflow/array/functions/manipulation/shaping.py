@@ -120,8 +120,7 @@ def flat(a: Any) -> Array:
         return Array(node)
     if node.ndim == 0:
         return Array(node)[None]
-    found: Array = ravel(Array(node))
-    return found
+    return ravel(Array(node))
 
 
 # -- stretching ---------------------------------------------------------------------------------

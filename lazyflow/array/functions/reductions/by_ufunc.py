@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_result, where_mask
+from lazyflow.array.functions.arguments import MISSING, as_array, as_result, where_mask
 from lazyflow.array.functions.one_chunk import along_axis
 from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
 from lazyflow.array.nodes.scan import scan
@@ -134,7 +134,7 @@ def ufunc_accumulate(
     """
     if method not in ("sequential", "blelloch"):
         raise ValueError(f"method must be 'sequential' or 'blelloch'; got {method!r}")
-    x = Array(as_node(array))
+    x = as_array(array)
     known(x)
     node = x.expr
     if node.ndim == 0:

@@ -13,6 +13,7 @@ from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
     DTypeLike,
+    as_array,
     as_result,
     broadcast_node,
     node_and_mask,
@@ -187,14 +188,14 @@ def average(
     >>> la.average(la.arange(4, chunks=2), weights=[4, 3, 2, 1]).compute()
     np.float64(1.0)
     """
-    x = Array(as_node(a))
+    x = as_array(a)
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = count_over(x.with_known_sizes().expr, axes_of(axis, x.ndim))
         scale = Array(broadcast_node(constant(count, found.dtype), found.shape))
         return (found, scale) if returned else found
     axes_of(axis, x.ndim, as_1d=False)
-    w = Array(as_node(weights))
+    w = as_array(weights)
     if w.shape != x.shape:
         if None in (*w.shape, *x.shape):
             raise SizesNeeded
