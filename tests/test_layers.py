@@ -51,6 +51,7 @@ LAYERS = [
     ("lazyflow.array.core", 5.4),
     ("lazyflow.array.dispatch", 5.4),
     ("lazyflow.array.as_objects", 5.4),
+    ("lazyflow.array.foreign", 5.4),
     ("lazyflow.array.numba_type", 5.4),
     ("lazyflow.array.functions", 5.5),
     ("lazyflow.array", 5.6),  # users/, random/, overlap and the public face

@@ -1,4 +1,4 @@
-"""Conversions of arrays into objects of NumPy's and Python's: they compute the array."""
+"""Conversions of arrays into objects of NumPy and Python, which compute the array."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lazyflow.array.dispatch import helpers
 
 
 class AsObjects:
-    """The part of `Array` that gives its values, on demand of NumPy, Numba or Python."""
+    """The part of `Array` that gives its values to NumPy, Numba and Python when they ask."""
 
     __slots__ = ()
 
     @property
     def flat(self: Any) -> Any:
-        """The elements one after the other, computed."""
+        """An iterator over the elements, computed."""
         return self.compute().flat
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -47,11 +47,21 @@ class AsObjects:
         return convert(self.compute())
 
     def item(self: Any, *args: Any) -> Any:
-        """Return one element as a Python number."""
+        """Return one element as a Python number.
+
+        >>> import lazyflow.array as la
+        >>> la.arange(6, chunks=2).item(4)
+        4
+        """
         return self._values().item(*args)
 
     def tolist(self: Any) -> Any:
-        """Return the elements in nested lists."""
+        """Return the elements in nested lists.
+
+        >>> import lazyflow.array as la
+        >>> la.ones((2, 2), dtype=int).tolist()
+        [[1, 1], [1, 1]]
+        """
         return self._values().tolist()
 
     def _values(self: Any) -> Any:

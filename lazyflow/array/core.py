@@ -9,24 +9,22 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lazyflow import config
 from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, helpers, method, of_numpy
-from lazyflow.array.evaluation.assembly import Assembly, BufferedTasks, assembled, buffered
+from lazyflow.array.evaluation.as_tasks import as_tasks
+from lazyflow.array.evaluation.assembly import Assembly, buffered, finished
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.evaluation.light import is_light
+from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, give_line, same_line
+from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
-from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Const, InMemory, Tasks
 from lazyflow.array.nodes.user_lines import users_line
 from lazyflow.array.nodes.views import transposed
-from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
@@ -35,22 +33,27 @@ __all__ = ["Array"]
 
 
 class Array(Collection, AsObjects, NDArrayOperatorsMixin):
-    """A chunked, lazy array. Made by `from_array`, `ones`, ... and by operations on arrays.
+    """A chunked, lazy array, made by `from_array`, `ones`, ... and by operations on arrays.
 
     Attributes
     ----------
-    shape, dtype, ndim, size, nbytes
-        As NumPy's; a length that is known only when something was computed is None in `shape`.
+    shape, dtype, ndim, size, itemsize, nbytes, T, mT, real, imag
+        As NumPy's; a length is None in `shape` if it is known only when something was computed.
     chunks, numblocks, chunksize, npartitions
         The lengths of the chunks of each axis; how many there are; the largest; how many in all.
     expr
-        The expression that it is.
+        The expression that is computed.
 
     Examples
     --------
     >>> import lazyflow.array as la
-    >>> ((la.arange(6, chunks=4) - 1) ** 2)[::2].compute()
-    array([1, 1, 9])
+    >>> x = la.ones((5, 4), chunks=(2, 4))
+    >>> x
+    lazyflow.Array<full, shape=(5, 4), dtype=float64, chunksize=(2, 4)>
+    >>> x.ndim, x.size, x.itemsize, x.nbytes, x.T.shape
+    (2, 20, 8, 160, (4, 5))
+    >>> x.chunks, x.numblocks, x.npartitions
+    (((2, 2, 1), (4,)), (3, 1), 3)
     """
 
     __slots__ = ("_expr",)
@@ -64,7 +67,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     @property
     def expr(self) -> Expr:
-        """The expression."""
+        """The expression that is computed."""
         return self._expr
 
     @property
@@ -141,20 +144,37 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     @property
     def blocks(self) -> Any:
-        """Blocks by number: ``x.blocks[0, 1:]``."""
+        """Blocks by number: ``x.blocks[0, 1:]``.
+
+        >>> import lazyflow.array as la
+        >>> la.arange(6, chunks=2).blocks[1:].compute()
+        array([2, 3, 4, 5])
+        """
         return helpers["blocks_of"](self)
 
     partitions = blocks
 
     @property
     def vindex(self) -> Any:
-        """Points by coordinates: ``x.vindex[[1, 2], [3, 4]]``."""
+        """Points by coordinates: ``x.vindex[[1, 2], [3, 4]]``.
+
+        >>> import lazyflow.array as la
+        >>> la.arange(6, chunks=2).reshape(2, 3).vindex[[0, 1], [2, 0]].compute()
+        array([2, 3])
+        """
         return helpers["vindex_of"](self)
 
     # -- sizes --------------------------------------------------------------------------------
 
     def with_known_sizes(self) -> Self:
-        """Find out the lengths that are not known; computes what they depend on, once."""
+        """Find out the lengths that are not known; computes what they depend on, once.
+
+        >>> import lazyflow.array as la
+        >>> x = la.arange(6, chunks=2)
+        >>> y = x[x > 2]
+        >>> y.shape, y.with_known_sizes().shape
+        ((None,), (3,))
+        """
         if None in self._expr.shape:
             known(self)
         return self
@@ -188,13 +208,24 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def transpose(self, *axes: Any) -> Array:
-        """Return the array with its axes in another order; all turned around if none is given."""
+        """Return the array with its axes in another order; reversed if none is given.
+
+        >>> import lazyflow.array as la
+        >>> x = la.ones((2, 3, 4))
+        >>> x.transpose().shape, x.transpose(1, 0, 2).shape
+        ((4, 3, 2), (3, 2, 4))
+        """
         if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
             return Array(transposed(self._expr, axes[0]))
         return Array(transposed(self._expr, axes or None))
 
     def flatten(self, order: str = "C") -> Array:
-        """Return the elements one after the other: an array of its own."""
+        """Return the elements one after the other, as an array of its own.
+
+        >>> import lazyflow.array as la
+        >>> la.ones((2, 3)).flatten().shape
+        (6,)
+        """
         return Array(functions["ravel"](self, order)._expr)
 
     # -- arithmetic -----------------------------------------------------------------------------
@@ -223,11 +254,22 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- values ---------------------------------------------------------------------------------
 
     def compute(self, **options: Any) -> Any:
-        """Return the array as NumPy's; `options` are those of `lazyflow.compute`."""
+        """Return the array as NumPy's; `options` are those of `lazyflow.compute`.
+
+        >>> import lazyflow.array as la
+        >>> (la.arange(3, chunks=2) * 2).compute()
+        array([0, 2, 4])
+        """
         return evaluate.compute(self, **options)[0]
 
     def persist(self, **options: Any) -> Array:
-        """Start computing it; return an equal array whose blocks are, or will be, there."""
+        """Start computing it; return an equal array whose blocks are, or will be, kept.
+
+        >>> import lazyflow.array as la
+        >>> x = (la.arange(3, chunks=2) * 2).persist()
+        >>> x.sum().compute(), x.max().compute()  # nothing is multiplied again
+        (np.int64(6), np.int64(4))
+        """
         found: Array = evaluate.persist(self, **options)[0]
         return found
 
@@ -244,9 +286,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         return self.__lazyflow_tasks__()
 
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
-        if isinstance(self._expr, BufferedTasks):
-            return self._expr.buffer.finish(values)
-        return assembled(self._expr.chunks, self._expr.known_dtype, values)
+        return finished(self._expr, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
         return type(self)(Tasks(tasks, self._expr.dtype_or_lazy, self.chunks))
@@ -263,27 +303,14 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
-        nodes = optimize([x._expr for x in wanted], keep, config.get("array_fusion"))
-        low = Lowering()
-        found = []
-        light = is_light(nodes)
-        for x, node, tasks in zip(wanted, nodes, low.lower(nodes), strict=True):
-            made = Tasks(tasks, node.dtype_or_lazy, node.chunks, light)
-            same_line(made, x._expr)
-            found.append(cls(made))
-        return found
+        return [cls(node) for node in as_tasks([x._expr for x in wanted], keep)]
 
     # -- what it shows --------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        shape = ", ".join("?" if n is None else str(n) for n in self.shape)
-        chunk = ", ".join("?" if n is None else str(n) for n in self.chunksize)
-        comma = "," if self.ndim == 1 else ""
-        return (
-            f"lazyflow.Array<{self._expr.name}, shape=({shape}{comma}), "
-            f"dtype={self._expr.known_dtype or '?'}, "
-            f"chunksize=({chunk}{comma})>"
-        )
+        dtype = self._expr.known_dtype or "?"
+        shape, chunk = [str(sizes).replace("None", "?") for sizes in (self.shape, self.chunksize)]
+        return f"lazyflow.Array<{self._expr.name}, {shape=!s}, {dtype=!s}, chunksize={chunk}>"
 
     def _repr_html_(self) -> str:
         html: str = service("array_html")(self)
@@ -362,39 +389,8 @@ def as_node(x: Any) -> Expr:
         return x._expr
     refuse_lazy(x)
     if kinds[type(x)] == FOREIGN and (task := service("dask_task")(x)) is not None:
-        return _of_dask(x, task)
+        return of_dask(x, task)
     array = plain(np.asanyarray(x))
     if array.ndim == 0:
         return Const(array)
     return InMemory(array, tuple([(n,) for n in array.shape]))
-
-
-def _of_dask(x: Any, task: Task) -> Expr:
-    """Return the expression of an array of dask's that a task computes."""
-    if type(getattr(x, "shape", None)) is not tuple or not hasattr(x, "dtype"):
-        raise TypeError(
-            f"{x!r:.100} is dask's, and its shape is not known: la.from_delayed(x, shape, "
-            "dtype) makes an array of it"
-        )
-    shape = [None if n != n else n for n in x.shape]  # unknown lengths are nan
-    found: Expr = functions["from_delayed"](task, shape, x.dtype).expr
-    return found
-
-
-def refuse_lazy(x: Any) -> None:
-    """Say how an array is made of a lazy value."""
-    if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
-        raise TypeError(
-            f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
-            "la.from_delayed(x, shape, dtype)"
-        )
-
-
-def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array without the rules of its own that ``np.matrix`` has."""
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(
-            "chunked arrays have no masks, and the one of this masked array would be lost. Fill it "
-            "first: x.filled(value), for example x.filled(np.nan)"
-        )
-    return np.asarray(array) if isinstance(array, np.matrix) else array

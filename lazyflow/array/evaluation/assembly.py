@@ -146,3 +146,10 @@ def buffered(node: Expr) -> Expr:
     made = BufferedTasks(tasks, dtype, node.chunks, buffer)
     same_line(made, node)
     return made
+
+
+def finished(node: Expr, values: list[Any]) -> Any:
+    """Return the value of a node of tasks, given what these returned."""
+    if isinstance(node, BufferedTasks):
+        return node.buffer.finish(values)
+    return assembled(node.chunks, node.known_dtype, values)

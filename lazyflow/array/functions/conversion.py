@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, refuse_lazy
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import implements
+from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, check_order
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array

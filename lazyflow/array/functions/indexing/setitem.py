@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node, refuse_lazy
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import helper
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import broadcast_node
 from lazyflow.array.functions.indexing.index_arrays import (
     Key,

@@ -12,8 +12,9 @@ import numpy as np
 from lazyflow import config
 from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array, plain, refuse_lazy
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.foreign import plain, refuse_lazy
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.bound_call import BoundCall, declared

@@ -1,0 +1,56 @@
+"""What is made an array, or refused: lazy values, arrays with masks, and arrays of dask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyflow.api.collection import Collection
+from lazyflow.array.dispatch import functions
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.graph.task import Task
+
+
+def refuse_lazy(x: Any) -> None:
+    """Raise TypeError for a lazy value that is no array; the message says how to make one of it."""
+    if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
+        raise TypeError(
+            f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
+            "la.from_delayed(x, shape, dtype)"
+        )
+
+
+def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array without the rules of its own that ``np.matrix`` has.
+
+    Raises
+    ------
+    TypeError
+        It is masked.
+
+    Examples
+    --------
+    >>> plain(np.ma.masked_equal([1, 2], 1))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    TypeError: chunked arrays have no masks, and the one of this masked array would be lost. ...
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            "chunked arrays have no masks, and the one of this masked array would be lost. Fill it "
+            "first: x.filled(value), for example x.filled(np.nan)"
+        )
+    return np.asarray(array) if isinstance(array, np.matrix) else array
+
+
+def of_dask(x: Any, task: Task) -> Expr:
+    """Return the expression of an array of dask that a task computes."""
+    if type(getattr(x, "shape", None)) is not tuple or not hasattr(x, "dtype"):
+        raise TypeError(
+            f"{x!r:.100} is dask's, and its shape is not known: la.from_delayed(x, shape, "
+            "dtype) makes an array of it"
+        )
+    shape = [None if n != n else n for n in x.shape]  # unknown lengths are nan
+    found: Expr = functions["from_delayed"](task, shape, x.dtype).expr
+    return found
