@@ -87,18 +87,18 @@ def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> 
 
 
 class Outgoing:
-    """Messages to a reader who may be busy: sent as far as it takes them, never waiting."""
+    """Messages to a reader that may be busy: sent as far as it takes them, without waiting."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.is_watched = False  # by whoever polls
+        self.is_watched = False  # for writing, by the loop that polls
         self._waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> int:
-        """Queue a message and send what goes; returns its length. Descriptors are closed then."""
+        """Queue a message, send what goes, return its length; sent descriptors are closed."""
         data = pack(message, len(descriptors))
         self._waiting.append((memoryview(data), descriptors))
         if len(self._waiting) == 1:
@@ -118,7 +118,7 @@ class Outgoing:
                     sent = self.sock.send(data)
             except BlockingIOError:
                 return
-            except OSError:  # it died; who watches the process will hear
+            except OSError:  # it died; the watch of its process reports that
                 self.close()
                 return
             if sent < len(data):

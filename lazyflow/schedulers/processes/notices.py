@@ -1,7 +1,7 @@
-"""Logging and warnings of tasks: workers get the caller's settings, what they notice comes here.
+"""Logging and warnings of tasks: workers take the caller's settings over, and report to it.
 
-Looked at once per compute: levels, handlers, and the filters of warnings. That none has changed
-takes a fraction of a microsecond to see: `logging` empties a cache when a level changes, and
+Levels, handlers and the filters of warnings are looked at once per compute. To see that none has
+changed takes a fraction of a microsecond: `logging` empties a cache when a level changes, and the
 filters are in one list.
 """
 
@@ -28,11 +28,11 @@ class NoticeSettings(NamedTuple):
     number
         Grows with each change.
     disabled
-        As `logging.disable` was told; None: logging is not configured here.
+        The level of `logging.disable`; None: logging is not configured here.
     loggers
-        Level, handlers and whether it is disabled, by name.
+        By name: the level, the handlers, and whether the logger is disabled.
     filters
-        Those of `warnings`, pickled.
+        The filters of `warnings`, pickled.
     """
 
     number: int
@@ -85,7 +85,7 @@ def _counts() -> tuple[int, int]:
 
 
 def handler_key(handler: Any) -> str:
-    """Return what tells that a worker's handler is one that the caller has as well."""
+    """Return a text by which a worker's handler is known as one that the caller has as well."""
     return f"{type(handler).__qualname__} {getattr(handler, 'baseFilename', '')}"
 
 
@@ -109,7 +109,7 @@ _registries: dict[str, dict[Any, Any]] = {}
 def handle(what: str, details: Any) -> None:
     """Handle what a worker has logged or warned of, as if it had been here.
 
-    In the driver's thread, so nothing that a handler raises may leave this.
+    This runs in the driver's thread, so nothing that a handler raises may leave it.
     """
     try:
         if what == "log":
@@ -134,7 +134,8 @@ def _warn(text: str, kinds: list[Any], filename: str, line: int, module: str | N
         registry = vars(home).setdefault("__warningregistry__", {})
     else:
         registry = _registries.setdefault(filename, {})
-    known: Any = {} if module is None else {"module": module}  # given None, it says nothing
+    # Given None, `warn_explicit` would take the warning for one of no module.
+    known: Any = {} if module is None else {"module": module}
     try:
         warnings.warn_explicit(text, category, filename, line, registry=registry, **known)
     except Warning as error:  # by a filter that is newer than the task

@@ -16,12 +16,12 @@ Segment: TypeAlias = tuple[int, int, int]
 
 
 class FlightMessage(NamedTuple):
-    """Tasks for a worker, and what it has not yet of what they need.
+    """Tasks for a worker, with what they need and the worker does not have.
 
     number
-        Of the flight; 0: there are no tasks, only things to forget.
+        The number of the flight; 0: there are no tasks, only things to forget.
     run, environment
-        The number of the run, and the caller's environment if the worker has it not.
+        The number of the run, and the caller's environment if the worker does not have it.
     functions
         Numbers and pickles.
     loads
@@ -61,11 +61,12 @@ class Answer(NamedTuple):
     times
         Calls and seconds, by function.
     released
-        Segments of others that are not mapped there any more.
+        Segments of other processes that the worker does not map any more.
     arenas
         Numbers of the arenas whose descriptors come along.
     stats
-        Bytes of its own shared memory in use and kept, and of others' that it maps.
+        Bytes of the worker's shared memory that are in use, that are kept for later values, and
+        that it maps of other processes.
     """
 
     number: int
@@ -90,42 +91,46 @@ LAZY = 5  # payload, buffers and size of a lazy value, to be computed in its pla
 # -- requests, which a worker answers while a task runs -------------------------------------
 
 
-class Share(NamedTuple):
+class ShareRequest(NamedTuple):
     """Send the value of an id to the parent."""
 
     i: int
 
 
-class Recall(NamedTuple):
+class RecallRequest(NamedTuple):
     """Give back what was not begun of these flights, the newest first; answer what is done."""
 
     numbers: list[int]
 
 
-class GiveUp(NamedTuple):
+class GiveUpRequest(NamedTuple):
     """Stop what a task computes, if it is running: nobody wants it."""
 
     i: int
 
 
-class Skip(NamedTuple):
+class SkipRequest(NamedTuple):
     """Do not begin a call of an actor: nobody wants its result."""
 
     number: int
 
 
-class Free(NamedTuple):
-    """Use shared memory again that nobody looks at any more."""
+class FreeRequest(NamedTuple):
+    """Use shared memory again that nothing refers to any more."""
 
     segments: list[Segment]
 
 
-class Trim(NamedTuple):
-    """Give memory back that was kept for later, and say what is not mapped any more."""
+class TrimRequest(NamedTuple):
+    """Give memory back that was kept for later; answer with an `Unmapped`."""
 
 
-Request: TypeAlias = Share | Recall | GiveUp | Skip | Free | Trim
-_REQUESTS: tuple[Any, ...] = (Share, Recall, GiveUp, Skip, Free, Trim)
+Request: TypeAlias = (
+    ShareRequest | RecallRequest | GiveUpRequest | SkipRequest | FreeRequest | TrimRequest
+)
+_REQUESTS: tuple[Any, ...] = (
+    ShareRequest, RecallRequest, GiveUpRequest, SkipRequest, FreeRequest, TrimRequest
+)
 
 
 # -- notes of a worker, which come while a task runs ----------------------------------------
@@ -145,13 +150,13 @@ class Shared(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """Tasks that were not begun: number of the flight, and ids; None: all of it."""
+    """Tasks that were not begun: their ids by the number of their flight; None: all of it."""
 
     groups: list[tuple[int, list[int] | None]]
 
 
 class Unmapped(NamedTuple):
-    """Segments of others that are not mapped any more, and `Answer.stats`."""
+    """Segments of other processes that are not mapped any more, and `Answer.stats`."""
 
     released: list[Segment]
     stats: tuple[int, int, int]

@@ -66,7 +66,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         self.begin(run)
 
     def begin(self, run: Any) -> None:
-        """Begin a run; one that a task turned into takes over what its parent has."""
+        """Begin a run; one that computes what a task returned takes over what its parent has."""
         if run.parent is not None:
             run.driver = run.parent[0].driver
             run.environment = run.parent[0].environment
@@ -110,7 +110,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         return RemoteActor(spec, ProcessPort(self._running_driver()))
 
     def put(self, value: Any, task: Any) -> Any:
-        """Take a value for all workers; returns what a future holds of it."""
+        """Take a value for all workers; return what a future holds of it."""
         return put(self._running_driver(), value, task)
 
     def info(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         return driver.info() if driver is not None else {"workers": []}
 
     def shutdown(self, grace: float = EXIT_GRACE) -> list[str]:
-        """End the pool; returns the names of tasks that were still running after `grace`."""
+        """End the pool; return the names of tasks that were still running after `grace`."""
         with self._lock:
             driver, self._driver = self._driver, None
         return driver.close(grace) if driver is not None else []
@@ -151,7 +151,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
 
 
 def _say_reloads(driver: Driver) -> None:
-    """Say once that workers follow when modules are reloaded."""
+    """Warn once that workers reload modules that the program has reloaded."""
     reloaded = versions.reloaded[driver.reloads :]
     driver.reloads += len(reloaded)
     if driver.says_reloads:
@@ -165,7 +165,7 @@ def _say_reloads(driver: Driver) -> None:
 
 
 def _advise(driver: Driver) -> None:
-    """Warn at the user's line of what was noticed."""
+    """Show the advice on repeated copies, at the user's line."""
     advice = driver.copies.advice
     while advice:
         warnings.warn(advice.popleft(), LazyflowWarning, stacklevel=users_depth())

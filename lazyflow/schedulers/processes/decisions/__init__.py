@@ -1,1 +1,1 @@
-"""Which task goes where and what is kept: pure, events in and instructions out; `state` first."""
+"""The decisions: pure functions of events, which give instructions; read state.py first."""

@@ -1,4 +1,4 @@
-"""Events of answers: tasks of a worker are done, failed, are given back, or are lazy."""
+"""Events of answers: a worker's tasks are done, have failed, come back, or returned lazy values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def answered(
     Parameters
     ----------
     done
-        Node, value or MISSING, bytes, and whether the worker has it still.
+        Node, value or MISSING, its size in bytes, and whether the worker has it still.
     failed
         Node and error.
     times
-        Calls and seconds, by function.
+        The number of calls and their seconds, by function.
     deferred
         Nodes that were not run, since an input turned out to be a lazy value.
     """
@@ -55,7 +55,7 @@ def answered(
 def recalled(
     state: State, worker: WorkerRecord, groups: Iterable[tuple[int, Sequence[Node]]]
 ) -> None:
-    """Take back what a worker did not begin: nodes by flight, in both the last first."""
+    """Take back what a worker did not begin: the nodes of each flight; the last sent come first."""
     worker.recalling = False
     back: list[Node] = []
     for number, nodes in groups:

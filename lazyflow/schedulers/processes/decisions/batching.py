@@ -1,13 +1,15 @@
 """Which task goes where, and how many go together.
 
-To the worker that has most bytes of its inputs, unless that one is busy and another has nothing
-to do; without inputs in any worker, to whoever is free. What follows from tasks in a flight goes
-into the same flight, so a flight is a subtree or a chain, and its inner values never leave the
-worker. How much goes into a flight follows from the measured durations: a function that was never
-seen goes alone, then at most four times as many as were measured, up to about `TARGET` seconds: as
-much as makes the flights of all workers end together, since with flights of five one of two workers
-would get ten tasks of sixteen. A second flight may wait at the worker behind a short one; behind a
-long one, or one of unknown length, it would be held up.
+A task goes to the worker that has most bytes of its inputs, unless that one is busy and another
+has nothing to do; without inputs in any worker, to any that is free. What follows from tasks in a
+flight goes into the same flight, so a flight is a subtree or a chain, and its inner values never
+leave the worker.
+
+How much goes into a flight follows from the measured durations. A task of a function that was never
+measured goes alone, then at most four times as many go as were measured, up to about `TARGET`
+seconds of work; and only so many that the flights of all workers end together, since with flights
+of five one of two workers would get ten tasks of sixteen. A second flight may wait at the worker
+behind a short one; behind a long one, or one of unknown length, it would be held up.
 """
 
 from __future__ import annotations
@@ -51,9 +53,9 @@ def assign(state: State) -> None:
 
 
 def _in_turn(state: State) -> list[WorkerRecord]:
-    """Return the workers, the one first where the next job has been, if that may have few.
+    """Return the workers; if the next job may have few, the worker that it had last comes first.
 
-    With another each time its values would lie here and there, and more of them at once.
+    With another worker each time its values would lie here and there, and more of them at once.
     """
     for rota in state.queues.rota:
         if rota and rota[0].cap < len(state.workers):
@@ -122,9 +124,9 @@ def _first_there(state: State, worker: WorkerRecord) -> Node | None:
 
 
 def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[float]) -> None:
-    """Let more tasks of the same job go along; `budget` is that of the first's function.
+    """Let more tasks of the same job go along; `budget` is that of the first task's function.
 
-    A budget: how many more tasks of a function may go, and the seconds that one takes.
+    A budget is how many more tasks of a function may go, and the seconds that one takes.
     """
     first = flight.nodes[0]
     job = first.job
@@ -160,9 +162,9 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
 def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float) -> float:
     """Return the seconds of work up to which one more task goes into a flight.
 
-    The worker's part of what all have and what is ready goes in equal flights of about
-    `TARGET`; in one where two would be sent at once anyway. What is queued for the worker, or
-    follows from what it was sent, is its own.
+    The worker's part of all the work that is sent and ready goes in equal flights of about
+    `TARGET`, or in one flight where two would be sent at once anyway. What is queued for the
+    worker, or follows from what it was sent, is its own.
     """
     if lane.following:
         return TARGET
@@ -225,7 +227,7 @@ def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
 
 
 def _load(worker: WorkerRecord, source: Node, flight: Flight) -> bool:
-    """Send a value along, if the worker has it not; tells whether no other has it."""
+    """Send a value along if the worker does not have it; return whether no other has it."""
     copies = source.copies
     if copies is None:
         copies = source.copies = []
@@ -260,7 +262,7 @@ def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:
 
 
 def _send_to_stuck(state: State, node: Node, source: Node) -> None:
-    """Let a task run where a value is that can't leave its worker; or fail."""
+    """Let a task run at the worker that a value of it can't leave, or let it fail."""
     queues = state.queues
     stuck = queues.stuck
     others = (s for s in node.distinct if s in stuck and s.holder is not source.holder)

@@ -21,7 +21,7 @@ from lazyflow.schedulers.processes.decisions.state import State
 
 
 def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> None:
-    """Take in a job whose nodes are linked; its foreign inputs are counted in here.
+    """Take in a job whose nodes are linked; its inputs from other jobs are counted in here.
 
     `failed` are nodes that can't run, with their errors.
     """
@@ -83,7 +83,7 @@ def end_job(state: State, job: Job) -> None:
             node.left -= 1
         phase = node.phase
         if phase < SENT:
-            if is_wanted or not node.left:  # tasks of other jobs that wait for it are told
+            if is_wanted or not node.left:  # tasks of other jobs that wait for it fail
                 was_needed = True
                 state.refcounts.abandon(state.refcounts.give_up_one(node))
         elif not node.left:

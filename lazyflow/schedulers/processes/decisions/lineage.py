@@ -1,4 +1,4 @@
-"""What is kept so that a lost value can be made again, and how it is.
+"""Lineage: what is kept so that a lost value can be made again, and how it is made.
 
 A job that is over is kept as long as somebody holds a value of it that only a worker has, or
 another job that is kept uses one: its tasks are the value's lineage. A value that was lost is made
@@ -110,7 +110,7 @@ class Lineage:
         job.given = set()
 
     def _clear(self, job: Job) -> None:
-        """Undo the links between the nodes of a job, and to those of others."""
+        """Undo the links between the nodes of a job, and to nodes of other jobs."""
         foreign: set[Node] = set()
         for node in job.nodes:
             if job.depends:

@@ -46,7 +46,7 @@ MISSING: Any = _NoValue()
 class Literal:
     """A value of the caller's that is encoded when the first worker needs it.
 
-    It outlives its encoded form: a task that has to run again may need it again.
+    The value outlives its encoded form: a task that has to run again may need it again.
     """
 
     __slots__ = ("encoded", "value")
@@ -59,7 +59,7 @@ class Literal:
 class Lane:
     """The tasks that should run at one worker, of foreground jobs or of background jobs.
 
-    Entries may be out of date: a task is where its phase and home say.
+    Entries may be out of date: the phase and the home of a task decide where it is.
 
     following
         Tasks whose inputs are made by what was sent to the worker last: a stack.
@@ -117,7 +117,7 @@ class WorkerRecord:
 
     @property
     def queue(self) -> bool:
-        """Whether it may have tasks that it was not sent yet."""
+        """Whether tasks may wait for this worker that it was not sent yet."""
         return bool(self.lanes[0].queue or self.lanes[1].queue or self.fetching)
 
     def flight(self, number: int) -> Flight | None:
@@ -135,7 +135,7 @@ class Flight:
     """Tasks that are sent to a worker in one message.
 
     loads
-        The nodes whose values go along, since the worker has them not yet.
+        The nodes whose values go along, since the worker does not have them yet.
     drops
         For each task the ids of the values that the worker drops after it: no later task there
         needs them.
@@ -164,7 +164,7 @@ class Flight:
         self.unanswered = 0
 
 
-_ids = count(1)  # 0 and below mean "no task" in the word that says what a worker runs
+_ids = count(1)  # 0 and below mean "no task" in the word for what a worker runs
 
 
 class Node:
@@ -179,9 +179,9 @@ class Node:
     home
         The worker that the task was sent to, or is to be sent to.
     dropped
-        A task on its way tells the holder to drop the value: no need to say it again.
+        The holder drops the value after a task that was sent to it: no message is needed for that.
     stays
-        No task tells the holder to drop the value, since something else may read it there: it is
+        The holder drops the value after no task, since something else may read it there: it is
         dropped by `WorkerRecord.forget` only.
     sharing
         The holder was asked to send the value to the parent.
@@ -315,7 +315,7 @@ class Job:
         self.ready: list[Any] = []
         self.active: dict[WorkerRecord, int] = {}
         self.last: WorkerRecord | None = None
-        self.crash_retries = 2  # of tasks that say nothing about it
+        self.crash_retries = 2  # of tasks that have no crash_retries of their own
         self.crashes: dict[Node, int] = {}
         self.listed = False
         self.over = False

@@ -97,7 +97,7 @@ class Queues:
             self.rota[job.background].append(job)
 
     def unqueue(self, node: Node) -> None:
-        """Have a ready or fetching task wait again, or end: the caller says so."""
+        """Have a ready or fetching task wait again; the caller may end it."""
         if node.phase == FETCHING:
             self.unfetch(node)
         elif node.phase == READY and node.home is not None:
@@ -138,7 +138,7 @@ class Queues:
         node.phase = WAITING
 
     def fetched(self, source: Node) -> None:
-        """Queue the tasks that waited for a value and for no other."""
+        """Queue the tasks that waited for this value alone."""
         for node in self.waiters.pop(source, ()):
             worker = node.home
             assert worker is not None
@@ -174,7 +174,7 @@ def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
 
 
 def is_at(source: Node, worker: WorkerRecord) -> bool:
-    """Tell whether a value that is made is at a worker, or at hand for it."""
+    """Tell whether a made value is at a worker, or in this process, from which it can be sent."""
     return (
         source.value is not MISSING
         or source.holder is worker

@@ -1,9 +1,9 @@
 """What the death of a worker costs: tasks that go back in the queue, values to be made again.
 
-Charged is the task that ran (or whose result was being pickled); what else was sent there goes
-back without a mark. A value that only the dead worker had is made again by its task; lineage.py
-tells for how long that can be done. Values that were shared are in memory of which the parent has
-a descriptor, and outlive their worker.
+The task that ran, or whose result was being pickled, is charged; what else was sent there goes
+back without a mark. A value that only the dead worker had is made again by its task, as long as
+its lineage is kept (lineage.py). Values that were shared are in memory of which the parent has a
+descriptor, and outlive their worker.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
 
 
 def _drop_values(worker: WorkerRecord) -> list[Node]:
-    """Strike a worker as a holder; returns the nodes whose values are nowhere now."""
+    """Take a worker out as a holder; return the nodes whose values are nowhere now."""
     missing = []
     for node in worker.holding.values():
         copies = node.copies

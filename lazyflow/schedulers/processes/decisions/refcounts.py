@@ -1,4 +1,4 @@
-"""The counts: who still needs which value, which tasks are on their way, what can be dropped."""
+"""Reference counts: what needs a value still, and what can be dropped, fails or is given up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RefCounts:
                 user.site = None
 
     def not_active(self, job: Job, worker: WorkerRecord) -> None:
-        """Count one task less that a job has at a worker."""
+        """Lower the number of tasks that a job has at a worker by one."""
         count = job.active[worker] - 1
         if count:
             job.active[worker] = count
@@ -160,7 +160,7 @@ class RefCounts:
     # -- values -----------------------------------------------------------------------------
 
     def let_go(self, node: Node) -> None:
-        """Let go of a node whose value nobody will ask for."""
+        """Let go of a node whose value nothing will ask for."""
         phase = node.phase
         if phase == DONE:
             self.release(node)
@@ -170,7 +170,7 @@ class RefCounts:
             self.abandon([node])
 
     def release(self, node: Node) -> None:
-        """Drop a value that nobody will ask for."""
+        """Drop a value that nothing will ask for."""
         node.phase = GONE
         if node.holder is not None or node.copies is not None:
             self.forget(node)
@@ -206,15 +206,15 @@ class RefCounts:
     def treat_as_dropped(self, node: Node) -> None:
         """Treat a value as gone from its worker, since a task on its way drops it there.
 
-        The worker is told as well, for the case that the task comes back; what it is sent after
-        that may bring the value again.
+        The worker gets the id to drop as well, for the case that the task comes back; what it is
+        sent after that may bring the value again.
         """
         node.dropped = False
         node.stays = True
         self.forget(node)
 
     def not_unsafe(self, node: Node) -> None:
-        """Need no lineage for a value any more: it is here, or nobody holds it, or it failed."""
+        """Keep no lineage for a value any more: it is here, or nobody holds it, or it failed."""
         self.unsafe.pop(node, None)
         job = node.job
         if node in job.unsafe:

@@ -1,7 +1,7 @@
-"""Who still looks at which shared memory, so that it is freed with the last one.
+"""Counts of the users of shared memory, which is freed with the last one.
 
-A segment is looked at by values that the parent knows (one count for each `Encoded`), and by
-processes that map it: one count for each time it was sent to a worker or opened here. When nobody
+The users of a segment are values that the parent knows (one count for each `Encoded`), and
+processes that map it: one count for each time it was sent to a worker or opened here. When none
 is left, its owner, a worker or this process, may use the memory again.
 """
 
@@ -20,7 +20,7 @@ class Segments:
     Parameters
     ----------
     free
-        Called with a segment that nobody uses any more.
+        Called with a segment that has no user any more.
     """
 
     def __init__(self, free: Callable[[Segment], None]) -> None:
@@ -34,7 +34,7 @@ class Segments:
         return len(self._counts)
 
     def has_any(self, arena: int) -> bool:
-        """Tell whether anything in an arena is looked at."""
+        """Tell whether anything in an arena has a user."""
         return arena in self._by_arena
 
     def add(self, segments: Iterable[Segment], user: Any = None) -> None:
@@ -51,7 +51,7 @@ class Segments:
                 mine[segment] += 1
 
     def remove(self, segments: Iterable[Segment], user: Any = None) -> None:
-        """Count them out again."""
+        """Count segments out again, for the same user."""
         mine = self._of_worker.get(user) if user is not None else None
         for segment in segments:
             if mine is not None:
@@ -70,6 +70,6 @@ class Segments:
                 self._free(segment)
 
     def forget_worker(self, user: Any) -> None:
-        """Count out all that a dead worker looked at."""
+        """Count out all that a dead worker used."""
         for segment, count in self._of_worker.pop(user, Counter()).items():
             self.remove([segment] * count)

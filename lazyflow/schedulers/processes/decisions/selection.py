@@ -1,10 +1,10 @@
 """The next task for a worker: its own first, then those that may go anywhere, then others'.
 
-Jobs that somebody waits for go before background ones, at every step, and of each kind those with
-priorities above 0 before all others, those below 0 after them. A worker's own are what
-follows from tasks that it was sent, what it had inputs fetched for, and what is queued for it as
-most bytes of the inputs are there. A worker with nothing of all that steals from one that is
-busy, when moving the inputs takes less time than the task would have to wait.
+Foreground jobs go before background jobs, at every step, and of each kind tasks with priorities
+above 0 before all others, and those below 0 after them. A worker's own tasks are those that follow
+from what it was sent, those for which inputs were fetched, and those that are queued for it since
+most bytes of the inputs are there. A worker with nothing of all that steals from one that is busy,
+when moving the inputs takes less time than the task would have to wait.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def first(state: State, worker: WorkerRecord) -> Node | None:
 
 
 def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
-    """Take the next task of a worker's own; None also when it is not of `job`."""
+    """Take the next of a worker's own tasks; None also when that is not of `job`."""
     following = lane.following
     while following:
         node = following[-1]
@@ -186,7 +186,7 @@ def _is_outranked(queues: Queues, job: Job, graded: Graded[Job]) -> bool:
 
 
 def may(worker: WorkerRecord, job: Job) -> bool:
-    """Tell whether a worker may take tasks of a job, which may have so many workers only."""
+    """Tell whether a worker may take tasks of a job, without more workers than its cap."""
     return worker in job.active or len(job.active) < job.cap
 
 
@@ -229,7 +229,7 @@ def _steal_from(state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRec
 
 
 def is_bound(queues: Queues, node: Node) -> bool:
-    """Tell whether a task can run at one worker only, for an input that can't leave it."""
+    """Tell whether a task can run at one worker only, which an input of it can't leave."""
     return bool(queues.stuck) and not queues.stuck.keys().isdisjoint(node.distinct)
 
 

@@ -30,7 +30,7 @@ class State:
     queues
         Tasks that wait for a worker, or for an input at their worker.
     refcounts
-        Who still needs which value.
+        What still needs a value.
     lineage
         What is kept so that a lost value can be made again.
     paces

@@ -40,7 +40,7 @@ from lazyflow.schedulers.processes.parent.runs import Runs
 from lazyflow.schedulers.processes.parent.sending import Sender
 from lazyflow.schedulers.processes.parent.upkeep import Upkeep
 from lazyflow.schedulers.processes.parent.value_table import ValueTable
-from lazyflow.schedulers.processes.protocol import Recall, Share
+from lazyflow.schedulers.processes.protocol import RecallRequest, ShareRequest
 from lazyflow.schedulers.remote.versions import versions
 
 
@@ -68,7 +68,7 @@ class Driver:
         self.closing = False
         self.is_left = False
         self.why: BaseException = Cancelled("lazyflow was shut down before the run was done")
-        self.reloads = versions.look()  # of the user's modules, as far as the user was told
+        self.reloads = versions.look()  # of the user's modules, as far as a warning has shown them
         self.says_reloads = True
         self.inbox: deque[Message | Gone] = deque()
         self._held: dict[int, tuple[Gone, Gone]] = {}  # for every PoolValue that lives
@@ -180,7 +180,7 @@ class Driver:
         return fetch.wait()
 
     def view(self, segment: Any) -> Any:
-        """Return the bytes of a segment for a value that is opened here."""
+        """Return the bytes of a segment of shared memory, for a value that is opened here."""
         if threading.current_thread() is self.thread:  # the value may be counted out next
             self.values.viewed(messages.Viewed(segment))
             return self.memory.mappings.view(segment)
@@ -218,7 +218,7 @@ class Driver:
         }
 
     def close(self, grace: float) -> list[str]:
-        """End the pool; returns the names of tasks that were still running after `grace`."""
+        """End the pool; return the names of tasks that were still running after `grace`."""
         left: list[str] = []
         self.post(messages.Close(grace, left))
         if self._loop.has_begun:
@@ -312,11 +312,11 @@ class Driver:
     def _share(self, do: instructions.Share) -> None:
         member = self.pool.members[do.worker]
         member.asked[do.node.id] = do.node
-        self.pool.request(member, Share(do.node.id))
+        self.pool.request(member, ShareRequest(do.node.id))
 
     def _recall(self, do: instructions.Recall) -> None:
         numbers = [flight.number for flight in reversed(do.worker.flights)]
-        self.pool.request(self.pool.members[do.worker], Recall(numbers))
+        self.pool.request(self.pool.members[do.worker], RecallRequest(numbers))
 
     def _start(self, do: instructions.Start) -> None:
         for _ in range(do.count):

@@ -39,8 +39,8 @@ class Watch:
     def wake(self) -> None:
         """End a wait. Any thread may call it: it never locks.
 
-        Only the thread that waits says that it is awake: said here, before the write, a Ctrl-C
-        between the two would leave it asleep for ever.
+        Only the thread that waits sets `_is_awake`: set here, before the write, a Ctrl-C between
+        the two would leave it asleep for ever.
         """
         if not self._is_awake:
             self.ring(None)
@@ -51,7 +51,7 @@ class Watch:
         (self._first if is_output else self._calls)[fd] = call
 
     def remove(self, fd: int) -> None:
-        """Watch a descriptor no more; nothing happens where it was not watched."""
+        """Stop watching a descriptor; nothing happens if it was not watched."""
         if self._calls.pop(fd, None) is not None or self._first.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
@@ -89,5 +89,5 @@ class Watch:
             heapq.heappop(self._timers)[2]()
 
     def close(self) -> None:
-        """Watch nothing any more; what can wake it is closed with the last who may."""
+        """Watch nothing any more; the descriptor that wakes it is closed with its last user."""
         self._poll.close()

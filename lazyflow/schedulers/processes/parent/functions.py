@@ -32,8 +32,8 @@ class Function:
 class FunctionTable:
     """Functions by what they are made of.
 
-    One made of the same code and closure as an earlier one has its number. Any thread may ask for
-    a number; `retain` and `release` are the driver's.
+    A function that is made of the same code and closure as an earlier one has its number. Any
+    thread may ask for a number; `retain` and `release` are the driver's.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class FunctionTable:
         self.retain([self.function_of(passed_on)])
 
     def function_of(self, function: Any) -> Function:
-        """Return a function as it travels; raises Unpicklable."""
+        """Return a function as it travels, or raise Unpicklable."""
         return self._made.of(function)
 
     def _make(self, function: Any) -> Function:
@@ -64,7 +64,7 @@ class FunctionTable:
         return self._known[number].payload
 
     def retain(self, functions: Iterable[Function]) -> None:
-        """Learn that a job needs these."""
+        """Count functions in that a job needs."""
         for function in functions:
             number = function.number
             if not self._users[number]:
@@ -74,7 +74,7 @@ class FunctionTable:
             self._users[number] += 1
 
     def release(self, functions: Iterable[Function]) -> list[int]:
-        """Learn that a job needs these no more; return the numbers that are forgotten now."""
+        """Count functions out that a job needed; return the numbers that are forgotten now."""
         for function in functions:
             number = function.number
             self._users[number] -= 1

@@ -1,7 +1,7 @@
 """A job is built from the plan of a run: a node for each task, linked to nodes of held values.
 
-Done in the caller's thread, so that what pickling a function runs, and what it raises, is the
-caller's; nothing here is known to others before the driver takes it in.
+This is done in the caller's thread, so that what pickling a function runs, and what it raises, is
+the caller's; no other thread knows of the job before the driver takes it in.
 """
 
 from __future__ import annotations

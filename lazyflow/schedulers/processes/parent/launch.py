@@ -109,8 +109,8 @@ def _directory() -> str | None:
 def fill_standard_streams() -> None:
     """Open /dev/null where the program has closed its standard input, output or error.
 
-    Else what we open would get these numbers: prints would go into it, and a worker, whose own
-    streams are put there, could not inherit it.
+    Else what is opened next would get these numbers: prints would go into it, and a worker, whose
+    own streams are put there, could not inherit it.
     """
     if not all(map(_is_open, range(3))):
         while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -187,7 +187,7 @@ class Process:
         })
         try:
             self.flights.sendall(struct.pack("<Q", len(data)) + data)
-        except OSError:  # it ended already; its sentinel tells
+        except OSError:  # it ended already, which its sentinel shows
             pass
 
     def kill(self) -> None:
@@ -202,9 +202,9 @@ class Process:
         self.flights.shutdown(socket.SHUT_RDWR)
 
     def reap(self) -> str:
-        """Take an ended process in, end its group, and say how it ended."""
+        """Wait for an ended process, end its group, and return how it ended."""
         code: int | None
-        self.kill()  # those that it started; before its number can become another's
+        self.kill()  # what it started; before its number can become another's
         try:
             _, status, usage = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)

@@ -48,7 +48,7 @@ class PoolMemory:
     # -- values -----------------------------------------------------------------------------
 
     def encoded(self, value: Any) -> Encoded:
-        """Encode a value of the caller's; counted in once."""
+        """Encode a value of the caller's, and count it in once."""
         encoded = encode(value, self.arenas.write, self.least, self.arenas.free, by_path=True)
         self.take_own(encoded)
         return encoded
@@ -59,8 +59,11 @@ class PoolMemory:
         self.add(encoded)
 
     def argument(self, known: dict[Any, Any], new: dict[Any, Any], value: Any) -> Encoded:
-        """Encode arguments, in any thread; memory that is `known` of other tasks of the run is
-        not copied again, what is `new` is for `keep_constants`."""
+        """Encode arguments, in any thread.
+
+        Memory that is `known` of other tasks of the run is not copied again; what is copied is
+        added to `new`, for `keep_constants`.
+        """
         write = partial(self._constant, known, new)
         return encode(value, write, self.least, by_path=True)
 
@@ -81,7 +84,7 @@ class PoolMemory:
         return segment
 
     def keep_constants(self, known: dict[Any, Any] | None, new: dict[Any, Any]) -> None:
-        """Count memory in that was written for the tasks of a run; None: the run is forgotten."""
+        """Count memory in that was written for a run's tasks; free it if the run is forgotten."""
         self._note_own_arenas()
         for key, (buffer, segment) in new.items():
             if known is None:
@@ -108,7 +111,7 @@ class PoolMemory:
         self.segments.add(value.segments())
 
     def remove(self, value: Any) -> None:
-        """Count a value out; nothing happens with what is not encoded."""
+        """Count a value out; nothing happens if it is not encoded."""
         if type(value) is Literal:
             literal, value = value, value.encoded
             literal.encoded = None
@@ -116,7 +119,7 @@ class PoolMemory:
             self.segments.remove(value.segments())
 
     def collect(self) -> None:
-        """Count out what the caller does not look at any more."""
+        """Count out what this process does not map any more."""
         if self.mappings.released:
             self.segments.remove(self.mappings.take_released())
 
@@ -131,9 +134,9 @@ class PoolMemory:
                 member.lent.append(arena)
 
     def note_arenas(self, arenas: list[int], descriptors: list[int]) -> None:
-        """Take descriptors of arenas over."""
+        """Take over the descriptors of arenas."""
         for arena, fd in zip(arenas, descriptors, strict=True):
-            if arena in self.readers:  # a worker tells it by each of its sockets
+            if arena in self.readers:  # a worker announces it by each of its sockets
                 os.close(fd)
             else:
                 self.readers[arena] = fd
@@ -152,7 +155,7 @@ class PoolMemory:
             self._forget_arena(segment[0])
 
     def forget_worker(self, member: Borrower) -> None:
-        """Count a dead worker out, and let its memory go where nobody looks at it."""
+        """Count a dead worker out, and let go of its memory that has no user."""
         self.segments.forget_worker(member)
         serial = member.worker.serial
         for arena in [a for a in self.readers if a % STEP == serial]:

@@ -20,7 +20,7 @@ class Message:
     __slots__ = ()
 
     def refuse(self, why: BaseException) -> None:
-        """Tell the sender, if it waits, that the driver has ended."""
+        """Let the sender know that the driver has ended, if it waits for something."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Call(Message):
 
 @dataclass(slots=True)
 class Close(Message):
-    """End the pool; names of tasks that run still after `grace` seconds are appended to `left`."""
+    """End the pool; the names of tasks that still run after `grace` seconds go into `left`."""
 
     grace: float
     left: list[str]
@@ -74,7 +74,7 @@ class EndRun(Message):
 
 @dataclass(slots=True)
 class Abandon(Message):
-    """Take tasks of a run back that was given up, and end those that do not end by themselves."""
+    """Take back the tasks of a run that was given up; end those that do not end by themselves."""
 
     run: Any
 

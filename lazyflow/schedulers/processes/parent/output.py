@@ -10,7 +10,7 @@ import os
 import sys
 
 _AT_ONCE = 1 << 16
-_MOST_READS = 16  # in one go: who prints without end must not keep the driver from the others
+_MOST_READS = 16  # in one go: endless prints must not keep the driver from other workers
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is written in parts
 
 
@@ -44,7 +44,7 @@ class Lines:
         return True
 
     def finish(self) -> None:
-        """Write what came without the end of a line: the worker has nothing more to say now."""
+        """Write what came without the end of a line: no more is to come now."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._write(rest)

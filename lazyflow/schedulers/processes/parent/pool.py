@@ -1,4 +1,4 @@
-"""The worker processes of a pool: starting them, reading from them, and taking their end in."""
+"""The worker processes of a pool: they are started, read from, and ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lazyflow.schedulers.processes.parent.event_loop import Watch
 from lazyflow.schedulers.processes.parent.memory import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.receiving import Receiver
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
-from lazyflow.schedulers.processes.protocol import Free, Request, as_tuple
+from lazyflow.schedulers.processes.protocol import FreeRequest, Request, as_tuple
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
 
@@ -49,7 +49,7 @@ class WorkerPool:
     members
         By their records.
     deaths
-        How many have ended that were not to.
+        How many workers have ended that were not to end.
     """
 
     def __init__(self, driver: PoolDriver) -> None:
@@ -64,7 +64,7 @@ class WorkerPool:
     def start(self) -> bool:
         """Start a worker; it can be sent tasks at once, which it reads when it is up.
 
-        False when the system gives no more processes: those that are there go on.
+        Return False when the system gives no more processes: those that are there go on.
         """
         worker = self.new_worker()
         try:
@@ -98,7 +98,7 @@ class WorkerPool:
         }
 
     def adopt(self, member: WorkerHandle) -> None:
-        """Listen to a worker, and look after it."""
+        """Watch the descriptors of a worker."""
         watch, process = self._watch, member.process
         self.members[member.worker] = member
         watch.add(process.flights.fileno(), partial(self._read_answers, member))
@@ -112,7 +112,7 @@ class WorkerPool:
         return [job.run for jobs in self._state.jobs for job in jobs if job.run is not None]
 
     def running(self) -> list[str]:
-        """Name the tasks that run now."""
+        """Return the names of the tasks that run now."""
         return [
             doing
             for member in tuple(self.members.values())
@@ -123,7 +123,7 @@ class WorkerPool:
         """Pass a free segment on to the worker that wrote it; False when that is dead."""
         for member in self.members.values():
             if member.worker.serial == serial:
-                self.request(member, Free([segment]))
+                self.request(member, FreeRequest([segment]))
                 return True
         return False
 
@@ -179,7 +179,7 @@ class WorkerPool:
                 return True
         except BlockingIOError:
             return False
-        except OSError:  # it died; its sentinel tells
+        except OSError:  # it died, which its sentinel shows
             pass
         if not self._driver.closing:  # a task may have closed the sockets and live on
             member.process.kill()
@@ -210,7 +210,7 @@ class WorkerPool:
             self.end(member)
 
     def _died(self, member: WorkerHandle) -> None:
-        """Take the end of a process in: first what it has sent, then what it leaves undone."""
+        """Handle the end of a process: first what it has sent, then what it leaves undone."""
         worker, process = member.worker, member.process
         self._read_answers(member)
         self._read_requests(member)

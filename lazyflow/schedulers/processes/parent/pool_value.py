@@ -70,7 +70,7 @@ class PoolValue:
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
-            if type(error) is MemoryError:  # which says what to do
+            if type(error) is MemoryError:  # whose message has the remedy
                 raise told(error, self.task, None) from None
             raise told(
                 SerializationError(

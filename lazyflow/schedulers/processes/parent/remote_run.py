@@ -141,10 +141,10 @@ class EndedRun:
 
 
 class RemakingParent:
-    """The parent of a run that makes a lost value once more, whose task returned a lazy value.
+    """The parent of a run that makes a lost value again, whose task had returned a lazy value.
 
-    The run of that task is over, so this takes its place: observers hear of nothing, and an error
-    is that of the value alone.
+    The run of that task is over, so this takes its place: observers are not called, and an error is
+    that of the value alone.
     """
 
     attached = deadline = None

@@ -14,7 +14,7 @@ from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.store.sizes import format_bytes
 
 LARGE = 1 << 20  # bytes
-_TIMES = 3  # computes that have sent it, before something is said
+_TIMES = 3  # computes that have sent it, before advice is given
 _REMEMBERED = 64  # values
 _SAMPLE = 64  # bytes
 
@@ -32,12 +32,12 @@ class RepeatedCopies:
         self._said: set[str] = set()
 
     def look(self, run: int, task: Task) -> None:
-        """Look at the arguments of a task that is sent, and which are not sent as they are."""
+        """Look at the arguments of a task, which are sent in encoded form."""
         for name, value in _arguments(task):
             self.note(run, value, f"{name} of {task_name(task)}")
 
     def note(self, run: int, value: Any, what: str) -> None:
-        """Note that the run of a number sends a value, and what that is."""
+        """Note that the run of a number sends a value; `what` describes it."""
         memory = _memory_of(value)
         if memory is None:
             return
@@ -81,7 +81,7 @@ def _arguments(task: Task) -> Iterator[tuple[str, Any]]:
         args, kwargs = task._bind.fill([None] * len(task._inputs))
     try:
         names = list(inspect.signature(task._func).parameters)
-    except Exception:  # a builtin that does not tell, or what the user's class says
+    except Exception:  # a builtin without a signature, or an error of the user's class
         names = []
     for i, value in enumerate(args):
         yield (f"argument {names[i]!r}" if i < len(names) else f"argument {i + 1}"), value

@@ -26,7 +26,7 @@ from lazyflow.schedulers.processes.parent.messages import (
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import EndedRun, RemoteRun
-from lazyflow.schedulers.processes.protocol import GiveUp
+from lazyflow.schedulers.processes.protocol import GiveUpRequest
 from lazyflow.store.pickling.serialize import Encoded
 
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
@@ -201,7 +201,7 @@ class Runs:
                 member = pool.members[worker]
                 node = member.running()
                 if node is not None and node.job is job:
-                    pool.request(member, GiveUp(node.id))
+                    pool.request(member, GiveUpRequest(node.id))
                 self._driver.watch.after(ABANDONED, partial(self._end_busy, worker, job))
 
     def _end_busy(self, worker: WorkerRecord, job: Any) -> None:
@@ -225,5 +225,5 @@ class Runs:
 
 
 def _has_sent(worker: WorkerRecord, job: Any) -> bool:
-    """Tell whether a worker has tasks of a job that it did not answer."""
+    """Tell whether a worker was sent tasks of a job that it did not answer."""
     return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)

@@ -1,4 +1,4 @@
-"""Sending: makes messages of flights; what a worker has not yet goes along with its tasks."""
+"""Sending: makes messages of flights; what a worker does not have yet goes with its tasks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sender:
     Attributes
     ----------
     messages, bytes
-        Sent so far.
+        Messages and bytes that were sent so far.
     """
 
     def __init__(self, memory: PoolMemory, functions: FunctionTable) -> None:
@@ -150,7 +150,7 @@ class Sender:
         self._put(member, (kind, content, arenas), arenas)
 
     def forget(self, member: WorkerHandle) -> None:
-        """Tell a worker what it can drop."""
+        """Send a worker the ids of values that it can drop."""
         self._send(member, FlightMessage())
 
     def drop(self, member: WorkerHandle, name: str) -> None:

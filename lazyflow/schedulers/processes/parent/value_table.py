@@ -172,12 +172,12 @@ class ValueTable:
             fetch.done(do.value)
 
     def lost(self, do: Lost) -> None:
-        """Tell all that wait for a value why there is none."""
+        """Wake all that wait for a value that can't be had."""
         for fetch in self._fetches.pop(do.node, ()):
             fetch.done(None, do.error)
 
     def refuse_fetches(self, why: BaseException) -> None:
-        """Tell all that wait that no value comes any more."""
+        """Wake all that wait for a value: none comes any more."""
         for waiting in self._fetches.values():
             for fetch in waiting:
                 fetch.done(None, why)

@@ -28,7 +28,7 @@ class WorkerHandle:
     since
         When it began with its oldest flight, as far as known.
     start_told
-        The node whose start observers were told of when it was sent.
+        The node of whose start observers were called when it was sent.
     forced
         It was killed by this process: no task is to blame.
     """
@@ -59,7 +59,7 @@ class WorkerHandle:
         self.host: Any = None  # of an actor, whose process this is
 
     def forget_functions(self, numbers: list[int]) -> None:
-        """Learn of functions that are not needed any more."""
+        """Forget functions that are not needed any more; the worker does with the next message."""
         here = self.functions.intersection(numbers)
         self.functions -= here
         self.old_functions.extend(here)
@@ -70,7 +70,7 @@ class WorkerHandle:
         self.functions.clear()
 
     def environment_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
-        """Return the run's environment, if the worker has it not, and the runs it can forget."""
+        """Return the environment of a run that is new to the worker, and the runs it can forget."""
         if run.number in self.contexts:
             self.contexts.move_to_end(run.number)
             return None, []
@@ -92,12 +92,12 @@ class WorkerHandle:
         return bool(self.process.words[0])
 
     def doing(self) -> str | None:
-        """Say what it runs, for people; None: nothing."""
+        """Describe the task that it runs, for people; None: it runs none."""
         node = self.running()
         return None if node is None else self.described(node)
 
     def described(self, node: Node) -> str:
-        """Say what it runs, for people."""
+        """Describe a task that it runs, for people."""
         return (
             f"{task_name(node.task)}, made at {place_text(node.task)} (process {self.process.pid})"
         )
@@ -107,7 +107,7 @@ class WorkerHandle:
         return int(self.process.words[0]), int(self.process.words[1])
 
     def info(self) -> dict[str, Any]:
-        """Return figures."""
+        """Return figures of the worker."""
         node = self.running()
         in_use, recycled, mapped = self.stats
         return {

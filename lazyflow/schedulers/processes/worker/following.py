@@ -83,10 +83,10 @@ class Follower:
         except BaseException as error:
             raise unreadable("the function", error) from error
 
-    def follow(self, said: tuple[Any, ...]) -> None:
-        """Bring modules to the versions that the caller has now; `said` is a `versions.Said`."""
+    def follow(self, versions: tuple[Any, ...]) -> None:
+        """Bring modules to the versions that the caller has now: fields of a `versions.Said`."""
         before = self._versions
-        _, _, path, self._versions, self._refused, self._in_place = said
+        _, _, path, self._versions, self._refused, self._in_place = versions
         for name in before.keys() - self._versions.keys():  # the program has removed it
             sys.modules.pop(name, None)
             self._mine.pop(name, None)

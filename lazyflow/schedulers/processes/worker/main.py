@@ -15,7 +15,7 @@ from lazyflow.schedulers.processes.worker.task_worker import TaskWorker
 
 
 def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> None:
-    """Be a worker, on descriptors that were inherited."""
+    """Run a worker on descriptors that were inherited, until its parent closes them."""
     page = mmap.mmap(words, mmap.PAGESIZE)
     os.close(words)
     for stream in (sys.stdout, sys.stderr):

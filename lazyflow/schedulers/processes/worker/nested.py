@@ -1,7 +1,7 @@
 """What "processes" means inside a worker: this worker, by the loop of sync.
 
-A task that computes is a task that works: nobody waits for another worker, so nesting can't
-starve, with one worker too.
+A task that computes does the work itself: it waits for no other worker, so nested computes can't
+starve, not with one worker either.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InsideScheduler(SyncScheduler):
         self.active: set[Any] = set()
 
     def start(self, run: Any) -> None:
-        """Begin, and be known meanwhile to who gives the task up that computes."""
+        """Begin a run; `give_up` can stop it until `wait` has ended."""
         self.active.add(run)
         try:
             super().start(run)
@@ -32,7 +32,7 @@ class InsideScheduler(SyncScheduler):
             raise
 
     def wait(self, run: Any, timeout: float | None) -> bool:
-        """Do the work. What it held is not kept until the next compute."""
+        """Do the work of a run. What it held is not kept until the next compute."""
         try:
             return super().wait(run, timeout)
         finally:
@@ -49,6 +49,6 @@ inside = InsideScheduler()
 
 
 def install() -> None:
-    """Make it this process's "processes", and what tasks compute on unless they say otherwise."""
+    """Make it this process's "processes", and what tasks compute on by default."""
     installed[inside.name] = inside
     scheduler_here.set(inside)

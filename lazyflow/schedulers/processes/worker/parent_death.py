@@ -1,6 +1,6 @@
 """The worker's end of the lifeline: when the parent is gone, so is this process, and its group.
 
-Imports nothing that takes time: it is armed before anything else.
+This module imports nothing that takes time: it is armed before anything else.
 """
 
 import fcntl

@@ -104,14 +104,14 @@ class WorkerProcess(ABC):
         return []
 
     def memory_stats(self) -> tuple[int, int, int]:
-        """Return the bytes of shared memory of its own, in use and kept, and of others."""
+        """Return bytes of shared memory: in use and kept here, and mapped of other processes."""
         return self.arenas.in_use, self.arenas.recycled, self.mappings.in_use
 
     def encoded(self, value: Any) -> Encoded:
         """Return what can travel in the place of a value, its large parts in shared memory."""
         return encode(value, self.arenas.write, self.least, self.arenas.free)
 
-    # -- what it says -----------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------
 
     def send_reports(self) -> None:
         """Send what was logged and warned of, now or by the thread that is sending."""

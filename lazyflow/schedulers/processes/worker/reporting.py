@@ -1,8 +1,8 @@
 """In a worker: what tasks log and warn of is sent to the caller, whose settings hold here.
 
 Handlers that the caller's loggers have as well are not called here. Nothing is installed in
-`logging` before the caller has it configured, and nothing is on the way of a task that neither
-logs nor warns.
+`logging` before the caller has it configured, and a task that neither logs nor warns is not slowed
+down.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Reporter:
         self, message: Any, category: Any, filename: str, lineno: int, file: Any = None,
         line: str | None = None,
     ) -> None:
-        """In the place of `warnings.showwarning`."""
+        """Stand in for `warnings.showwarning`."""
         if file is not None or self._process.forked:
             self._show(message, category, filename, lineno, file, line)
             return

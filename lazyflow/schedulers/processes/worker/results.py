@@ -19,7 +19,7 @@ _SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
 
 
 def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
-    """Return what the answer says of one result."""
+    """Return what the answer has of one result."""
     is_there = bool(flags & KEEP)
     if value.__class__ in IMMUTABLE and calls.is_short(value):
         return (i, PLAIN_KEPT if is_there else PLAIN, value)

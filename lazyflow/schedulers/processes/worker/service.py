@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.protocol import (
-    Free,
-    GiveUp,
-    Recall,
+    FreeRequest,
+    GiveUpRequest,
     Recalled,
-    Share,
+    RecallRequest,
     Shared,
-    Skip,
-    Trim,
+    ShareRequest,
+    SkipRequest,
+    TrimRequest,
     Unmapped,
     as_request,
     as_tuple,
@@ -33,8 +33,8 @@ from lazyflow.schedulers.remote.failures import failure_record
 def end_worker(error: BaseException) -> NoReturn:
     """End this process after an error in a thread that serves the parent, which would wait for it.
 
-    Without a word if a task has closed the sockets: nothing can be told. The number of the task
-    is still in the page, so it is charged.
+    Nothing is printed if a task has closed the sockets: it is no error of the worker's. The number
+    of the task is still in the page, so it is charged.
     """
     try:
         if not isinstance(error, OSError) or error.errno not in (errno.EBADF, errno.ENOTSOCK):
@@ -51,12 +51,12 @@ class _Service:
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Share: self._share,
-            Recall: self._recall,
-            GiveUp: self._give_up,
-            Skip: self._skip,
-            Free: self._free,
-            Trim: self._trim,
+            ShareRequest: self._share,
+            RecallRequest: self._recall,
+            GiveUpRequest: self._give_up,
+            SkipRequest: self._skip,
+            FreeRequest: self._free,
+            TrimRequest: self._trim,
         }
 
     def serve(self) -> None:
@@ -72,7 +72,7 @@ class _Service:
         except BaseException as error:
             end_worker(error)
 
-    def _share(self, request: Share) -> None:
+    def _share(self, request: ShareRequest) -> None:
         """Send a value to the parent, its large parts by way of shared memory."""
         worker, i = self.worker, request.i
         worker.words[PICKLING] = i
@@ -90,36 +90,36 @@ class _Service:
         send(worker.requests, as_tuple(note), [fd for _, fd in arenas])
         worker.words[PICKLING] = 0
 
-    def _free(self, request: Free) -> None:
-        """Use memory again that nobody looks at any more."""
+    def _free(self, request: FreeRequest) -> None:
+        """Use shared memory again that nothing refers to any more."""
         for segment in request.segments:
             self.worker.arenas.free(segment)
 
-    def _trim(self, _: Trim) -> None:
-        """Give memory back that was kept for later, and say which of others is not mapped here."""
+    def _trim(self, _: TrimRequest) -> None:
+        """Give memory back that was kept for later; report what of others is not mapped here."""
         worker = self.worker
         worker.arenas.trim()
         note = Unmapped(worker.mappings.take_released(), worker.memory_stats())
         send(worker.requests, as_tuple(note))
 
-    def _skip(self, request: Skip) -> None:
+    def _skip(self, request: SkipRequest) -> None:
         """Do not begin a call of an actor: nobody wants its result."""
         self.worker.skipped.add(request.number)
 
-    def _give_up(self, request: GiveUp) -> None:
+    def _give_up(self, request: GiveUpRequest) -> None:
         """Stop what a task computes, if it is running: nobody wants it."""
         cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
         if self.worker.words[RUNNING] == request.i:
             inside.give_up()
             cancel_all(cancels)
 
-    def _recall(self, request: Recall) -> None:
+    def _recall(self, request: RecallRequest) -> None:
         """Give back what was not begun of flights, the newest first; answer what is done."""
         note = Recalled(self.worker.give_back(request.numbers))
         send(self.worker.requests, as_tuple(note))
 
 
 def start(worker: WorkerProcess) -> None:
-    """Start the thread."""
+    """Start the service thread of a worker."""
     service = _Service(worker)
     threading.Thread(target=service.serve, name="lazyflow-service", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Running tasks: a worker keeps their values until it is sent that it can drop them.
+"""Running tasks: a worker keeps their values until a message lets it drop them.
 
 The main thread reads flights from its socket and runs them, so that a single task costs no
 change of threads. The service thread (service.py) answers on a socket of its own while a task
@@ -28,7 +28,7 @@ from lazyflow.schedulers.processes.worker.value_store import (
     FAILED,
     LATER,
     NO_RESULT,
-    Load,
+    UnopenedValue,
     ValueStore,
     decoded,
 )
@@ -130,10 +130,10 @@ class TaskWorker(WorkerProcess):
             if value.__class__ is list:
                 self.store.values[i] = value[0]
             else:
-                self.store.put_unusual(i, Load(self.mappings, value))
+                self.store.put_unusual(i, UnopenedValue(self.mappings, value))
         for at in sent.blobs:  # now, so that their memory is pinned, also if they never run
             i, f, arguments, *rest = sent.records[at]
-            sent.records[at] = (i, f, Load(self.mappings, arguments), *rest)
+            sent.records[at] = (i, f, UnopenedValue(self.mappings, arguments), *rest)
 
     def _context_of(self, sent: FlightMessage) -> contextvars.Context:
         """Return the context of a run; the first time with the caller's environment."""
@@ -219,7 +219,7 @@ class TaskWorker(WorkerProcess):
         copied: list[bool] = []
         for k in inputs or ():
             value = store.values[k]
-            if value.__class__ is Load:
+            if value.__class__ is UnopenedValue:
                 value = self._open(k, value)
             elif value is LATER:
                 flight.deferred.append(i)
@@ -239,7 +239,7 @@ class TaskWorker(WorkerProcess):
             if function.__class__ is bytes:
                 function = self.functions[f] = self.follower.opened(function)
             if flags & BLOB:
-                if arguments.__class__ is Load:
+                if arguments.__class__ is UnopenedValue:
                     arguments = arguments.opened()
                 else:
                     arguments = decoded(Encoded(*arguments), self.mappings.view)
@@ -314,12 +314,12 @@ class TaskWorker(WorkerProcess):
             if flags & BLOB:
                 return None
             raw = [self.store.values.get(k) for k in inputs or ()]
-            if any(value.__class__ is Load for value in raw):
+            if any(value.__class__ is UnopenedValue for value in raw):
                 return None
             call = calls.RecordCall(None, arguments, flags, extra, raw, [])  # type: ignore[arg-type]
         return call.words()
 
-    def _open(self, i: int, load: Load) -> Any:
+    def _open(self, i: int, load: UnopenedValue) -> Any:
         """Put a value in the place of its encoded form."""
         value = load.opened()
         if kinds[type(value)] == ARRAY:

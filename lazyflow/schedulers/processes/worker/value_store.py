@@ -1,4 +1,4 @@
-"""Values that a worker keeps for tasks, and what stands for those that it has not."""
+"""Values that a worker keeps for tasks, and stand-ins for those that are not there."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ValueStore:
     """The values of a worker.
 
     values
-        By id; a `Load` is opened when a task first needs it.
+        By id; an `UnopenedValue` is opened when a task first needs it.
     unusual
-        Ids of values that can't be handed over as they are: loads, stand-ins, and those of which
-        each task gets a copy.
+        Ids of values that can't be handed over as they are: unopened ones, stand-ins, and those of
+        which each task gets a copy.
     kept
         Ids of values that no task drops: a task needs them that was not run, and may come again.
     """
@@ -56,7 +56,7 @@ class ValueStore:
         self.kept.discard(i)
 
 
-class Load:
+class UnopenedValue:
     """A value that came with a message and is not opened yet; its memory is pinned already."""
 
     def __init__(self, mappings: Mappings, value: tuple[Any, ...]) -> None:
