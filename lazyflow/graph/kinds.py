@@ -9,7 +9,10 @@ exist when they have been imported.
 import sys
 import types
 from collections import OrderedDict, deque
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+V = TypeVar("V")
 
 ATOM = 0  # never searched, handed over as it is
 LAZY = 1  # a Task: becomes an input
@@ -39,6 +42,7 @@ COPIED = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE, FRAME})
 # Programs that make types in a loop must not grow the table for ever. The figure is a guess:
 # far above the number of types that one program passes around.
 _MAX_TYPES = 20_000
+_NONE: Mapping[type, Any] = {}
 
 _EXACT: dict[type, int] = {
     list: LIST,
@@ -101,30 +105,45 @@ def _classify_foreign(t: type) -> int:
     return FRAME if issubclass(t, (pandas.DataFrame, pandas.Series)) else ATOM
 
 
-class _Kinds(dict[type, int]):
-    def __missing__(self, t: type) -> int:
+class TypeTable(dict[type, V]):
+    """What a function returns for each type: called once a type, and kept.
+
+    Parameters
+    ----------
+    classify
+        Is called with a type that is met for the first time.
+    known
+        What holds for some types without a call.
+
+    Examples
+    --------
+    >>> names = TypeTable(lambda t: t.__name__, {int: "whole number"})
+    >>> names[int], names[str], sorted(names.values())
+    ('whole number', 'str', ['str', 'whole number'])
+    """
+
+    __slots__ = ("_classify", "_known")
+
+    def __init__(self, classify: Callable[[type], V], known: Mapping[type, V] = _NONE) -> None:
+        super().__init__(known)
+        self._classify = classify
+        self._known = known
+
+    def __missing__(self, t: type) -> V:
         if len(self) > _MAX_TYPES:
             self.clear()
-            self.update(_EXACT)
-        kind = self[t] = _classify(t)
-        return kind
+            self.update(self._known)
+        found = self[t] = self._classify(t)
+        return found
 
 
 #: ``kinds[type(x)]`` is the kind of ``x``.
-kinds: dict[type, int] = _Kinds(_EXACT)
+kinds = TypeTable(_classify, _EXACT)
 
 
 #: Kinds of results that need work when they are stored: see store/values.py.
 _STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR}
 
 
-class _Stored(dict[type, bool]):
-    def __missing__(self, t: type) -> bool:
-        if len(self) > _MAX_TYPES:
-            self.clear()
-        found = self[t] = kinds[t] in _STORED
-        return found
-
-
 #: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.
-stored: dict[type, bool] = _Stored()
+stored = TypeTable(lambda t: kinds[t] in _STORED)

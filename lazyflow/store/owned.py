@@ -29,6 +29,7 @@ from lazyflow.graph.kinds import (
     NAMEDTUPLE,
     SET,
     TUPLE,
+    TypeTable,
     kinds,
 )
 from lazyflow.store.values import IteratorItems, consumer_copy, memory_of
@@ -44,14 +45,6 @@ _OF_KINDS = {
 }
 
 
-class _Forms(dict[type, int]):
-    def __missing__(self, t: type) -> int:
-        if len(self) > 20_000:  # programs that make types in a loop
-            self.clear()
-        found = self[t] = _form(t)
-        return found
-
-
 def _form(t: type) -> int:
     if t is bytearray or (kinds[t] == LISTLIKE and issubclass(t, set)):
         return _WHOLE
@@ -64,7 +57,7 @@ def _form(t: type) -> int:
 
 
 #: ``forms[type(x)]`` is true when ``x`` can be edited, or something that can be may be in it.
-forms: dict[type, int] = _Forms()
+forms = TypeTable(_form)
 
 
 class _Done:

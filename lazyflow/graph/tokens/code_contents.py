@@ -16,25 +16,28 @@ The digest of a function's code is kept for as long as the function lives and is
 
 from __future__ import annotations
 
-import dis
-import sys
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from lazyflow.departures import WeakTable
+from lazyflow.graph.function_code import (
+    MOST_WRAPPERS,
+    code_fields,
+    globals_read,
+    resolve,
+    wrapped_functions,
+)
 from lazyflow.graph.tokens.containers import ATOMS, encoded, mapping, nested, sequence
 from lazyflow.graph.tokens.digests import Digest, MerkleNode, NoContent, hashed, merkle, type_name
 
-__all__ = ["class_contents", "closure_contents", "code_contents", "function_contents", "resolve"]
+__all__ = ["class_contents", "closure_contents", "code_contents", "function_contents"]
 
 Contents = Callable[[Any], bytes | MerkleNode]
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, by a class statement for instance
-_READS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _MAIN = frozenset({"__main__", "__mp_main__"})
-_MOST_WRAPPERS = 100
 _NAME = itemgetter(0)
 _NOT_CONTENT = frozenset(  # of a class body: slots of the interpreter, caches, places in the file
     {
@@ -66,19 +69,7 @@ _known: WeakTable[FunctionType, _Code] = WeakTable()
 
 def code_contents(code: CodeType) -> bytes | MerkleNode:
     """Return the parts of a code object: instructions, names and constants."""
-    own = (
-        code.co_code,
-        code.co_names,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_exceptiontable,
-    )
-    return sequence(b"code\0" + encoded(own), code.co_consts, style=".co_consts[{}]")
+    return sequence(b"code\0" + encoded(code_fields(code)), code.co_consts, style=".co_consts[{}]")
 
 
 def function_contents(function: FunctionType, contents: Contents) -> bytes | MerkleNode:
@@ -86,7 +77,7 @@ def function_contents(function: FunctionType, contents: Contents) -> bytes | Mer
     known = _code_of(function, contents)
     if not _importable(function):
         return _local_function(function, known)
-    layers = [_as_written(each, contents) for each in (function, *_wrapped_functions(function))]
+    layers = [_as_written(each, contents) for each in (function, *wrapped_functions(function))]
     return hashed(b"function\0", encoded((function.__module__, function.__qualname__, layers)))
 
 
@@ -114,24 +105,13 @@ def closure_contents(cells: tuple[CellType, ...]) -> Digest | MerkleNode:
     return nested(sequence(head, [value for _, value in filled], [i for i, _ in filled], style))
 
 
-def resolve(module: str, qualname: str) -> Any:
-    """Return the object that a name stands for in the modules loaded so far, or None."""
-    found: Any = sys.modules.get(module)
-    try:
-        for name in qualname.split("."):
-            found = getattr(found, name)
-    except Exception:  # a module's or metaclass's __getattr__ is the user's code
-        return None
-    return found
-
-
 def _importable(obj: Any) -> bool:
     """Tell whether the name of a function or class stands for it, or for a wrapper of it."""
     module = obj.__module__
     if type(module) is not str or module in _MAIN:
         return False
     found = resolve(module, obj.__qualname__)
-    for _ in range(_MOST_WRAPPERS):
+    for _ in range(MOST_WRAPPERS):
         if found is obj or found is None:
             break
         try:
@@ -151,7 +131,7 @@ def _code_of(function: FunctionType, contents: Contents) -> _Code:
 
 def _local_function(function: FunctionType, known: _Code) -> MerkleNode:
     if known.globals is None:
-        known.globals = sorted(set(_globals_read(known.code)))
+        known.globals = sorted(set(globals_read(known.code)))
     held = function.__globals__
     names = [name for name in known.globals if name in held]
     children = [
@@ -186,26 +166,6 @@ def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
         sorted((name, _shallow(value)) for name, value in (keywords or {}).items()),
         [(i, _shallow(value)) for i, value in _filled(cells or ())],
     )
-
-
-def _globals_read(code: CodeType) -> Iterator[str]:
-    """Yield the names that the code looks up outside its variables, inner functions included."""
-    stack = [code]
-    while stack:
-        top = stack.pop()
-        for instruction in dis.get_instructions(top):
-            if instruction.opname in _READS_GLOBAL:
-                yield instruction.argval
-        stack.extend(value for value in top.co_consts if type(value) is CodeType)
-
-
-def _wrapped_functions(function: FunctionType) -> Iterator[FunctionType]:
-    inner: Any = function
-    for _ in range(_MOST_WRAPPERS):
-        inner = inner.__dict__.get("__wrapped__")
-        if type(inner) is not FunctionType:
-            return
-        yield inner
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:

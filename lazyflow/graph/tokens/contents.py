@@ -24,12 +24,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from lazyflow.graph.function_code import resolve
 from lazyflow.graph.tokens.code_contents import (
     class_contents,
     closure_contents,
     code_contents,
     function_contents,
-    resolve,
 )
 from lazyflow.graph.tokens.containers import encoded, mapping, nested, sequence, unordered
 from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, hashed_buffer, type_name

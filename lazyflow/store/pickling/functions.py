@@ -17,13 +17,13 @@ from types import CodeType, FunctionType
 from typing import Any, Generic, TypeVar
 
 from lazyflow.departures import WeakTable
+from lazyflow.graph.function_code import code_fields, resolve, wrapped_functions
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
 from lazyflow.store.pickling.unpicklable import dump
 
 __all__ = ["FunctionCache", "load_function", "pack_function", "same_code"]
 
 _NEVER = sys.maxsize
-_MOST_WRAPPERS = 100
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def load_function(payload: Any) -> Any:
     start = 4 + int.from_bytes(data[:4], "little")
     function = pickle.loads(data[start:])
     for module, name, digest in marshal.loads(data[4:start]):
-        here = _by_name(module, name)
+        here = resolve(module, name)
         if type(here) is FunctionType and _digest(here) not in (digest, None):
             raise RuntimeError(
                 f"this worker has another version of {module}.{name} than the caller: the module "
@@ -136,13 +136,6 @@ def _codes(value: Any) -> Any:
     return {name: _codes(each) for name, each in parts.items() if type(each) is FunctionType}
 
 
-def _by_name(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
 def _digest(function: FunctionType) -> bytes | None:
     """Return a digest of a function's code and of the functions that it wraps, if comparable."""
     spec = getattr(sys.modules.get(function.__module__), "__spec__", None)
@@ -153,12 +146,8 @@ def _digest(function: FunctionType) -> bytes | None:
     if known is not None and known[0] is function.__code__:
         return known[1]
     found = sha256()
-    inner: Any = function
-    for _ in range(_MOST_WRAPPERS):
-        found.update(_code_bytes(inner.__code__))
-        inner = inner.__dict__.get("__wrapped__")
-        if type(inner) is not FunctionType:
-            break
+    for each in (function, *wrapped_functions(function)):
+        found.update(_code_bytes(each.__code__))
     _digests[function] = function.__code__, found.digest()
     return found.digest()
 
@@ -171,21 +160,7 @@ def _code_bytes(code: CodeType) -> bytes:
         top = stack.pop()
         plain = [repr(each) for each in map(_in_order, top.co_consts) if type(each) is not CodeType]
         stack.extend(each for each in top.co_consts if type(each) is CodeType)
-        own.append(
-            (
-                top.co_code,
-                top.co_names,
-                top.co_varnames,
-                top.co_freevars,
-                top.co_cellvars,
-                top.co_argcount,
-                top.co_posonlyargcount,
-                top.co_kwonlyargcount,
-                top.co_flags,
-                top.co_exceptiontable,
-                plain,
-            )
-        )
+        own.append((*code_fields(top), plain))
     return repr(own).encode()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copyreg
-import dis
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
+from lazyflow.graph.function_code import globals_read
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
 
@@ -103,22 +103,12 @@ def _of_function(function: FunctionType) -> Iterator[NamedParts]:
             continue
     yield _named(closed, f", closure variable {{!r}} of {name}")
     held = function.__globals__
-    read = {each: held[each] for each in _globals_read(function.__code__) if each in held}
+    read = {each: held[each] for each in globals_read(function.__code__) if each in held}
     yield _named(read, f", global variable {{!r}} that {name} reads")
     yield NamedParts(function.__defaults__ or (), lambda i: f", a default value of {name}")
     yield _named(function.__kwdefaults__ or {}, f", default of {{!r}} of {name}")
     yield _named(function.__annotations__, f", annotation of {{!r}} of {name}")
     yield _named(function.__dict__, ".{}")
-
-
-def _globals_read(code: CodeType) -> Iterator[str]:
-    stack = [code]
-    while stack:
-        top = stack.pop()
-        for instruction in dis.get_instructions(top):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                yield instruction.argval
-        stack.extend(each for each in top.co_consts if type(each) is CodeType)
 
 
 def _of_reduced(value: Any) -> Iterator[NamedParts]:

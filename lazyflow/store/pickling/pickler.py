@@ -22,13 +22,13 @@ from io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWra
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
+from lazyflow.graph.kinds import TypeTable
 from lazyflow.store.pickling.files import mapped_part, reduce_h5py
 from lazyflow.store.pickling.variables import reduce_variable
 
 __all__ = ["Pickler", "is_importable", "loads_owned"]
 
 PROTOCOL = 5
-_MAX_TYPES = 20_000  # programs that make types in a loop must not grow the table for ever
 
 
 class PieceWriter:
@@ -328,15 +328,6 @@ def _reducer_for_numpy(cls: type) -> Reduce | None:
     return _number if is_number else None
 
 
-class _Reducers(dict[type, "Reduce | None"]):
-    def __missing__(self, cls: type) -> Reduce | None:
-        if len(self) > _MAX_TYPES:
-            self.clear()
-            self.update(_FIXED)
-        found = self[cls] = _reducer_for(cls)
-        return found
-
-
 # What reduces itself (None) is here to spare the import of cloudpickle.
 _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
@@ -355,4 +346,4 @@ _FIXED: dict[type, Reduce | None] = {
     slice: None,
     range: None,
 }
-_reducers: dict[type, Reduce | None] = _Reducers(_FIXED)
+_reducers = TypeTable(_reducer_for, _FIXED)
