@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lazyflow.learn.fitted import fitted_arrays, set_fitted_arrays, without_arrays
 from lazyflow.learn.trees import array_of, fitted_to, leaves, mapped, place, replace
 
 __all__ = [
@@ -82,9 +83,9 @@ def get_weights(model: Any) -> Any:
     if kind == "torch":
         return {name: array_of(w, name) for name, w in model.state_dict().items()}
     if kind == "sklearn":
-        found = _fitted(model)
+        found = fitted_arrays(model)
         if not found:
-            raise ValueError(_nothing_fitted(model))
+            raise ValueError(without_arrays(model))
         return found
     return mapped(lambda where, x: array_of(x, where), [model], "weights")
 
@@ -111,7 +112,7 @@ def set_weights(model: Any, weights: Any) -> None:
     """
     kind = _kind_of(model)
     if kind == "sklearn":
-        _set_fitted(model, weights)
+        set_fitted_arrays(model, weights)
         return
     now = get_weights(model)
     fitting = mapped(fitted_to, [now, weights], "weights")
@@ -316,61 +317,6 @@ def _kind_of(model: Any) -> str:
         "model (get_weights), a scikit-learn estimator (fit), or a dict or list of arrays: put "
         'what it has learned in a dict, as {"coef": model.coef}'
     )
-
-
-def _fitted(model: Any) -> dict[str, Any]:
-    """Return the fitted arrays of an estimator: by scikit-learn's rule their names end in _."""
-    found: dict[str, Any] = {}
-    for name, value in vars(model).items():
-        if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
-            continue
-        if hasattr(value, "tocsr"):
-            raise ValueError(
-                f"{name} of {type(model).__name__} is sparse; call model.densify() first"
-            )
-        if type(value) is float or _is_array(value):
-            found[name] = value if type(value) is float else np.array(value)
-        elif isinstance(value, list) and value and all(_is_array(x) for x in value):
-            found[name] = [np.array(x) for x in value]
-    return found
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O"
-
-
-def _nothing_fitted(model: Any) -> str:
-    name = type(model).__name__
-    if hasattr(model, "steps"):
-        return f"{name} keeps its weights in its steps: get_weights(model[-1])"
-    return (
-        f"this {name} has no fitted arrays (attributes such as coef_): call model.fit(X, y) "
-        "first, or set_weights(model, weights) with those of a fitted one"
-    )
-
-
-def _set_fitted(model: Any, weights: Any) -> None:
-    if not isinstance(weights, Mapping):
-        raise ValueError(
-            f"weights of {type(model).__name__} are a dict by name, not {type(weights).__name__}; "
-            "get_weights(model) shows its form"
-        )
-    own = _fitted(model)
-    strange = [k for k in weights if not (isinstance(k, str) and k.endswith("_"))]
-    if strange:
-        raise ValueError(
-            f"{strange[0]!r} is not what {type(model).__name__} learns: those names end in _, "
-            "as coef_ and intercept_ do. get_weights(model) of a fitted one shows its form"
-        )
-    if own:
-        weights = mapped(fitted_to, [own, weights], "weights")
-    else:
-        weights = mapped(lambda where, new: array_of(new, where), [weights], "weights")
-    for name, value in weights.items():
-        setattr(model, name, value)
-    # fit sets it and predict checks it, but it is no weight: it follows from the shape.
-    if not own and "coef_" in weights and not hasattr(model, "n_features_in_"):
-        model.n_features_in_ = int(np.shape(weights["coef_"])[-1])
 
 
 def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:

@@ -19,7 +19,7 @@ from lazyflow.graph import keys
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import Item
 from lazyflow.graph.lengths import annotated_length
-from lazyflow.graph.options import OPERATOR, Options, annotation
+from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary
 from lazyflow.services import service
@@ -27,7 +27,7 @@ from lazyflow.services import service
 __all__ = ["Delayed"]
 
 
-class _MethodCall:
+class _NamedMethod:
     """Calls the method of this name of its first argument."""
 
     __slots__ = ("name",)
@@ -43,7 +43,7 @@ class _MethodCall:
         return getattr(obj, self.name)(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _MethodCall, (self.name,)
+        return _NamedMethod, (self.name,)
 
 
 def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -237,6 +237,20 @@ class Delayed(NeedsValue, Task):
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
         return _called(_call, (self, *args), kwargs, dask_key_name)
 
+    def __pow__(self, other: Any, modulus: Any = None) -> Delayed:
+        if modulus is None:
+            return _apply(operator.pow, self, other)
+        return new_task(Delayed, pow, (self, other, modulus), None, OPERATOR, depth=2)
+
+    def __divmod__(self, other: Any) -> Delayed:
+        return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)
+
+    def __rdivmod__(self, other: Any) -> Delayed:
+        return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)
+
+    def __round__(self, ndigits: int | None = None) -> Delayed:
+        return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)
+
     def __iter__(self) -> Iterator[Delayed]:
         n = self._length("iterate over it", "iterate inside a delayed function")
         maker = task_name(self)
@@ -328,14 +342,12 @@ class _Attribute(Delayed):
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
         name = attribute_of(self._func)
-        return _called(_MethodCall(name), (*self._inputs, *args), kwargs, dask_key_name)
+        return _called(_NamedMethod(name), (*self._inputs, *args), kwargs, dask_key_name)
 
 
 def _called(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None
 ) -> Delayed:
-    from lazyflow.graph.options import DEFAULT, NAMED
-
     options = DEFAULT if key is None else NAMED
     return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)
 
@@ -353,64 +365,27 @@ def _description(task: Task) -> str:
         return f"{task_name(task)}(...)"
 
 
-_BINARY = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
-    "matmul": operator.matmul,
-    "lshift": operator.lshift,
-    "rshift": operator.rshift,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
-_COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "neg": operator.neg,
-    "pos": operator.pos,
-    "abs": operator.abs,
-    "invert": operator.invert,
-    "trunc": math.trunc,
-    "floor": math.floor,
-    "ceil": math.ceil,
-}
-
-
-def _divmod(self: Delayed, other: Any) -> Delayed:
-    return new_task(Delayed, divmod, (self, other), None, OPERATOR.replace(nout=2), depth=2)
-
-
-def _rdivmod(self: Delayed, other: Any) -> Delayed:
-    return new_task(Delayed, divmod, (other, self), None, OPERATOR.replace(nout=2), depth=2)
-
-
-def _pow(self: Delayed, other: Any, modulus: Any = None) -> Delayed:
-    if modulus is None:
-        return _apply(operator.pow, self, other)
-    return new_task(Delayed, pow, (self, other, modulus), None, OPERATOR, depth=2)
-
-
-def _round(self: Delayed, ndigits: int | None = None) -> Delayed:
-    return new_task(Delayed, round, (self, ndigits), None, OPERATOR, depth=2)
-
-
-_IRREGULAR = {"divmod": _divmod, "rdivmod": _rdivmod, "pow": _pow, "round": _round}
+#: Operators by the names of their methods, without the underscores.
+_BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "lshift", "rshift", "and", "or",
+    "xor",
+)
+_COMPARISONS = ("lt", "le", "eq", "ne", "gt", "ge")
+_UNARY = ("neg", "pos", "abs", "invert")
+_ROUNDINGS = (math.trunc, math.floor, math.ceil)
 
 
 def _add_operators() -> None:
-    for name, binary in _BINARY.items():
-        setattr(Delayed, f"__{name}__", _binary(binary))
-        setattr(Delayed, f"__r{name}__", _reflected(binary))
-    for name in _COMPARE:
-        setattr(Delayed, f"__{name}__", _binary(getattr(operator, name)))
-    for name, unary in _UNARY.items():
-        setattr(Delayed, f"__{name}__", _unary(unary))
-    for name, method in _IRREGULAR.items():
-        setattr(Delayed, f"__{name}__", method)
+    for name in _BINARY + _COMPARISONS:
+        method = f"__{name}__"
+        setattr(Delayed, method, _binary(getattr(operator, method)))
+    for name in (*_BINARY, "pow"):
+        setattr(Delayed, f"__r{name}__", _reflected(getattr(operator, f"__{name}__")))
+    for name in _UNARY:
+        method = f"__{name}__"
+        setattr(Delayed, method, _unary(getattr(operator, method)))
+    for rounding in _ROUNDINGS:
+        setattr(Delayed, f"__{rounding.__name__}__", _unary(rounding))
 
 
 _add_operators()
