@@ -31,36 +31,63 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 
-def _whole(name: str, low: int) -> Any:
+_KERNELS = {name: name for name in ("auto", "tiles", "native")}
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+class _Key(NamedTuple):
+    """What can be set under one name.
+
+    Attributes
+    ----------
+    default
+        The value where none was set.
+    check
+        Returns the value of ``set`` as it is kept, or raises ValueError.
+    parse
+        Returns the value that a text in the environment means, or raises LookupError.
+    """
+
+    default: Any
+    check: Callable[[Any], Any]
+    parse: Callable[[str], Any]
+
+
+def _whole(name: str, default: int | None, low: int) -> _Key:
     def check(value: Any) -> Any:
-        if value is None and name in ("num_workers", "store_limit"):
+        if value is None and default is None:
             return None
         if type(value) is not int or value < low:
             raise ValueError(f"{name} must be a whole number, {low} or more; got {value!r}")
         return value
 
-    return check
+    def parse(text: str) -> Any:
+        if not text.strip().isdecimal():
+            raise LookupError
+        return check(int(text))
+
+    return _Key(default, check, parse)
 
 
-def _flag(name: str) -> Any:
+def _flag(name: str, default: bool) -> _Key:
     def check(value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False; got {value!r}")
         return value
 
-    return check
+    return _Key(default, check, lambda text: _FLAGS[text.lower()])
 
 
 def _kernels(value: Any) -> str:
-    if value not in ("auto", "tiles", "native"):
+    if not isinstance(value, str) or value not in _KERNELS:
         raise ValueError(f'kernels must be "auto", "tiles" or "native"; got {value!r}')
     return str(value)
 
@@ -73,57 +100,49 @@ def _folder(value: Any) -> Any:
     return os.fspath(value)
 
 
-_CHECKS: dict[str, Any] = {
-    "scheduler": lambda value: value,  # checked where it is resolved: entry points may name more
-    "num_workers": _whole("num_workers", 1),
-    "check_mutation": _flag("check_mutation"),
-    "max_runs_ahead": _whole("max_runs_ahead", 1),
-    "max_pending_calls": _whole("max_pending_calls", 1),
-    "crash_retries": _whole("crash_retries", 0),
-    "share_from": _whole("share_from", 1),
-    "store_limit": _whole("store_limit", 0),
-    "chunk_bytes": _whole("chunk_bytes", 1),
-    "array_fusion": _flag("array_fusion"),
-    "kernels": _kernels,
-    "kernel_cache": _folder,
+def _folder_of(text: str) -> Any:
+    return text if _FLAGS.get(text.lower(), True) else False
+
+
+def _as_given(value: Any) -> Any:
+    return value
+
+
+_KEYS: dict[str, _Key] = {
+    # A scheduler is checked where it is resolved: entry points may name more.
+    "scheduler": _Key(None, _as_given, _as_given),
+    "num_workers": _whole("num_workers", None, 1),
+    "check_mutation": _flag("check_mutation", False),
+    "max_runs_ahead": _whole("max_runs_ahead", 16, 1),
+    "max_pending_calls": _whole("max_pending_calls", 10_000, 1),
+    "crash_retries": _whole("crash_retries", 2, 0),
+    "share_from": _whole("share_from", 1 << 16, 1),
+    "store_limit": _whole("store_limit", None, 0),
+    "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),
+    "array_fusion": _flag("array_fusion", True),
+    "kernels": _Key("auto", _kernels, _KERNELS.__getitem__),
+    "kernel_cache": _Key(None, _folder, _folder_of),
 }
 
 
-def _from_text(name: str, text: str) -> Any:
-    if name == "scheduler":
-        return text
-    if name == "kernels" and text in ("auto", "tiles", "native"):
-        return text
-    if name == "kernel_cache":
-        return False if text.lower() in ("0", "false", "no") else text
-    if name in ("check_mutation", "array_fusion"):
-        words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-        if text.lower() in words:
-            return words[text.lower()]
-    elif text.strip().isdecimal():
-        return _CHECKS[name](int(text))
-    raise ValueError(f"LAZYFLOW_{name.upper()}={text!r} in the environment can't be understood")
-
-
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found = {name: environ.get(f"LAZYFLOW_{name.upper()}") for name in _CHECKS}
-    return {name: _from_text(name, text) for name, text in found.items() if text}
+    """Return the values of the keys that the environment has."""
+    found: dict[str, Any] = {}
+    for name, key in _KEYS.items():
+        variable = f"LAZYFLOW_{name.upper()}"
+        text = environ.get(variable)
+        if text:
+            try:
+                found[name] = key.parse(text)
+            except LookupError:
+                raise ValueError(
+                    f"{variable}={text!r} in the environment can't be understood"
+                ) from None
+    return found
 
 
-_defaults: dict[str, Any] = {
-    "scheduler": None,
-    "num_workers": None,
-    "check_mutation": False,
-    "max_runs_ahead": 16,
-    "max_pending_calls": 10_000,
-    "crash_retries": 2,
-    "share_from": 1 << 16,
-    "store_limit": None,
-    "chunk_bytes": 8 << 20,
-    "array_fusion": True,
-    "kernels": "auto",
-    "kernel_cache": None,
-} | _from_environment(os.environ)
+_defaults: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
+_defaults |= _from_environment(os.environ)
 _layers: list[Mapping[str, Any]] = []  # the values of plain ``set`` calls, the newest last
 _lock = threading.Lock()  # for changes of the layers
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
@@ -155,9 +174,9 @@ def values() -> dict[str, Any]:
 
 
 def _check_name(name: str) -> None:
-    if name not in _CHECKS:
+    if name not in _KEYS:
         raise KeyError(
-            f"unknown config key {name!r}{nearest(name, _CHECKS)} Known keys: {', '.join(_CHECKS)}"
+            f"unknown config key {name!r}{nearest(name, _KEYS)} Known keys: {', '.join(_KEYS)}"
         )
 
 
@@ -215,7 +234,7 @@ class set:
         values = dict(arg or {}) | values
         for name, value in values.items():
             _check_name(name)
-            values[name] = _CHECKS[name](value)
+            values[name] = _KEYS[name].check(value)
         self._values: Mapping[str, Any] = values
         self._tokens: list[Token[Mapping[str, Any]]] = []  # one may be entered inside itself
         with _lock:
