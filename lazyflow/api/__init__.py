@@ -15,33 +15,33 @@ copy; a warning names a large argument that every compute sends again.
 
 A wait that is interrupted or times out cancels only the work that the waiting call itself started.
 
-Each module imports only those above it:
+The modules; each imports only those above it, by test:
 
-`advice`         operations that lazy values refuse, and what to type instead
-`graph_pickle`   lazy values as bytes
-`targets`        the lazy values in the arguments of one call, and the places of their values
-`run_options`    the checked keywords of one call, and the scheduler that they lead to
-`runs`           runs of plans: started, waited for, or left running in the background
-`evaluate`       `compute`, `persist`, `optimize`, `is_lazy`
-`waiting`        `wait`, `gather`, and ``await x``
-`lazy`           `Delayed`: tasks that behave like their results
-`collection`     `Collection`: other objects that are made of tasks
-`decorator`      `delayed`
-`reduction`      `tree_reduce`
-`tracing`        `trace`: a graph that is planned once and run again with other values
-`arrivals`       `as_completed`
-`callbacks`      the thread that calls users' callbacks
-`retrying`       failed tasks are run again
-`futures`        `Future`
-`submitting`     `submit` and `map`
-`putting`        `put`
-`pending_calls`  the limit on pending calls of an actor
-`actor_settings` the options of an actor
-`actors`         `actor`, and the handles on actors
-`actor_pool`     `ActorPool`
-`lock`           a lock that one task at a time may hold
-`state_cells`    the values of worker states in a process
-`worker_states`  `worker_state`
+    advice          operations that lazy values refuse, and what to type instead
+    graph_pickle    lazy values as bytes
+    targets         the lazy values in the arguments of one call, and the places of their values
+    run_options     the checked keywords of one call, and the scheduler that they lead to
+    runs            runs of plans: started, waited for, or left running in the background
+    evaluate        `compute`, `persist`, `optimize`, `is_lazy`
+    waiting         `wait`, `gather`, and ``await x``
+    lazy            `Delayed`: tasks that behave like their results
+    collection      `Collection`: other objects that are made of tasks
+    decorator       `delayed`
+    reduction       `tree_reduce`
+    tracing         `trace`: a graph that is planned once and run again with other values
+    arrivals        `as_completed`
+    callbacks       the thread that calls users' callbacks
+    retrying        failed tasks are run again
+    futures         `Future`
+    submitting      `submit` and `map`
+    putting         `put`
+    pending_calls   the limit on pending calls of an actor
+    actor_settings  the options of an actor
+    actors          `actor`, and the handles on actors
+    actor_pool      `ActorPool`
+    lock            a lock that one task at a time may hold
+    state_cells     the values of worker states in a process
+    worker_states   `worker_state`
 
 One call of ``x.compute()`` goes `lazy`, `evaluate`, `targets`, then `graph.passes` makes the plan,
 `runs` starts it on the scheduler that `run_options` chose and returns the values, and `targets`
