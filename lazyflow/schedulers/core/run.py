@@ -310,7 +310,7 @@ class Run(Lifecycle):
     def prepared(self, i: int) -> list[Any] | None:
         """Return the values of task `i`'s inputs as it may have them; None: it need not run."""
         call = self._slow_call(i)
-        return None if call is None else call.values(None)
+        return None if call is None else call.values()
 
     def deliver(self, i: int, value: Any) -> None:
         """Take the result of task `i`, from any thread."""

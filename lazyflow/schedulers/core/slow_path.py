@@ -8,24 +8,27 @@ unusual options (`remote.calls.RecordCall`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lazyflow.errors import Cancelled, InputMutated
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.items import check_length
-from lazyflow.graph.task import Task, call_arguments, place_text, task_name
+from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import dressed, forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import consumer_copy, editable
 
+#: Retries, mutates, nout, and whether mutation is checked: what few tasks have.
+Special = tuple[int, bool, int | None, bool]
+
 
 class SlowCall(ABC):
     """One call of a task's function, with all its options.
 
-    Parameters
+    Attributes
     ----------
     run
         The run whose resources a failed try gives back; None outside of `Run`.
@@ -33,45 +36,21 @@ class SlowCall(ABC):
         The stored values of the inputs.
     copied
         For each input, whether the task gets a copy of its own; empty: it gets none.
-    retries, mutates, nout
-        Options of the task.
-    check
-        Compare inputs and literals before and after the call.
-
-    Attributes
-    ----------
+    special
+        None for most tasks.
     given
         What the function got at the last try, for the note of a failure.
     """
 
-    __slots__ = (
-        "check", "copied", "function", "given", "mutates", "nout", "raw", "retries", "run",
-    )
-
-    def __init__(
-        self,
-        run: Any,
-        function: Callable[..., Any],
-        raw: list[Any],
-        copied: Sequence[bool],
-        retries: int = 0,
-        mutates: bool = False,
-        nout: int | None = None,
-        check: bool = False,
-    ) -> None:
-        self.run = run
-        self.function = function
-        self.raw = raw
-        self.copied = copied
-        self.retries = retries
-        self.mutates = mutates
-        self.nout = nout
-        self.check = check and not mutates
-        self.given: list[Any] = raw
+    run: Any = None
+    raw: list[Any]
+    copied: Sequence[bool]
+    special: Special | None
+    given: list[Any]
 
     @abstractmethod
-    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Return positional and keyword arguments, with `given` for the inputs."""
+    def call_once(self) -> Any:
+        """Call the function with `given` for the inputs."""
 
     @abstractmethod
     def literals(self) -> list[Any]:
@@ -90,11 +69,21 @@ class SlowCall(ABC):
 
         ``last[k]`` says that no other task will ask for input k.
         """
-        left = self.retries
+        if self.special is None:
+            self.given = self._private()
+            return self.call_once()
+        left, mutates, nout, check = self.special
         while True:
             try:
-                self.given = self.values(None if left else last)
-                return self._checked() if self.check or self.nout is not None else self._call()
+                self.given = self._editable(None if left else last) if mutates else (
+                    self._private())
+                before = self._contents() if check and not mutates else None
+                value = self.call_once()
+                if before is not None:
+                    self._compare(before)
+                if nout is not None:
+                    check_length(value, nout, self.name())
+                return value
             except Exception:
                 if not left:
                     raise
@@ -102,18 +91,20 @@ class SlowCall(ABC):
                     task_over(self.run)
             left -= 1
 
-    def values(self, last: Sequence[bool] | None) -> list[Any]:
-        """Return what the task gets: copies where it may edit a value or others share it.
+    def values(self) -> list[Any]:
+        """Return the values of the inputs for a call elsewhere, which may be made again."""
+        if self.special is not None and self.special[1]:
+            return self._editable(None)
+        return self._private()
 
-        `last` is as for a call; None: the task may have to run again, so all is copied.
-        """
-        if self.mutates:
-            return self._editable(last)
+    def _private(self) -> list[Any]:
+        """Return the values, with copies of those that others share and the task may edit."""
         if True not in self.copied:
             return self.raw
         return [consumer_copy(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
 
     def _editable(self, last: Sequence[bool] | None) -> list[Any]:
+        """Return values that the task may edit; None: copies, as it may have to run again."""
         if last is None:
             return [editable([value], False) for value in self.raw]
         given = []
@@ -122,27 +113,14 @@ class SlowCall(ABC):
             given.append(editable(box, is_last))
         return given
 
-    def _call(self) -> Any:
-        args, kwargs = self.arguments()
-        try:
-            return self.function(*args, **kwargs)
-        finally:
-            del args, kwargs  # the frame may stay with an error, see `Run._loop`
-
-    def _checked(self) -> Any:
-        before = self._contents() if self.check else []
-        value = self._call()
-        if self.check:
-            for (where, token), (_, now) in zip(before, self._contents(), strict=True):
-                if token != now:
-                    raise InputMutated(
-                        f"{self.name()} changed its {where} in place. Other tasks share that "
-                        f"value: copy it first, or say delayed({self.name()}, mutates=True) to get "
-                        f"a private one. Made at {self.place()}"
-                    )
-        if self.nout is not None:
-            check_length(value, self.nout, self.name())
-        return value
+    def _compare(self, before: list[tuple[str, str]]) -> None:
+        for (where, token), (_, now) in zip(before, self._contents(), strict=True):
+            if token != now:
+                raise InputMutated(
+                    f"{self.name()} changed its {where} in place. Other tasks share that value: "
+                    f"copy it first, or say delayed({self.name()}, mutates=True) to get a private "
+                    f"one. Made at {self.place()}"
+                )
 
     def _contents(self) -> list[tuple[str, str]]:
         named = [(f"input {at}", v) for at, v in enumerate(self.raw)]
@@ -166,6 +144,16 @@ def literals_of(binder: Binder) -> list[Any]:
     return [*binder.template, *(template for _, template, _, _ in binder.makers)]
 
 
+def _called(task: Task, given: list[Any]) -> Any:
+    if task._bind is None:
+        return task._func(*(given if task._inputs else task._args))
+    args, kwargs = task._bind.fill(given)
+    try:
+        return task._func(*args, **kwargs)
+    finally:
+        del args, kwargs  # the frame may stay with an error, see `Run._loop`
+
+
 class TaskCall(SlowCall):
     """The slow call of a task in this process.
 
@@ -173,21 +161,21 @@ class TaskCall(SlowCall):
         For each input, whether no other task will ask for it.
     """
 
-    __slots__ = ("last", "task")
-
     def __init__(
         self, run: Lifecycle, task: Task, raw: list[Any], copied: Sequence[bool], last: list[bool]
     ) -> None:
-        options = task._options
-        super().__init__(
-            run, task._func, raw, copied, options.retries, options.mutates, options.nout,
-            run.request.check_mutation,
-        )
+        self.run = run
         self.task = task
+        self.raw = self.given = raw
+        self.copied = copied
         self.last = last
+        options, check = task._options, run.request.check_mutation
+        self.special = None
+        if options.retries or options.mutates or options.nout is not None or check:
+            self.special = options.retries, options.mutates, options.nout, check
 
-    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return call_arguments(self.task, self.given)
+    def call_once(self) -> Any:
+        return _called(self.task, self.given)
 
     def literals(self) -> list[Any]:
         binder = self.task._bind
@@ -217,7 +205,9 @@ def taken(
 
 
 def is_moot(run: Lifecycle, i: int, numbers: Sequence[int]) -> bool:
-    """Tell whether a task need not run: it is unneeded, or failed as an input did."""
+    """Tell whether a task need not run: it is unneeded, or failed as one of its inputs did."""
+    if not run.failed and not run.unneeded:
+        return False
     failed = next((j for j in numbers if j in run.failed), None)
     if failed is not None:
         run.failed[i] = run.failed[failed]
@@ -226,21 +216,16 @@ def is_moot(run: Lifecycle, i: int, numbers: Sequence[int]) -> bool:
 
 def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
     """Make the call of task `i`, with its observers; return its value, or None if it failed."""
-    run.observers.task_started(run, i)
+    observers = run.observers
+    if observers.on_start:
+        observers.task_started(run, i)
     try:
         value = call(call.last)
     except BaseException as error:
         return _failed(run, i, call, error)
-    run.observers.task_ended(run, i)
+    if observers.on_end:
+        observers.task_ended(run, i)
     return value
-
-
-def _called(task: Task, given: list[Any]) -> Any:
-    args, kwargs = call_arguments(task, given)
-    try:
-        return task._func(*args, **kwargs)
-    finally:
-        del args, kwargs
 
 
 def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> None:

@@ -154,10 +154,6 @@ def call_bound(
     return function(*items)
 
 
-#: What `special_of` says of most tasks, where it says None.
-_USUAL = (0, False, None, False, "", "")
-
-
 class RecordCall(SlowCall):
     """The slow call of a record.
 
@@ -173,7 +169,8 @@ class RecordCall(SlowCall):
         For each input whether this task gets a copy of its own.
     """
 
-    __slots__ = ("_arguments", "_binding", "_name", "_place")
+    _name: str
+    _place: str
 
     def __init__(
         self,
@@ -184,14 +181,26 @@ class RecordCall(SlowCall):
         raw: list[Any],
         copied: list[bool],
     ) -> None:
-        retries, mutates, nout, check, name, place = (extra and extra[1]) or _USUAL
-        super().__init__(None, function, raw, copied, retries, mutates, nout, check)
-        self._name: str = name
-        self._place: str = place
+        self.raw = self.given = raw
+        self.copied = copied
+        self._function = function
         self._arguments = arguments
         self._binding: Any = extra[0] if flags & BOUND else None
+        self.special = None
+        if extra and extra[1] is not None:
+            *special, self._name, self._place = extra[1]
+            self.special = tuple(special)
 
-    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+    def call_once(self) -> Any:
+        if self._arguments is None:
+            return self._function(*self.given)
+        args, kwargs = self._filled()
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            del args, kwargs  # the frame may stay with an error
+
+    def _filled(self) -> tuple[list[Any], dict[str, Any]]:
         arguments = self._arguments
         if self._binding is not None:
             positions, count, names = self._binding
@@ -217,4 +226,4 @@ class RecordCall(SlowCall):
 
     def words(self) -> tuple[str, ...]:
         """Describe the arguments, for the note of a failure."""
-        return call_words(*self.arguments())
+        return call_words(*self._filled())
