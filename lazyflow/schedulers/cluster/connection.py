@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actor_link import EngineLink
-from lazyflow.schedulers.cluster.engine import StepOwner
-from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
+from lazyflow.schedulers.cluster.engine import Engine, StepOwner
+from lazyflow.schedulers.cluster.groups import TaskGroup
 from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import GroupReport
@@ -25,7 +24,7 @@ from lazyflow.store.pickling.functions import FunctionCache, pack_function
 _MOST_COSTS = 10_000  # functions whose times are remembered
 
 
-class EngineConnection(ABC):
+class EngineConnection(Engine):
     """The base class of engines. The protocol `Engine` documents its use."""
 
     has_priorities = True
@@ -128,49 +127,5 @@ class EngineConnection(ABC):
     # -- for subclasses ---------------------------------------------------------------------
 
     @abstractmethod
-    def width(self) -> int:
-        """Return how many tasks the workers can run at once."""
-
-    @abstractmethod
-    def new_handle(self, group: TaskGroup) -> Any:
-        """Return the handle of a group that is about to be submitted."""
-
-    @abstractmethod
-    def submit(self, submissions: Sequence[Submission]) -> None:
-        """Submit groups to the cluster."""
-
-    @abstractmethod
-    def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
-        """Cancel groups, running ones too."""
-
-    @abstractmethod
-    def send(self, outcome: Any) -> Any:
-        """Send a value to the cluster; return its handle."""
-
-    @abstractmethod
-    def is_lost(self, handle: Any) -> bool:
-        """Return whether the value of a handle is lost."""
-
-    @abstractmethod
-    def bring(self, results: Sequence[EngineResult]) -> None:
-        """Fetch the outcomes of those results that have no short value."""
-
-    @abstractmethod
     def new_link(self, actor: RemoteActor) -> EngineLink:
         """Start an engine's actor for a `RemoteActor`; return the way to it."""
-
-    @abstractmethod
-    def token(self, handle: Any) -> Any:
-        """Return the form of a handle by which an actor fetches the value."""
-
-    @abstractmethod
-    def running(self, run: EngineRun) -> list[tuple[str, int]]:
-        """Return worker and number of each task of a run that runs now."""
-
-    @abstractmethod
-    def refusal_of(self, options: Options) -> str:
-        """Return why tasks with these options can't run; empty if they can."""
-
-    @abstractmethod
-    def translated(self, error: BaseException) -> BaseException:
-        """Return the error that the caller sees in the place of one of the engine."""

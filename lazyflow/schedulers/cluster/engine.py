@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -53,6 +54,7 @@ class Engine(Protocol):
     def post(self, step: Callable[..., None], *details: Any) -> None:
         """Queue a step for the engine's thread. Never locks."""
 
+    @abstractmethod
     def translated(self, error: BaseException) -> BaseException:
         """Return the error that the caller sees in the place of one of the engine."""
 
@@ -61,15 +63,19 @@ class Engine(Protocol):
     def holds(self, value: Any) -> bool:
         """Return whether this engine keeps a value."""
 
+    @abstractmethod
     def send(self, outcome: GroupOutcome) -> Any:
         """Send a value to the cluster; return its handle."""
 
+    @abstractmethod
     def is_lost(self, handle: Any) -> bool:
         """Return whether the value of a handle is lost."""
 
+    @abstractmethod
     def bring(self, results: Sequence[Any]) -> None:
         """Fetch the outcomes of those results that have no short value."""
 
+    @abstractmethod
     def token(self, handle: Any) -> Any:
         """Return the form of a handle by which an actor fetches the value."""
 
@@ -81,20 +87,26 @@ class Engine(Protocol):
     def learn_size(self, digest: bytes, is_short: bool) -> bool:
         """Note whether a result of a function was short; return whether it was the first."""
 
+    @abstractmethod
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
 
+    @abstractmethod
     def refusal_of(self, options: Options) -> str:
         """Return why tasks with these options can't run; empty if they can."""
 
+    @abstractmethod
     def new_handle(self, group: Any) -> Any:
         """Return the handle of a group that is about to be submitted."""
 
+    @abstractmethod
     def submit(self, submissions: Sequence[Any]) -> None:
         """Submit groups to the cluster."""
 
+    @abstractmethod
     def give_up(self, run: Any, groups: Sequence[Any]) -> None:
         """Cancel groups, running ones too."""
 
+    @abstractmethod
     def running(self, run: Any) -> list[tuple[str, int]]:
         """Return worker and number of each task of a run that runs now."""
