@@ -21,11 +21,12 @@ from lazyflow.graph.task import HELD, VALUE, Task
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
 from lazyflow.schedulers.core.base import Observer, Request
-from lazyflow.schedulers.core.errors.failures import dressed, text_of
+from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.remote.failures import unreadable
 from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
@@ -144,7 +145,7 @@ def _function(digest: bytes, payload: Any) -> Any:
     except RuntimeError as error:  # this process has another version of its module
         return _Unreadable(error)
     except Exception as error:
-        return _unreadable("the function", error)
+        return _Unreadable(unreadable("the function", error))
     with _lock:
         _functions[digest] = found
         while len(_functions) > _FUNCTIONS:
@@ -160,14 +161,6 @@ class _Unreadable:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise self.error
-
-
-def _unreadable(what: str, error: BaseException) -> _Unreadable:
-    return _Unreadable(SerializationError(
-        f"{what} of a task was pickled but can't be unpickled in its worker: "
-        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
-        "arrays, numbers, or functions and classes of modules that can be imported."
-    ))
 
 
 class Work:
@@ -272,7 +265,7 @@ class Work:
         except SerializationError as error:
             return _new_task(HELD, (_failed_future(error),))
         except BaseException as error:
-            return _new_task(HELD, (_failed_future(_unreadable("a value", error).error),))
+            return _new_task(HELD, (_failed_future(unreadable("a value", error)),))
         return _new_task(VALUE, (value,))
 
     def _failed_leaf(self, culprit: tuple[str, int]) -> Task:
@@ -296,7 +289,7 @@ class Work:
             else:
                 task._args = task._inputs if arguments is None else arguments
         except BaseException as error:
-            task._func, task._bind = _unreadable("an argument", error), None
+            task._func, task._bind = _Unreadable(unreadable("an argument", error)), None
             task._args = task._inputs
         return task
 

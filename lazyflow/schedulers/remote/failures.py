@@ -1,12 +1,13 @@
-"""What could not be pickled, and what a worker's failure is to the caller."""
+"""Errors of values that can't be pickled or unpickled, and of calls that failed in a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from lazyflow.errors import SerializationError
 from lazyflow.graph.task import Task, call_arguments, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import dressed, told
+from lazyflow.schedulers.core.errors.failures import dressed, text_of, told
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 _UNPICKLABLE = "unpicklable"  # the first item of such a record
@@ -62,3 +63,12 @@ def culprit(
         except Exception:
             continue
     return role, failed
+
+
+def unreadable(what: str, error: BaseException) -> SerializationError:
+    """Return the error of a task of which a part can't be unpickled in its worker."""
+    return SerializationError(
+        f"{what} of a task was pickled but can't be unpickled in its worker: "
+        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
+        "arrays, numbers, or functions and classes of modules that can be imported."
+    )

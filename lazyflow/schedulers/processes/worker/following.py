@@ -11,8 +11,7 @@ import importlib
 import sys
 from typing import Any
 
-from lazyflow.errors import SerializationError
-from lazyflow.schedulers.core.errors.failures import text_of
+from lazyflow.schedulers.remote.failures import unreadable
 from lazyflow.schedulers.remote.versions import Stat, is_users, stat_of
 from lazyflow.store.pickling.functions import load_function
 
@@ -128,13 +127,3 @@ class Follower:
                     f"module {name} was reloaded by the program, and can't be in its worker: "
                     f"{type(error).__name__}: {error}"
                 )
-
-
-
-def unreadable(what: str, error: BaseException) -> SerializationError:
-    """Return the error of a task that can't be opened here."""
-    return SerializationError(
-        f"{what} of a task was pickled but can't be unpickled in its worker: "
-        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
-        "arrays, numbers, or functions and classes of modules that can be imported."
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lazyflow.schedulers.processes.worker.following import unreadable
+from lazyflow.schedulers.remote.failures import unreadable
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.serialize import Encoded, decode
 
