@@ -1,1 +1,15 @@
-"""Expressions, their kinds, and the tasks that each makes: `expr` and `lowering` first."""
+"""Expressions, their kinds, and the tasks that each kind makes.
+
+In reading order:
+
+expr, selection, lazy_dtype
+    One operation on arrays; what a view selects; a dtype that is found out later.
+sources, views, align, elementwise, reduce, tree, scan, moments
+    Where arrays come from, and the kinds that most functions are made of.
+rechunking, reshaped, joined, contraction, extended, indexing
+    Other chunks and shapes, products, neighbours, and index arrays.
+per_block, bound_call, block_call, returned, compiled
+    Functions of blocks: lazyflow's and users' own.
+fused, reading, lowering, user_lines
+    The node of a fused group; how tasks read; the tasks of a compute; the lines they trace to.
+"""

@@ -1,4 +1,4 @@
-"""Making the shapes and chunks of several arrays fit."""
+"""Common shapes and chunks of several arrays."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lazyflow.array.nodes.expr import Expr
 
 
 class SizesNeeded(Exception):
-    """Lengths that are not known yet have to be: whoever holds the arrays finds them out."""
+    """Lengths are needed that are not known yet; the holder of the arrays finds them out."""
 
     def __str__(self) -> str:
         return (
-            "axes whose lengths are not known, as of what a boolean array chooses, do not surely "
-            "fit what they meet here. Find the lengths out first: x.compute_chunk_sizes()"
+            "the lengths of some axes are not known, as after indexing with a boolean array, so it "
+            "is not certain that they fit here. Find them out first: x.compute_chunk_sizes()"
         )
 
 
 def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
-    """Return the shape to which some broadcast.
+    """Return the shape that some shapes broadcast to.
 
     >>> broadcast_shape([(3, 1), (4,), ()])
     (3, 4)
@@ -39,7 +39,7 @@ def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | Non
 
 
 def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
-    """Return the chunks of what is made of some nodes, element by element.
+    """Return the chunks of an elementwise operation on some nodes.
 
     Where theirs differ, every place where one of them is cut is a cut. `fit`: it is known that
     blocks of unknown lengths do.
@@ -64,7 +64,7 @@ def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
 
 
 def union(several: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return chunks that are cut wherever one of these is.
+    """Return the chunks that are cut wherever one of several is.
 
     >>> union({(2, 4), (3, 3)})
     (2, 1, 3)
@@ -75,8 +75,8 @@ def union(several: set[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple([end - start for start, end in zip([0, *cuts], cuts, strict=False) if end > start])
 
 
-def share(node: Expr, shape: tuple[int | None, ...], chunks: Chunks) -> Chunks:
-    """Return the chunks that a node of a broadcast shape needs to fit a whole in `chunks`."""
+def operand_chunks(node: Expr, shape: tuple[int | None, ...], chunks: Chunks) -> Chunks:
+    """Return the chunks that an operand needs so that it fits a result of this shape and chunks."""
     if node.shape == shape:
         return chunks
     skipped = len(shape) - node.ndim

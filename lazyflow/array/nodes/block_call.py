@@ -52,7 +52,7 @@ class AxisBlocks(NamedTuple):
 
 
 class InputBlocks(NamedTuple):
-    """What of one input a function gets: blocks by axes, in nested lists or put together."""
+    """The blocks of one input that a function gets: in nested lists, or concatenated."""
 
     axes: tuple[AxisBlocks, ...]
     concatenate: bool
@@ -73,7 +73,7 @@ class InputBlocks(NamedTuple):
         return found if along.is_list else found[0]
 
     def given(self, blocks: Any) -> Any:
-        """Return what the function gets, in a task."""
+        """Return the argument of the function, in a task."""
         lists = [axis for axis, along in enumerate(self.axes) if along.is_list]
         if not lists or not self.concatenate:
             return blocks
@@ -81,7 +81,7 @@ class InputBlocks(NamedTuple):
         return read_only(found) if isinstance(found, np.ndarray) else found
 
     def fake(self, dtype: np.dtype[Any]) -> Any:
-        """Return what stands for the blocks while a dtype is found out."""
+        """Return made-up blocks, with which the function is tried to find a dtype out."""
         found: Any = ones((1,) * len(self.axes), dtype)
         if not self.concatenate:
             for along in self.axes:
@@ -91,7 +91,7 @@ class InputBlocks(NamedTuple):
 
 
 def joined(blocks: Any, axes: Sequence[int]) -> Any:
-    """Return one array of nested lists of arrays, whose levels are for these axes.
+    """Return one array for nested lists of arrays, whose levels are these axes.
 
     >>> joined([[np.ones((1, 2)), np.ones((1, 3))]], (0, 1)).shape
     (1, 5)
@@ -144,7 +144,7 @@ class BlockCalls(Expr):
 
 
 class BlockCall:
-    """The function of the tasks: calls the user's for one block."""
+    """The function of the tasks: calls the user's function for one block."""
 
     def __init__(self, node: BlockCalls) -> None:
         self.call = node.call
@@ -179,7 +179,7 @@ class BlockCall:
 
 
 class Infos:
-    """What a function that has a parameter block_info is told of the blocks that it gets."""
+    """The argument block_info of functions that have this parameter."""
 
     def __init__(
         self, call: BoundCall, shares: tuple[InputBlocks, ...], taken: tuple[Chunks, ...],

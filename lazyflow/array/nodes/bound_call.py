@@ -1,4 +1,4 @@
-"""A user's function with what it gets besides blocks, and the dtype of what it returns."""
+"""A user's function with its arguments other than blocks, and the dtype of its result."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BoundCall:
 
 
 def _apart(x: Any) -> Any:
-    """Make a large array an input of its own, which travels once and not with the function."""
+    """Make a large array an input of its own, which is sent once and not with the function."""
     if isinstance(x, np.ndarray) and x.nbytes >= _LARGE:
         return new_leaf(Delayed, VALUE, read_only(x))
     return x
@@ -108,7 +108,7 @@ def declared(dtype: Any, meta: Any) -> np.dtype[Any] | None:
     found = np.dtype(dtype)
     if found.itemsize == 0 and found.kind in "SU":
         raise TypeError(
-            f"dtype={dtype!r:.50} says nothing of the length of the strings; give it, as in "
+            f"dtype={dtype!r:.50} does not say how long the strings are; give the length, as in "
             f"'{found.kind}10'"
         )
     return found
@@ -119,7 +119,7 @@ def dtype_of(
     fakes: Sequence[Callable[[np.dtype[Any]], Any]],
     extra: Callable[[], dict[str, Any]] = dict,
 ) -> np.dtype[Any] | LazyDtype:
-    """Return the dtype of what a call returns: as declared, or what will find it out.
+    """Return the dtype of a call's result: the declared one, or a lazy one that tries the call.
 
     fakes
         For each input a function of its dtype that makes what stands for a block of it.

@@ -1,4 +1,4 @@
-"""Ufuncs that Numba made: its own objects, each around a ufunc that can't be pickled.
+"""Ufuncs compiled by Numba: objects around a NumPy ufunc, which itself can't be pickled.
 
 Numba is loaded already wherever one of them is met.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
-    """Return the ufunc in an object of Numba's, with the loop that these operands take.
+    """Return the ufunc inside a Numba object, with the loop that these operands need.
 
     The loop is compiled now if it has to be, as by a call on arrays, and errors are those of it.
     """
@@ -23,7 +23,7 @@ def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
 
 
 def owner(ufunc: np.ufunc) -> Any:
-    """Return the object of Numba's that a ufunc is in, or else the ufunc.
+    """Return the Numba object that a ufunc belongs to, or the ufunc itself.
 
     Their methods, and generalised ones when they are called, hand over what is in them.
     """
@@ -40,12 +40,12 @@ def owner(ufunc: np.ufunc) -> Any:
 
 
 def takes_results(func: Any) -> bool:
-    """Tell whether an object of Numba's compiles its loops by the arrays for its results."""
+    """Tell whether a Numba object picks its loops by the arrays given for its results."""
     return bool(getattr(func, "is_dynamic", False))
 
 
 class OneLoop:
-    """Calls one loop of such an object, which itself asks for arrays for the results."""
+    """Calls one loop of such an object, without arrays for the results."""
 
     def __init__(self, func: Any, types: tuple[np.dtype[Any], ...]) -> None:
         self.__name__ = func.__name__

@@ -92,7 +92,7 @@ class Contraction(Expr):
         return parts[0] if len(parts) == 1 else merged(low, self, parts, Add(self.name))
 
     def _summed(self) -> tuple[list[tuple[int, int]], int]:
-        """Return labels that are summed and their numbers of blocks; how many pairs a task does."""
+        """Return the summed labels with their numbers of blocks, and pairs for a task."""
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         pairs = prod([n for _, n in sums])
@@ -101,7 +101,7 @@ class Contraction(Expr):
 
 
 def in_wide_blocks(node: Expr) -> Expr:
-    """Return a product in blocks that are wide, where these can be had: BLAS likes them.
+    """Return a product in wide blocks, where its inputs can be cut so: BLAS is faster on them.
 
     For a product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
     NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
@@ -131,7 +131,7 @@ def in_wide_blocks(node: Expr) -> Expr:
 
 
 class MatrixLayout(NamedTuple):
-    """How blocks become stacks of matrices, and the product of these a block.
+    """How blocks become stacks of matrices, and how their product becomes a block.
 
     orders
         In which the axes of both are taken: batch, rows, summed; batch, summed, columns.
@@ -167,7 +167,7 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
 
 
 class Multiply:
-    """Multiplies pairs of blocks and adds up, in their order."""
+    """Multiplies pairs of blocks and adds the products up, in order."""
 
     def __init__(
         self, labels: tuple[Labels, Labels, Labels], dtype: np.dtype[Any], name: str

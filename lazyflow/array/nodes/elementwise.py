@@ -57,7 +57,7 @@ class Elementwise(Expr):
 
 
 def _share(node: Expr, whole: Expr, selection: Selection) -> Selection:
-    """Return what a view of a whole takes of an input that broadcasts to it."""
+    """Return the selection of an input that a selection of the result needs."""
     skipped = whole.ndim - node.ndim
     picks: list[Any] = []
     stretched = set()
@@ -125,7 +125,7 @@ def constant(value: Any, dtype: Any = None) -> Const:
 
 
 def wrapped(value: Any, dtype: Any) -> Const:
-    """Return a node of a number that wraps in a dtype that does not have it, as in ``np.where``."""
+    """Return a node of a number, which wraps around in a dtype that is too small for it."""
     return constant(np.asarray(value).astype(dtype))
 
 
@@ -140,7 +140,7 @@ def cast(node: Expr, dtype: Any) -> Expr:
 
 
 def not_zero(node: Expr) -> Expr:
-    """Return which elements are not zero; of structured ones those with a field that is not."""
+    """Return which elements are not zero; structured ones are if all their fields are."""
     return function(_not_zero, (node,), bool) if node.dtype.kind == "V" else cast(node, bool)
 
 
@@ -165,6 +165,6 @@ def where(condition: Expr, a: Any, b: Any) -> Expr:
 def function(
     func: Any, operands: tuple[Expr, ...], dtype: Any, **keywords: Any
 ) -> Expr:
-    """Return what a function gives that works element by element on whole tiles."""
+    """Return the result of a function that works element by element on whole tiles."""
     op = TileFunction(func, tuple(sorted(keywords.items())))
     return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))

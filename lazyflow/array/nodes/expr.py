@@ -1,4 +1,4 @@
-"""What an array is before it runs: an expression of shape, dtype, chunks, operation and inputs.
+"""An array before it is computed: an expression of operation, inputs, dtype, shape and chunks.
 
 Nodes never change once they are made. Building one costs a step for each axis and none for the
 number of its chunks: chunks exist as tuples of lengths, and blocks only in the plan (lowering.py).
@@ -25,7 +25,7 @@ Line = tuple[Any, int]
 
 
 class Unknown(tuple[Any, ...]):
-    """The lengths of the chunks of an axis, of which some are not known.
+    """The lengths of the chunks of an axis, some of which are not known.
 
     Two of them are equal only if they are of one origin: then blocks of one number are of one
     length, whatever that is. Operations pass them on, so that axes of one origin are known to fit.
@@ -47,7 +47,7 @@ class Unknown(tuple[Any, ...]):
 
 
 class MakesTasks(Protocol):
-    """What nodes make their tasks with: `Lowering`, one for each compute."""
+    """The part of `Lowering` that nodes use to make their tasks."""
 
     taken: dict[int, int]
 
@@ -55,13 +55,13 @@ class MakesTasks(Protocol):
         """Return the task of one block of a node."""
 
     def bounds(self, node: Expr) -> list[list[int]]:
-        """Return where the chunks of each axis begin; nothing of axes of unknown lengths."""
+        """Return where the chunks of each axis begin; an empty list for unknown lengths."""
 
     def shared(self, node: Expr, key: Any, make: Any, *details: Any) -> Any:
         """Return what all blocks of a node have in common, made once by ``make(*details)``."""
 
     def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
-        """Return a task that says the line of a node."""
+        """Return a task that errors and warnings trace to the user's line of a node."""
 
     def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
         """Return the tasks of the items of a tuple that a function returns."""
@@ -231,7 +231,7 @@ def give_line(node: Expr, find: Callable[[], Line]) -> None:
 
 
 def same_line(made: Expr, node: Expr) -> None:
-    """Give what was made in the place of a node the line of that node."""
+    """Give a node that replaces another the line of that one, if it has none."""
     if made._line is None:
         made._line = node._line
 

@@ -1,4 +1,4 @@
-"""Blocks extended by what is around them: neighbours, and what stands beyond the edge."""
+"""Blocks extended by their surroundings: parts of neighbours, and values beyond the edge."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Margin(NamedTuple):
         return tuple(found)
 
     def pieces(self, start: int, stop: int, edges: list[int]) -> list[Piece]:
-        """Return what the extended block of a range consists of.
+        """Return the pieces that make up the extended block of a range.
 
         edges
             Where the chunks of the axis begin, and where it ends.
@@ -66,7 +66,7 @@ class Margin(NamedTuple):
         return isinstance(self.boundary, str) and self.boundary == boundary
 
     def _beyond(self, count: int, side: int, edges: list[int]) -> list[Piece]:
-        """Return what stands before (side -1) or after the axis."""
+        """Return the pieces beyond the axis: before it (side -1) or after it."""
         n = edges[-1]
         if not count:
             return []
@@ -101,7 +101,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(edges: list[int], pick: Pick) -> list[Piece]:
-    """Return what a pick of an axis takes of each chunk; looks only at the chunks around.
+    """Return which part of each chunk a pick takes; looks only at the chunks around it.
 
     >>> _pieces([0, 3, 6, 9], Pick(4, 1, 2))
     [Piece(number=1, place=slice(1, 3, 1), length=2)]
@@ -117,7 +117,7 @@ def _pieces(edges: list[int], pick: Pick) -> list[Piece]:
 
 
 class Extended(Expr):
-    """Blocks of another node, extended. Each is made by one task of the blocks around."""
+    """Extended blocks of another node; one task makes each of them of the blocks around it."""
 
     __slots__ = ("margins",)
     called = "overlap"
@@ -181,7 +181,7 @@ def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
 
 
 class ExtendBlock:
-    """Makes an extended block of pieces of blocks.
+    """Assembles an extended block of pieces of blocks.
 
     pieces
         For each axis; numbers are places among the blocks.

@@ -1,4 +1,4 @@
-"""Arrays one after another along an axis: their blocks are the blocks of the whole."""
+"""Arrays joined along an axis: the blocks of the result are theirs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Concatenate(Expr):
         return parts, lambda found: concatenated(found, axis, True)
 
     def _cut(self, pick: Pick | int) -> list[tuple[Expr, Pick | int]]:
-        """Return the inputs that a pick takes something of, in the order in which it does."""
+        """Return the inputs that a pick reaches, in its order, with the part that it takes."""
         found: list[tuple[Expr, Pick | int]] = []
         first = 0
         for x in self.inputs:
@@ -66,7 +66,7 @@ class Concatenate(Expr):
 
 
 def _overlap(pick: Pick, first: int, n: int) -> Pick | None:
-    """Return what a pick takes of the places from `first` on, `n` of them.
+    """Return the part of a pick that lies in the `n` places from `first` on.
 
     >>> _overlap(Pick(1, 2, 5), 4, 3), _overlap(Pick(9, -3, 4), 0, 5), _overlap(Pick(0, 5, 2), 1, 3)
     (Pick(start=1, step=2, length=1), Pick(start=3, step=-3, length=2), None)
@@ -107,7 +107,7 @@ def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:
 
 
 def _common(nodes: Sequence[Expr], axis: int, fit: bool) -> Chunks:
-    """Return chunks that fit all nodes, along all axes but one: cut where one of them is."""
+    """Return chunks that fit all nodes along all axes but one: cut where any of them is."""
     found: list[tuple[Any, ...]] = []
     for k in range(nodes[0].ndim):
         given = {x.chunks[k] for x in nodes} if k != axis else {nodes[0].chunks[k]}

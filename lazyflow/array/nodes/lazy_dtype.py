@@ -1,4 +1,4 @@
-"""A dtype that is found out when somebody asks for it, by a call of a user's function."""
+"""A dtype that is found out when it is first asked for, by a call of a user's function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class LazyDtype:
-    """What stands for the dtype of an array until it is asked for.
+    """A placeholder for the dtype of an array until it is asked for.
 
     find
         Called without arguments, returns the dtype.
@@ -32,7 +32,7 @@ class LazyDtype:
         self.known: np.dtype[Any] | None = None
 
     def get(self) -> np.dtype[Any]:
-        """Return the dtype; found out the first time."""
+        """Return the dtype; the first call finds it out."""
         stack = [self]
         while stack:
             one = stack[-1]
@@ -51,7 +51,7 @@ class LazyDtype:
 
 
 def common_dtype(blocks: Iterable[Any]) -> np.dtype[Any]:
-    """Return the dtype that an array of these blocks has."""
+    """Return the dtype of an array that is made of these blocks."""
     different = {block.dtype for block in blocks}
     if len(different) == 1:  # result_type would change the order of bytes
         return different.pop()

@@ -1,4 +1,4 @@
-"""From nodes to tasks: one for each block that is wanted, made when it is asked for."""
+"""From nodes to tasks: one for each block that is needed, made when it is asked for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Lowering:
         return Counter(node for node, _ in self._blocks)
 
     def bounds(self, node: Expr) -> list[list[int]]:
-        """Return where the chunks of each axis begin; nothing of those of unknown lengths."""
+        """Return where the chunks of each axis begin; an empty list for unknown lengths."""
         found = self._bounds.get(node)
         if found is None:
             found = self._bounds[node] = [
@@ -72,7 +72,7 @@ class Lowering:
         return found
 
     def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
-        """Return a task, made where the user made the node."""
+        """Return a task that errors and warnings trace to the user's line of the node."""
         task: Task = new_task(Task, func, tuple(args))
         if (line := node.line) is not None:
             task._code, task._lasti = line
@@ -80,7 +80,7 @@ class Lowering:
         return task
 
     def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
-        """Return tasks of the parts of a tuple that a task gives; the tuple itself is not kept."""
+        """Return the tasks of the items of a tuple that a function returns."""
         whole: Task = new_task(Task, func, tuple(args), None, Options(nout=count))
         if (line := node.line) is not None:
             whole._code, whole._lasti = line

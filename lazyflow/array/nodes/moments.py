@@ -1,4 +1,4 @@
-"""Reductions of nodes over axes, and what makes means and variances of merged moments."""
+"""Reductions of nodes over axes, and the last steps of means and variances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _dividing(quiet: bool) -> Any:
 
 @dataclass(frozen=True)
 class MeanOf:
-    """Divides a sum by how many there were."""
+    """Divides a sum by the number of elements."""
 
     count: int
     dtype: np.dtype[Any]
@@ -43,7 +43,7 @@ class MeanOf:
 
 @dataclass(frozen=True)
 class MeanOfTotals:
-    """Divides sums of what counts by how much does.
+    """Divides sums by their counts, element by element.
 
     quiet
         What is divided by 0 is told by one warning, as in the versions that leave NaN out.
@@ -78,7 +78,7 @@ class MeanOfMoments:
 
 @dataclass(frozen=True)
 class VarOf:
-    """Makes a variance, or its root, of moments.
+    """Computes a variance, or its root, of moments.
 
     quiet
         What is divided by 0 is told by one warning, as in the versions that leave NaN out.
@@ -150,7 +150,7 @@ def reduced(
 
 
 def keeps(keepdims: Any) -> bool:
-    """Return whether a value of ``keepdims=`` says yes."""
+    """Tell whether a value of ``keepdims=`` means yes."""
     return keepdims is not np._NoValue and bool(keepdims)
 
 

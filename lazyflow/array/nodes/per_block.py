@@ -1,4 +1,4 @@
-"""A function of blocks that lie at the same place."""
+"""The node of a function that gets the blocks at one place of all its inputs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lazyflow.graph.task import Task
 
 
 class PerBlock(Expr):
-    """What a function gives for the blocks of its inputs at each place.
+    """The results of a function of the blocks of its inputs, place by place.
 
     func
         Called with a block of each input. The node is equal to others of the same function.
 
     Notes
     -----
-    An input of fewer axes, or with one block along an axis, gives what it has for all.
+    An input of fewer axes, or with one block along an axis, gives the same block everywhere.
     """
 
     __slots__ = ("func",)

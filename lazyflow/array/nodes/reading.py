@@ -1,7 +1,7 @@
 """How the tasks of a node read their inputs: views of blocks, parts of memory or of a store.
 
-A `Read` knows of one input which block, and which region of it, a task needs; a `Load` takes that
-region in the task.
+A `Read` knows which block of one input, and which region of it, a task needs; a `LoadRegion` takes
+that region in the task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL = 4  # an array in memory is at least so many times what is taken of it
 
 
 class BlockPosition:
-    """Which block a task makes, and which regions of its inputs it needs for that.
+    """The number of the block that a task makes, and the regions of inputs that it needs.
 
     An argument that is not searched for lazy values.
     """
@@ -72,7 +72,7 @@ class Read:
                 ] if pick is None else cut(base.chunks[axis], pick)
                 for axis, pick in enumerate(selection.picks)
             ]
-        self.load = Load(base, selection, node.chunks)
+        self.load = LoadRegion(base, selection, node.chunks)
 
     def at(self, low: MakesTasks, index: Index) -> tuple[Any, Any]:
         """Return the region of the argument that a block needs, and the argument or None."""
@@ -130,7 +130,7 @@ def _small_part(
 
 
 def _of_one(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
-    """Return the number of the chunk that one element of an axis is in, and where it is there."""
+    """Return the chunk that one element of an axis is in, and its place in the chunk."""
     for number, n in enumerate(chunks):
         if at < n:
             return number, at
@@ -138,8 +138,8 @@ def _of_one(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
     raise IndexError(at)
 
 
-class Load:
-    """Takes the region of one input that a task needs, and lays its axes out as the view says."""
+class LoadRegion:
+    """Takes the region of one input that a task needs, and arranges its axes as the view does."""
 
     def __init__(self, base: Expr, selection: Selection | None, chunks: Any) -> None:
         self.formula = base.formula if isinstance(base, Made) else None
@@ -178,7 +178,7 @@ class Load:
         return found
 
     def _make(self, region: Any) -> Any:
-        """Formulas make regions of steps 1; what is left of them is a view."""
+        """Compute a region by its formula, which makes slices of step 1; the rest is a view."""
         plain, rest = _plain(region)
         found = self.formula(plain)  # type: ignore[misc]
         return found if rest is None else found[(*rest, ...)]
@@ -194,7 +194,7 @@ class Load:
 
 
 def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:
-    """Split a region into slices with step 1 and what is taken of these, None: all of it."""
+    """Split a region into slices of step 1 and an index of what these give; None: all of it."""
     plain: list[slice] = []
     rest: list[Any] = []
     changed = False
@@ -233,7 +233,7 @@ def _described(store: Any) -> str:
 class BlockTask:
     """The function of the tasks of one node: reads its inputs, and runs a program over them."""
 
-    def __init__(self, node: Expr, loads: tuple[Load, ...]) -> None:
+    def __init__(self, node: Expr, loads: tuple[LoadRegion, ...]) -> None:
         self.__name__ = node.name
         self.warnings = None if node.line is None else ArrayWarnings(node.line)
         self.program: Program | None = None

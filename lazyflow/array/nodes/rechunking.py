@@ -29,7 +29,7 @@ _MANY = 20_000
 
 
 class Rechunk(Expr):
-    """Blocks put together of pieces of the input's blocks."""
+    """Blocks that are assembled of pieces of the input's blocks."""
 
     __slots__ = ()
 
@@ -63,13 +63,13 @@ class Rechunk(Expr):
         return low.task(Assemble(lengths, self.known_dtype), pieces, self)
 
     def _piece(self, low: MakesTasks, source: Expr, number: Index, index: Index) -> Task:
-        """Return the part of a block of the source that is in a block of this."""
+        """Return the piece of a source block that belongs to a block of the result."""
         parts = low.shared(self, number, self._cut, low, source, number)
         found: Task = parts[index]
         return found
 
     def _cut(self, low: MakesTasks, source: Expr, number: Index) -> dict[Index, Task]:
-        """Have a block of the source cut; return its parts by the block of this they are in."""
+        """Cut a block of the source; return its pieces by the block of the result."""
         block = low.block(source, number)
         cuts = _cuts(low, source, number, self.chunks)
         places = list(product(*cuts))
@@ -82,7 +82,7 @@ class Rechunk(Expr):
 
 
 def _cuts(low: MakesTasks, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
-    """Return what a block of a node covers of other chunks of the same, along each axis.
+    """Return, for each axis, the parts of other chunks that a block of a node covers.
 
     Blocks of unknown lengths are those of the other.
     """
@@ -102,7 +102,7 @@ def _spans(lengths: Sequence[int | None]) -> list[slice]:
 
 
 def in_chunks(node: Expr, chunks: Chunks) -> Expr:
-    """Return a node in chunks that it had before it was rebuilt; those of unknown lengths fit."""
+    """Return a node in the chunks that it had before a rewriting; unknown lengths are equal."""
     if node.chunks == chunks:
         return node
     return rechunk(node, tuple([
@@ -112,7 +112,7 @@ def in_chunks(node: Expr, chunks: Chunks) -> Expr:
 
 
 def rechunk(node: Expr, chunks: Chunks) -> Expr:
-    """Return a node in these chunks: itself, if they are its own.
+    """Return a node in these chunks; the node itself, if it has them.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def rechunk(node: Expr, chunks: Chunks) -> Expr:
 
 
 def staged(node: Expr, chunks: Chunks) -> Expr:
-    """Return what to cut for a rechunk: the node, or itself in chunks in between.
+    """Return the node to cut for a rechunk: the given one, or an equal with chunks in between.
 
     These are, along each axis, as long as the geometric mean of the two, so that their blocks are
     not larger than the larger ones.
@@ -159,7 +159,7 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
 
 
 class CopyPieces:
-    """Gives copies of parts of a block."""
+    """Copies the pieces of a block that different blocks need."""
 
     __name__ = "rechunk-cut"
 
@@ -171,7 +171,7 @@ class CopyPieces:
 
 
 class Assemble:
-    """Puts a block together of its parts.
+    """Assembles a block of its pieces.
 
     lengths
         Of the parts along each axis; None: of the only ones, which have any length.

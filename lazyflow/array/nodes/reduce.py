@@ -1,7 +1,7 @@
-"""Reductions: partial results of blocks, merged in a fixed order.
+"""Reductions: each block gives a partial result, and these are merged in a fixed order.
 
-The order is a function of shape and chunks, never of who runs what: neighbours are merged by
-sixteens, first blocks, then what they gave.
+The order depends on shape and chunks only, never on where tasks run: sixteen neighbours are merged
+at a time, first the results of blocks, then the results of these merges.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lazyflow.graph.task import Task
 
 
 class Reduce(Expr):
-    """A reduction, before it was fused; reduced axes stay with length 1.
+    """A reduction before it is fused; reduced axes stay, with length 1.
 
     inputs
         The value, and for moments perhaps what counts of it, of the same shape.
@@ -72,7 +72,7 @@ class Reduce(Expr):
 
 
 class Partials(Expr):
-    """What blocks gave: a fused node, seen by the reductions that merge it."""
+    """The partial results of blocks: a fused node, as seen by the reductions that merge it."""
 
     __slots__ = ("axes",)
 
@@ -134,7 +134,7 @@ class Reduced(Expr):
 
 
 class MergePartials(TreeReduction):
-    """Merges partial results, and makes the result of them at the end."""
+    """Merges partial results, and computes the final result of the last one."""
 
     def __init__(self, reduction: Reduction, finish: Any) -> None:
         self.reduction = reduction

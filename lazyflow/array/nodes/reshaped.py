@@ -49,7 +49,7 @@ class Reshape(Expr):
         self.groups = groups
 
     def through(self, selection: Selection) -> Any:
-        """Slices of axes that stay, and of the first of those that one axis becomes, go down."""
+        """Move slices down: of axes that stay, and of the first of those that one axis becomes."""
         (node,) = self.inputs
         inner: list[Any] = [None] * node.ndim
         shape: list[Any] = list(self.shape)
@@ -186,7 +186,7 @@ def grouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
 def _parts(
     given: Chunks, wanted: Shape, limit: int, merge: bool
 ) -> tuple[Chunks, Sizes, Sizes, Chunks]:
-    """Return for a group: chunks before, the runs that they are, those of the result, and it."""
+    """Return, for a group, chunks and their runs before, and runs and chunks after."""
     if merge:
         before = _as_runs(given, limit)
     else:
@@ -212,7 +212,7 @@ def _runs(chunks: Chunks) -> Sizes:
 
 
 def _as_runs(given: Chunks, limit: int) -> Chunks:
-    """Return chunks of which every block is a run: given ones, if they are."""
+    """Return chunks whose blocks are all runs: the given ones, if theirs are."""
     long = [k for k, sizes in enumerate(given) if sum(sizes) > 1]
     last_cut = max([k for k in long if len(given[k]) > 1], default=0)
     if all(max(given[k]) == 1 for k in long if k < last_cut) and max(_runs(given)) <= limit:
@@ -228,7 +228,7 @@ def _as_runs(given: Chunks, limit: int) -> Chunks:
 
 
 def _fitted(sizes: Sizes, most: int, together: bool = True) -> Sizes:
-    """Return lengths of chunks that are at most as long: neighbours together, or parts of them.
+    """Return chunks of at most some length: neighbours joined, or long ones cut.
 
     >>> _fitted((2, 2, 2, 9, 1), 4)
     (4, 2, 3, 3, 3, 1)

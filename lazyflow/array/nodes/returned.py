@@ -1,4 +1,4 @@
-"""What becomes of what a user's function returns for a block: it has to be what was said."""
+"""Checks of what a user's function returns for a block: it must be as the array declares."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class ReturnCheck:
         Raises
         ------
         ValueError
-            It has another shape than was said.
+            It has another shape than the array declares.
         TypeError
-            It is no array, or one of another dtype.
+            It is not an array, or one of another dtype.
         """
         if not (hasattr(found, "shape") and hasattr(found, "dtype")):
             found = self._array(found, index)
@@ -78,7 +78,7 @@ class ReturnCheck:
         )
 
     def _cast(self, found: Any, index: Index) -> Any:
-        """Allow what changes no value: another byte order, shorter strings."""
+        """Cast where no value changes: to another byte order, or to longer strings."""
         assert self.dtype is not None
         how = "safe" if found.dtype.kind == self.dtype.kind and self.dtype.kind in "SU" else "equiv"
         if np.can_cast(found.dtype, self.dtype, how):  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Scans: each element becomes what a ufunc makes of all before it along an axis, and itself.
+"""Scans: each element is combined by a ufunc with all elements before it along an axis.
 
 Each block is scanned by itself. What is before a block, its carry, is made of the last elements
 of the blocks before it, so that only these small pieces wait for each other.
@@ -142,7 +142,7 @@ class End:
 
 
 class Join:
-    """Puts what is before a block into it."""
+    """Combines a scanned block with the carry of the blocks before it."""
 
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], name: str) -> None:
         self.ufunc = ufunc

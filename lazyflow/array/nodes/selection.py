@@ -1,4 +1,4 @@
-"""What a view takes of each axis: slices, single places, new axes, and the order of the axes.
+"""What a view selects: slices or single places of each axis, new axes, and the axes' order.
 
 Numbers only: nothing here knows nodes.
 """
@@ -15,14 +15,14 @@ Index = tuple[int, ...]
 
 
 class Pick(NamedTuple):
-    """What is taken of an axis: `length` places from `start`, `step` apart."""
+    """Places of an axis: `length` of them from `start`, `step` apart."""
 
     start: int
     step: int
     length: int
 
     def of(self, inner: Pick) -> Pick:
-        """Return this pick of what another one took."""
+        """Return this pick, applied to what another one took, as one pick."""
         return Pick(inner.start + self.start * inner.step, self.step * inner.step, self.length)
 
     def is_all(self, n: int | None) -> bool:
@@ -31,7 +31,7 @@ class Pick(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a view takes.
+    """What a view selects of its base.
 
     picks
         For each axis of the base a Pick, an int (the axis is gone), or None: all of it, whose
@@ -49,7 +49,7 @@ class Selection(NamedTuple):
         return cls((None,) * ndim, tuple(range(ndim)))
 
     def then(self, outer: Selection) -> Selection:
-        """Return the view that takes `outer` of this one."""
+        """Return the selection that applies this one and then `outer`."""
         picks = list(self.picks)
         made: dict[int, int] = {}
         for k, pick in enumerate(outer.picks):
@@ -93,17 +93,17 @@ class Selection(NamedTuple):
         )
 
     def slices(self) -> Selection:
-        """Return the part that only takes slices: all axes stay, in their order."""
+        """Return the part that takes slices only: all axes stay, in their order."""
         picks = tuple([Pick(p, 1, 1) if isinstance(p, int) else p for p in self.picks])
         return Selection(picks, tuple(range(len(picks))))
 
     def rest(self) -> Selection:
-        """Return what is left to do after `slices`."""
+        """Return the selection that is left to do after `slices`."""
         return Selection(tuple([0 if isinstance(p, int) else None for p in self.picks]), self.axes)
 
 
 def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
-    """Return what a pick takes of each chunk: number of the chunk, a slice of it, how many.
+    """Return the part of each chunk that a pick takes: the chunk's number, a slice, its length.
 
     >>> cut((3, 3, 4), Pick(1, 2, 4))
     [(0, slice(1, 2, 2), 1), (1, slice(0, 3, 2), 2), (2, slice(1, 2, 2), 1)]
@@ -131,7 +131,7 @@ def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
 
 
 def as_slice(pick: Pick | int | None) -> slice | int:
-    """Return what takes of an array's axis what a pick takes.
+    """Return the index that takes of an array's axis what a pick takes.
 
     >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
     (slice(3, None, -1), slice(2, 6, 3))
@@ -149,7 +149,7 @@ def as_slice(pick: Pick | int | None) -> slice | int:
 def base_region(
     selection: Selection, chunks: Chunks, index: Index, bounds: list[list[int]]
 ) -> tuple[slice | int, ...]:
-    """Return what a block of a view is of its base, where that can be read anywhere.
+    """Return the region of the base that a block of a view is, for a base that is read anywhere.
 
     bounds
         Where the chunks of each axis of the view begin.

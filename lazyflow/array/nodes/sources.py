@@ -39,7 +39,7 @@ class Const(Source):
 
 
 class InMemory(Source):
-    """An array of NumPy's: its blocks are views of it."""
+    """A NumPy array, whose blocks are views of it."""
 
     __slots__ = ("array",)
     free = True
@@ -60,7 +60,7 @@ class InMemory(Source):
 
 
 class Formula(Protocol):
-    """What makes any region of an array from nothing. Hashable, and equal when values are."""
+    """A function that computes any region of an array. Hashable, and equal if the values are."""
 
     @property
     def __name__(self) -> str:
@@ -71,7 +71,7 @@ class Formula(Protocol):
 
 
 class Made(Source):
-    """An array whose regions are made by a formula: zeros, ranges, random numbers."""
+    """An array whose regions are computed by a formula: zeros, ranges, random numbers."""
 
     __slots__ = ("formula",)
     free = True
@@ -92,7 +92,7 @@ class Made(Source):
 
 
 class Stored(Source):
-    """Something that is read by slices: a zarr array, an HDF5 dataset, a memmap, a user's class.
+    """A store that is read by slices: a zarr array, an HDF5 dataset, a user's class.
 
     store
         An argument of the tasks.

@@ -1,4 +1,4 @@
-"""Reductions of any kind: each block gives something, neighbours are merged, the last is finished.
+"""Reductions as trees: blocks give parts, neighbouring parts are merged, the last is finished.
 
 The order of merging is a function of the blocks' number only. With axes in one chunk, the same
 node applies a function along these axes.
@@ -30,7 +30,7 @@ TOGETHER = 16  # parts that one task merges
 
 
 class TreeReduction:
-    """What a tree does. Subclasses are hashable, and equal when they do the same.
+    """The steps of a tree. Subclasses are hashable, and equal when they do the same.
 
     Attributes
     ----------
@@ -48,20 +48,20 @@ class TreeReduction:
     merge_name = ""
 
     def first(self, *blocks: Any) -> Any:
-        """Return what a block gives; blocks of all inputs, before them perhaps where."""
+        """Return the part of one block, given its position if `placed`, and all inputs' blocks."""
         raise TypeError(f"{type(self).__name__} has no first step")
 
     def merge(self, parts: Sequence[Any]) -> Any:
-        """Return what neighbours give together."""
+        """Return one part for some neighbouring parts."""
         raise TypeError(f"{type(self).__name__} works on axes in one chunk")
 
     def last(self, part: Any) -> Any:
-        """Return a block of the result."""
+        """Return a block of the result, given the last part."""
         return part
 
 
 class Tree(Expr):
-    """What an `TreeReduction` makes of the blocks along some axes.
+    """The result of a `TreeReduction` over the blocks along some axes.
 
     inputs
         First `count` nodes of equal chunks, then nodes of one block that every task gets.
@@ -134,7 +134,7 @@ class Tree(Expr):
 
 
 class First:
-    """The function of the tasks that see blocks."""
+    """The function of the tasks that make parts of blocks."""
 
     def __init__(self, op: TreeReduction, alone: bool) -> None:
         self.op = op
@@ -147,7 +147,7 @@ class First:
 
 
 class MergeStep:
-    """The function of the tasks that merge what blocks gave, neighbours together.
+    """The function of the tasks that merge neighbouring parts.
 
     which
         The number of what is merged, where blocks gave tuples; None: they did not.
@@ -185,7 +185,7 @@ def tree(
     op: TreeReduction, inputs: Sequence[Expr], layout: Layout, dtype: Any,
     everywhere: Sequence[Expr] = (),
 ) -> Expr:
-    """Return what an operation makes of nodes of one shape; `everywhere`: what all tasks get."""
+    """Return a tree over nodes of one shape; every task gets the nodes of `everywhere` whole."""
     others = [rechunk(x, tuple([(n,) for n in x.shape])) for x in everywhere]
     return Tree((*_alike(inputs), *others), len(inputs), op, layout, np.dtype(dtype))
 
@@ -206,7 +206,7 @@ def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
 
 
 def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
-    """Return a node with one chunk along axes, and along others shorter ones if need be.
+    """Return a node with one chunk along some axes, and shorter ones along others if need be.
 
     Blocks stay below eight times ``config.chunk_bytes`` where the other axes can do that.
     """

@@ -19,7 +19,7 @@ from lazyflow.graph.task import Task
 
 
 class View(Expr):
-    """A view of another node, in chunks that follow from the base's or, of a free one, any."""
+    """A view of another node, whose chunks follow from the base's or are free as these."""
 
     __slots__ = ("selection",)
 
@@ -61,12 +61,12 @@ class View(Expr):
 
 
 def _is_source(node: Expr) -> bool:
-    """Tell whether any part of a node can be read: what has inputs is free in other ways."""
+    """Tell whether any part of a node can be read: a free node without inputs."""
     return node.free and not node.inputs
 
 
 def view(base: Expr, selection: Selection) -> Expr:
-    """Return a view: of what a view is of, or the base itself where nothing changes."""
+    """Return a view of a node; views of views become one, or none where nothing changes."""
     if isinstance(base, View):
         selection = base.selection.then(selection)
         base = base.inputs[0]
@@ -89,7 +89,7 @@ def _chunks(base: Expr, selection: Selection) -> Chunks:
 
 
 def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
-    """Return a view with the axes in another order; None: all turned around.
+    """Return a view with the axes in another order; reversed, if none is given.
 
     Raises
     ------

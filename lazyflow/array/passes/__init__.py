@@ -1,1 +1,5 @@
-"""Cheaper equals of expressions: `pipeline` looks at all wanted arrays at once, `fuse` joins."""
+"""Passes over expressions: cheaper equals, found by looking at all wanted arrays at once.
+
+`pipeline` has the list of the passes; each has a module of its own, and the last one is `fuse`.
+`spec` has the rules that hold after each of them.
+"""

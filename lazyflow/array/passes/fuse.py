@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks, coalesced
 from lazyflow.array.kernels.program import Program, Step
-from lazyflow.array.nodes.align import share
+from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.fused import Fused
@@ -280,7 +280,7 @@ class _Steps:
         def number(value: tuple[str, int]) -> int:
             return offset[value[0]] + value[1]
 
-        inputs = tuple([in_chunks(x, share(x, self.shape, grid)) for x in self.inputs])
+        inputs = tuple([in_chunks(x, operand_chunks(x, self.shape, grid)) for x in self.inputs])
         steps: tuple[Step, ...] = tuple([
             node.step(tuple(map(number, operands))) for node, operands in self.steps
         ])

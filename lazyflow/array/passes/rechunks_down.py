@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lazyflow.array.nodes.align import share
+from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
@@ -63,7 +63,7 @@ def _needed(node: Expr, chunks: Any, free: set[Expr]) -> list[Request]:
     if chunks is None:
         return [(x, None) for x in node.inputs]
     if isinstance(node, Elementwise) and node in free:
-        return [_request(x, share(x, node.shape, chunks)) for x in node.inputs]
+        return [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
     return [(node, None)]
 
 

@@ -7,6 +7,7 @@ in a node. `check` raises with all that is broken, so that a wrong pass is found
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -95,17 +96,26 @@ def broken_rules(nodes: Sequence[Expr]) -> list[str]:
     order, cycle = _in_order(nodes)
     if cycle is not None:
         return [f"inputs come before their users: {cycle} is below itself"]
+    broken: dict[str, list[str]] = {}
+    for node in order:
+        for sentence, rule in _rules_of(type(node).__mro__):
+            for what in rule(node):
+                broken.setdefault(sentence, []).append(f"{node}: {what}")
     found = []
-    for sentence, (types, rule) in RULES.items():
-        broken = [
-            f"{node}: {what}"
-            for node in order if not types or isinstance(node, types) for what in rule(node)
-        ]
-        if broken:
-            more = len(broken) - _MOST_SHOWN
-            shown = "; ".join(broken[:_MOST_SHOWN])
-            found.append(f"{sentence}: {shown}" + (f"; and {more} more" if more > 0 else ""))
+    for sentence, nodes_of in broken.items():
+        more = len(nodes_of) - _MOST_SHOWN
+        shown = "; ".join(nodes_of[:_MOST_SHOWN])
+        found.append(f"{sentence}: {shown}" + (f"; and {more} more" if more > 0 else ""))
     return found
+
+
+@cache
+def _rules_of(classes: tuple[type[Any], ...]) -> list[tuple[str, Rule]]:
+    """Return the rules for a node that is of these classes."""
+    return [
+        (sentence, rule) for sentence, (types, rule) in RULES.items()
+        if not types or set(types) & set(classes)
+    ]
 
 
 def _in_order(nodes: Sequence[Expr]) -> tuple[list[Expr], Expr | None]:

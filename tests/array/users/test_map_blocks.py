@@ -277,7 +277,7 @@ def test_a_function_that_cannot_be_tried_says_so():
 
 @pytest.mark.parametrize("arguments, words", [
     ({"meta": 5}, r"meta must be an array like the result, of any length; got 5"),
-    ({"dtype": str}, r"says nothing of the length of the strings; give it, as in 'U10'"),
+    ({"dtype": str}, r"does not say how long the strings are; give the length, as in 'U10'"),
 ])
 def test_dtypes_that_are_none_are_refused(arguments, words):
     with pytest.raises(TypeError, match=words):

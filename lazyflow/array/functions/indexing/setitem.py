@@ -19,7 +19,7 @@ from lazyflow.array.functions.indexing.index_arrays import (
     split_key,
 )
 from lazyflow.array.nodes import elementwise
-from lazyflow.array.nodes.align import share
+from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.assign import WrittenPoints, assigned, by_blocks
@@ -154,7 +154,7 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
         picks = [0 if k == spot else None for k in range(value.ndim)]
         axes = [*range(spot), *[~1] * mask.ndim, *range(spot + 1, value.ndim)]
         value = view(value, Selection(tuple(picks), tuple(axes)))
-    value = rechunk(value, share(value, node.shape, node.chunks))
+    value = rechunk(value, operand_chunks(value, node.shape, node.chunks))
     return elementwise.cast(elementwise.where(condition, value, node), node.dtype)
 
 

@@ -1,4 +1,4 @@
-"""An array in which some elements are others: ``x[key] = value``."""
+"""An array in which some elements are replaced: ``x[key] = value``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lazyflow.graph.task import Task
 
 
 class WrittenPoints:
-    """Points that are written, sorted by the blocks of the array that they are in.
+    """The points that are written, sorted by the blocks of the array that they are in.
 
     axes
         The axes that index arrays are for, ascending.
@@ -57,7 +57,7 @@ class WrittenPoints:
 
 
 class Assigned(Expr):
-    """A node, some of whose elements are those of another.
+    """A node, some of whose elements are replaced by those of another.
 
     inputs
         The node, and the values: first, where there are `targets`, an axis of points, then the
@@ -143,7 +143,7 @@ def _cuts(node: Assigned) -> list[dict[int, tuple[int, slice, int]] | None]:
 
 
 class WrittenPart:
-    """What is written of a block: a region, and of the axes of index arrays points."""
+    """The part of a block that is written: a region, and points of the axes of index arrays."""
 
     __slots__ = ("local", "region")
     _lazyflow_kind = ATOM

@@ -1,4 +1,4 @@
-"""The tasks that gather points: right from memory, or by exchange between blocks.
+"""The tasks that gather points: directly from memory, or by an exchange between blocks.
 
 Where points of a block come from few blocks, one task takes them from these. Where every block
 needs points of every other, that would be as many edges as blocks squared. Then neighbouring
@@ -65,7 +65,7 @@ class Direct:
 
 
 def _seen(node: Expr) -> np.ndarray[Any, Any]:
-    """Return an array in memory, or a view of one, as NumPy's."""
+    """Return the NumPy array of a node in memory, or of a view of one."""
     if not isinstance(node, View):
         found: np.ndarray[Any, Any] = node.array  # type: ignore[attr-defined]
         return found
@@ -257,7 +257,7 @@ def _larger(node: Expr, axes: Index) -> Expr:
 
 
 def _in_order(places: tuple[Any, ...], chunks: Any) -> tuple[Any, ...]:
-    """Return index arrays flat, block after block."""
+    """Return flat index arrays, ordered block after block."""
     if len(chunks) == 1:
         return places
     edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in chunks]
@@ -271,7 +271,7 @@ def _bytes(node: Expr) -> int:
 
 
 def _together(count: int, size: int) -> int:
-    """Return how many neighbours of some size to put together: as many as there will be groups."""
+    """Return how many neighbours make a group: about as many as there are groups then."""
     return max(min(isqrt(count), _GROUP // max(size, 1)), 1)
 
 
@@ -342,7 +342,7 @@ class GroupSlices:
 
 
 class Spread:
-    """Puts slices of sorted groups where they go."""
+    """Puts slices of sorted groups in the places of their points."""
 
     __name__ = "take-spread"
 
@@ -388,7 +388,7 @@ class TakeSlice:
 
 
 def shaped(found: Any, first: int, shape: Any) -> Any:
-    """Return an array with its axis of points made several."""
+    """Return an array whose axis of points is reshaped into several."""
     if shape is None:
         return found
     return found.reshape((*found.shape[:first], *shape, *found.shape[first + 1:]))

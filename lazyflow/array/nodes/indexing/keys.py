@@ -1,4 +1,4 @@
-"""What stands between the brackets of ``x[...]``, sorted into views and the rest."""
+"""The entries of an index, ``x[...]``, and the views that slices and integers are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What boolean arrays choose: ``x[x > 0]``. How much that is, only a computation tells."""
+"""Elements chosen by boolean arrays: ``x[x > 0]``. Their number is known after a computation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Masked(Expr):
 
 
 class Choose:
-    """Takes what a mask says of a block."""
+    """Takes the elements of a block that a mask chooses."""
 
     __name__ = "getitem"
 
@@ -101,7 +101,7 @@ class Choose:
 
 
 def masked(node: Expr, mask: Expr, first: int) -> Expr:
-    """Return what a mask chooses of the axes of a node from `first` on.
+    """Return the elements that a mask chooses, of the axes of a node from `first` on.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _are_in_order(chunks: Chunks) -> bool:
 
 
 def _counted(mask: Expr) -> tuple[int, ...] | None:
-    """Count what a mask in memory chooses: it is there."""
+    """Count the elements that a mask chooses, if it is in memory."""
     if not isinstance(mask, InMemory):
         return None
     edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in mask.chunks]
