@@ -5,34 +5,34 @@
     >>> ((x - x.mean()) ** 2).sum().compute()
     np.float64(82.5)
 
-Types, shapes and bits are those of NumPy but for what is listed here; what differs elsewhere is a
-bug. In the bounds eps is the machine's precision of the type of the result.
+Types, shapes and bits are those of NumPy but for what is listed here; any other difference is a
+bug. In the bounds, eps is the machine precision of the dtype of the result.
 
 Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `pad` by means, ...)
-    are pairwise, in an order of their own; within 4 eps of the sum of the absolute values, divided
-    by how many there are for means. NumPy's are as near, but along axes other than the last, where
-    it adds one by one. So overflow on the way may come earlier or later.
+    are added in pairs, in an order of their own; they are within 4 eps of the sum of the absolute
+    values, divided by their number for means. NumPy's are as near, except along axes other than
+    the last, where it adds one by one. So overflow on the way may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
-    are merged of blocks, in double precision at least: within eps * (8 + |mean| / deviation),
-    relatively. Where the square of eps * |mean| overflows, as from 1e170 on, it is chance, with
-    NumPy, too, whether equal values give 0 or inf; float32 and float16, of elements or as `dtype`,
-    do not overflow on the way here, as NumPy's sum does. A `dtype` of whole numbers, or a real one
-    of complex numbers, casts the elements first.
+    are merged from those of blocks, in double precision at least: within
+    eps * (8 + |mean| / deviation), relatively. Where the square of eps * |mean| overflows, as from
+    1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, of elements or as
+    `dtype`, do not overflow on the way, as NumPy's sum does. A `dtype` of whole numbers, or a real
+    one of complex numbers, casts the elements first.
 `prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
     of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Overflow
     on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers,
     and sums and products of objects, take their axes as one chunk, in NumPy's order.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
-    of floats: within n * eps of the products of absolute values of n pairs, by the BLAS library as
-    NumPy's, but for other shapes: so for the sign of a zero, and which parts of infinite or NaN
-    complex numbers are NaN. A part of such a product, or of a sum, may be computed of other blocks
-    than the whole, and is within the same bound.
+    of floats: within n * eps of the products of absolute values of n pairs. They are computed by
+    NumPy's BLAS library, but for other shapes, so the sign of a zero may differ, and which parts of
+    infinite or NaN complex numbers are NaN. A part of such a product, or of a sum, may be computed
+    from other blocks than the whole, and is within the same bound.
 Zeros of both signs
-    are equal: which one `min`, `max`, `fmin`, `clip`, `unique` and sorts give is chance, as
-    in NumPy, where it depends on the place in a vector. So is the order of complex NaN.
+    are equal: `min`, `max`, `fmin`, `clip`, `unique` and sorts may give either, as in NumPy, where
+    it depends on the place in a vector. The order of complex NaN is as open.
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
-    are undefined in C: they are as NumPy's of contiguous arrays as long as a block, which differ
-    from those of others.
+    are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
+    differ from those of other arrays.
 `exp`, `sin`, `power` and other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`
@@ -40,7 +40,7 @@ Casts of floats to unsigned numbers that they are too large for, NaN to whole nu
 Histograms with weights of floats, or of whole numbers that overflow within 65,536 elements
     are added up by blocks, as sums.
 Results without axes
-    are elements when they are computed, of native order of bytes; arrays without axes before.
+    are arrays without axes until they are computed, and elements of native byte order then.
 """
 
 # From the bottom up; a test holds imports to it:

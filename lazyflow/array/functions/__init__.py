@@ -4,6 +4,12 @@ A module imports those above it in this list only, which a test holds it to, and
 functions as plain names. The table of names.py is for others: users' ``la.name``, methods of
 arrays, which cannot import what imports them, and NumPy's dispatch.
 
+``np.sum(x)``, ``la.sum(x)`` and ``x.sum()`` all come to one function: NumPy asks
+``Array.__array_function__``, which finds it by `lazyflow.array.dispatch`; ``la.sum`` and the method
+find it by name. It makes nodes of its arguments (arguments.py), puts a new node on top of them, and
+returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which NumPy hands to
+``Array.__array_ufunc__`` and that to elementwise.py; ``np.add.reduce(x)`` goes to ufuncs.py.
+
     arguments                     arrays or what makes one, axes, ``order=``, ``out=``, ``where=``
     one_chunk                     NumPy's own functions along axes in one chunk
     mutators                      what to type instead of functions that write into arguments

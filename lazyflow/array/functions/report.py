@@ -14,7 +14,7 @@ from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.reduce import Partials
-from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.pipeline import explain_passes, optimize
 from lazyflow.store.sizes import format_bytes
@@ -104,7 +104,7 @@ def _of_fused(node: Fused, count: int) -> list[str]:
 def _is_made(node: Expr) -> bool:
     while isinstance(node, View):
         (node,) = node.inputs
-    return type(node).__name__ == "Made"
+    return isinstance(node, Made)
 
 
 def _blocks(node: Fused) -> list[Any]:

@@ -1,1 +1,1 @@
-"""Index arrays, functions that take elements by their places, and ``x[key] = value``."""
+"""Index arrays, functions that take elements by their indices, and ``x[key] = value``."""

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_array, as_result, where_mask
-from lazyflow.array.functions.one_chunk import along_axis
+from lazyflow.array.functions.arguments import MISSING, as_array, as_result, node_and_mask
+from lazyflow.array.functions.one_chunk import along_axis, over_axes
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
 from lazyflow.array.nodes.scan import scan
-from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree, whole_along
-
-# -- any ufunc ----------------------------------------------------------------------------------
+from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
 #: Ufuncs whose results of blocks can be combined by themselves.
 ASSOCIATIVE = frozenset({
@@ -71,26 +70,13 @@ def ufunc_reduce(
     axes as one chunk.
     """
     known(x, where)
-    node = as_node(x)
+    node, mask = node_and_mask(x, where)
     axes = axes_of(axis, node.ndim)
-    masked = where is not True and where is not MISSING
-    # NumPy's own checks, and its type of the result, on as few elements as can be
-    shape = [min(n, 2) if k in axes else 1 for k, n in enumerate(node.shape)]  # type: ignore
-    given = {} if initial is MISSING else {"initial": initial}
-    if masked:
-        given["where"] = np.ones((1,) * node.ndim, bool)
-    count = 0 if node.dtype.hasobject else 1  # of results: nothing is known of what objects can do
-    kind = ufunc.reduce(
-        np.ones((count, *shape), node.dtype), axis=tuple([k + 1 for k in axes]), dtype=dtype,
-        **given,
-    ).dtype
-    inputs = [node]
-    if masked:
-        inputs.append(where_mask(where, node.shape))
+    found_dtype = _dtype_of_reduce(ufunc, node, axes, dtype, initial, mask)
     by_blocks = (
         ufunc in ASSOCIATIVE and initial is MISSING and bool(count_over(node, axes))
-        and not (masked and ufunc.identity is None)
-        and not (ufunc is np.multiply and kind.kind == "c")
+        and (mask is None or ufunc.identity is not None)
+        and not (ufunc is np.multiply and found_dtype.kind == "c")
     )
     if by_blocks and node.dtype.kind in "cO" and any(node.numblocks[k] > 1 for k in axes[1:]):
         # axis by axis: so NaN and what is equal meet in C order, which says what is taken
@@ -99,10 +85,30 @@ def ufunc_reduce(
         if not keeps(keepdims):
             found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
         return as_result(found.expr, out)
-    inputs = [without_empty(x, axes) if by_blocks else whole_along(x, axes) for x in inputs]
     op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
-    made = tree(op, inputs, kept_axes(node.ndim, axes, keeps(keepdims)), kind)
-    return as_result(made, out)
+    inputs = [node] if mask is None else [node, mask]
+    if not by_blocks:
+        return as_result(over_axes(op, inputs, axes, keeps(keepdims), found_dtype), out)
+    inputs = [without_empty(each, axes) for each in inputs]
+    layout = kept_axes(node.ndim, axes, keeps(keepdims))
+    return as_result(tree(op, inputs, layout, found_dtype), out)
+
+
+def _dtype_of_reduce(
+    ufunc: np.ufunc, node: Expr, axes: tuple[int, ...], dtype: Any, initial: Any,
+    mask: Expr | None,
+) -> np.dtype[Any]:
+    """Return the dtype of NumPy's result for as few elements as can be, after its checks."""
+    given = {} if initial is MISSING else {"initial": initial}
+    if mask is not None:
+        given["where"] = np.ones((1,) * node.ndim, bool)
+    count = 0 if node.dtype.hasobject else 1  # of results: nothing is known of what objects can do
+    shape: list[Any] = [min(n or 0, 2) if k in axes else 1 for k, n in enumerate(node.shape)]
+    few = np.ones((count, *shape), node.dtype)
+    found: np.dtype[Any] = ufunc.reduce(
+        few, axis=tuple([k + 1 for k in axes]), dtype=dtype, **given
+    ).dtype
+    return found
 
 
 @dataclass(frozen=True)
