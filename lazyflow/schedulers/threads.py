@@ -25,7 +25,6 @@ import _thread
 import atexit
 import operator
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -39,14 +38,13 @@ from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
 from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Gate
 from lazyflow.schedulers.core.graded import Graded
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priority_queue import next_rank
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
-
-EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
 
 class _Thread(SlotWorker):
@@ -385,17 +383,6 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
 
 #: The pool of this process.
 threads = ThreadsScheduler()
-
-
-def end_with_python(shutdown: Callable[[float], list[str]]) -> None:
-    """Shut a pool down at the end of Python; waits for running tasks unless Ctrl-C ended it."""
-    was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
-    try:
-        left = shutdown(0.0 if was_interrupted else EXIT_GRACE)
-        for name in () if was_interrupted else left:
-            print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
-    except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
-        pass
 
 
 def _at_exit() -> None:

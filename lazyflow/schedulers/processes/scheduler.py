@@ -21,6 +21,7 @@ from lazyflow.schedulers.core.base import (
     Request,
     ShutsDown,
 )
+from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.job_builder import Link, width
@@ -29,7 +30,6 @@ from lazyflow.schedulers.processes.parent.putting import put
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
-from lazyflow.schedulers.threads import EXIT_GRACE, end_with_python
 
 
 class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown):

@@ -81,9 +81,15 @@ def pickled(
     return None, reason(first)
 
 
+def _dumped(pickler: Any, value: Any) -> bytes:
+    pickler.dump(value)
+    data: bytes = pickler.file.getvalue()
+    return data
+
+
 def _pickled(pickler: Any, error: BaseException, family: list[BaseException]) -> bytes:
     """Pickle an exception, and try whether it can be unpickled."""
-    data: bytes = pickler.data_of(error)
+    data: bytes = _dumped(pickler, error)
     again = type(unpickled(data, family))
     if again is not type(error):
         raise TypeError(f"unpickling it gives {again.__name__}")
@@ -127,10 +133,6 @@ def _pickler_class() -> Any:
             self.long_text = text if str.__len__(text) > LONGEST else ""
             self.left_out: list[str] = []
 
-        def data_of(self, value: Any) -> bytes:
-            self.dump(value)
-            return self.file.getvalue()
-
         def persistent_id(self, value: Any) -> int | None:
             place = self.places.get(id(value))
             return place if place is not None and place < self.place else None
@@ -139,35 +141,32 @@ def _pickler_class() -> Any:
             if not issubclass(type(value), BaseException) or _says_how(type(value)):
                 return super().reducer_override(value)
             args, state = _parts(value, self.places)
-            if self.long_text:  # cut what makes it long
-                args = tuple(_cut(arg, self.long_text) for arg in args)
-                state = tuple(
-                    {name: _cut(x, self.long_text) for name, x in part.items()} for part in state
-                )
+            if self.long_text:
+                args, state = _shortened(args, state, self.long_text)
             if self.family is not None and value is self.error:
                 args = tuple(
-                    arg if self.travels(arg, f"args[{i}]") else LeftOut(arg)
+                    arg if _travels(self, arg, f"args[{i}]") else LeftOut(arg)
                     for i, arg in enumerate(args)
                 )
                 state = tuple(
-                    {name: x for name, x in part.items() if self.travels(x, f"its {name}")}
+                    {name: x for name, x in part.items() if _travels(self, x, f"its {name}")}
                     for part in state
                 )
             return _made, (type(value), args), state, None, None, _filled
 
-        def travels(self, part: Any, name: str) -> bool:
-            """Tell whether a part can be pickled and unpickled; note its name and why not."""
-            assert self.family is not None
-            try:
-                alone = Pickler(self.error, self.text, self.places)
-                alone.place += 1  # it may hold the exception itself
-                unpickled(alone.data_of(part), self.family)
-            except BaseException as broken:
-                self.left_out.append(f"{name} ({reason(broken)})")
-                return False
-            return True
-
     return Pickler
+
+
+def _travels(pickler: Any, part: Any, name: str) -> bool:
+    """Tell whether a part can be pickled and unpickled; note its name and why not."""
+    try:
+        alone = _pickler_class()(pickler.error, pickler.text, pickler.places)
+        alone.place += 1  # it may hold the exception itself
+        unpickled(_dumped(alone, part), pickler.family)
+    except BaseException as broken:
+        pickler.left_out.append(f"{name} ({reason(broken)})")
+        return False
+    return True
 
 
 class LeftOut:
@@ -224,6 +223,16 @@ def _parts(
     attributes = dict(_dict.__get__(error))
     attributes.pop("__notes__", None)  # the entry has them
     return args, (attributes, _slots(error))
+
+
+def _shortened(
+    args: tuple[Any, ...], state: tuple[dict[str, Any], ...], text: str
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """Cut what makes an exception's text long out of its parts."""
+    return (
+        tuple(_cut(arg, text) for arg in args),
+        tuple({name: _cut(x, text) for name, x in part.items()} for part in state),
+    )
 
 
 def _cut(value: Any, text: str) -> Any:
