@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal, Node
@@ -29,6 +30,9 @@ from lazyflow.schedulers.remote.calls import (
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
+#: The first fields of a `FlightMessage`.
+_Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any]
+_NO_TASKS: _Tasks = (0, 0, None, (), (), [], ())
 _MOST_ARENAS = 60  # whose descriptors go with one message
 
 
@@ -77,11 +81,8 @@ class Sender:
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:
             member.since = monotonic()
-        message = FlightMessage(
-            flight.number, run.number, environment, functions, loads, records, blobs,
-            old_runs=old_runs,
-        )
-        self._send(member, message)
+        tasks = (flight.number, run.number, environment, functions, loads, records, blobs)
+        self._send(member, tasks, old_runs)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
         """Send a worker what has changed of the caller's modules and settings."""
@@ -151,21 +152,23 @@ class Sender:
 
     def forget(self, member: WorkerHandle) -> None:
         """Send a worker the ids of values that it can drop."""
-        self._send(member, FlightMessage())
+        self._send(member, _NO_TASKS)
 
     def drop(self, member: WorkerHandle, name: str) -> None:
         """Have a worker let go of what it keeps for tasks by a name: see `task_resources.drop`."""
         self._put(member, (DROP, name), [])
 
-    def _send(self, member: WorkerHandle, message: FlightMessage) -> None:
-        """Send a message, with the arenas that it speaks of and what the worker can forget."""
+    def _send(
+        self, member: WorkerHandle, tasks: _Tasks, old_runs: Sequence[int] = ()
+    ) -> None:
+        """Send the first fields of a message, with arenas and with what the worker can forget."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
             self._put(member, FlightMessage(arenas=some), some)
         arenas, member.lent = member.lent, []
         forget, member.worker.forget = member.worker.forget, []
         old, member.old_functions = member.old_functions, []
-        self._put(member, message._replace(forget=forget, arenas=arenas, old_functions=old), arenas)
+        self._put(member, FlightMessage(*tasks, forget, arenas, old_runs, old), arenas)
 
     def _put(self, member: WorkerHandle, message: tuple[Any, ...], arenas: list[int]) -> None:
         descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]
