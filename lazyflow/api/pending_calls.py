@@ -13,7 +13,7 @@ import sys
 from lazyflow import config
 from lazyflow.schedulers.actors.calls import ActorHost
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 
@@ -28,7 +28,7 @@ class PendingCalls:
     def __init__(self) -> None:
         self._calls: list[None] = []  # one item each: append and pop are atomic, a sum is not
         #: For each sleeping caller its event, and the number of calls at which it goes on.
-        self._sleepers: dict[Gate, int] = {}
+        self._sleepers: dict[Event, int] = {}
 
     def make_room(self, host: ActorHost) -> None:
         """Sleep while the limit of pending calls is reached."""
@@ -43,7 +43,7 @@ class PendingCalls:
             raise interrupted(error) from None
 
     def _sleep(self, limit: int) -> None:
-        gate = Gate()
+        gate = Event()
         # A thread that woke at each end would switch for every call.
         self._sleepers[gate] = limit - 1 - limit // 8
         try:
@@ -63,7 +63,7 @@ class PendingCalls:
             left = len(self._calls)
             for gate, enough in tuple(self._sleepers.items()):
                 if left <= enough and self._sleepers.pop(gate, None) is not None:
-                    gate.open()
+                    gate.set()
 
 
 def _in_coroutine() -> bool:

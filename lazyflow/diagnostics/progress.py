@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
 from lazyflow.schedulers.core.base import AnyRun, Observer
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 
 __all__ = ["ProgressBar"]
 
@@ -56,7 +56,7 @@ class _Drawing:
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
         self._orders: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
-        self._closed = Gate()
+        self._closed = Event()
 
     def start(self) -> None:
         """Start the thread, in the context of this one: a notebook finds the cell to print in."""
@@ -95,7 +95,7 @@ class _Drawing:
             logging.getLogger("lazyflow").exception("a progress bar failed; results are right")
         finally:
             bar = None
-            self._closed.open()
+            self._closed.set()
 
 
 class ProgressBar(Observer):

@@ -32,7 +32,7 @@ class _Caller:
 
 
 class _SyncRun(Run):
-    """A run whose caller sleeps where tasks are offered, not at the run's gate."""
+    """A run whose caller sleeps where tasks are offered, not at the run's event."""
 
     def _complete(self) -> None:
         super()._complete()

@@ -39,7 +39,7 @@ from lazyflow.errors import Cancelled
 from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.graded import Graded
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priority_queue import next_rank
@@ -57,7 +57,7 @@ class _Thread(SlotWorker):
         self.pool = pool
         self.wake = threading.Lock()
         self.wake.acquire()
-        self.ended = Gate()
+        self.ended = Event()
         self.abandoned = False  # its run was given up; it ends after the task
         self.thread: threading.Thread
 
@@ -245,7 +245,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         except RuntimeError:
             with self._lock:
                 self._threads.discard(me)
-            me.ended.open()
+            me.ended.set()
 
     def _ask_to_leave(self, run: Run) -> bool:
         """Have threads leave less urgent runs after their tasks; tells whether one was asked."""
@@ -280,7 +280,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         while True:
             run = self._next_run(me)
             if run is None:
-                me.ended.open()
+                me.ended.set()
                 return
             me.serve(run)
             del run  # hold no values while asleep

@@ -23,8 +23,8 @@ _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
 _SHORT = 0.02  # seconds that a wait may take before it is worth hearing of signals, 15 µs
 
 
-class Gate:
-    """Closed at first; opened once, and all who wait at it go on."""
+class Event:
+    """Unset at first and set once: then all threads that wait for it go on."""
 
     __slots__ = ("_bells", "_lock")
 
@@ -33,14 +33,14 @@ class Gate:
         self._lock.acquire()
         self._bells: tuple[_Bell, ...] = ()
 
-    def open(self) -> None:
-        """Let everybody pass."""
+    def set(self) -> None:
+        """Let all threads that wait go on."""
         self._lock.release()
         for bell in self._bells:
             bell.ring()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until it is open, or `timeout` seconds; tells which."""
+        """Sleep until it is set, or `timeout` seconds; tells which."""
         if timeout is not None and timeout > threading.TIMEOUT_MAX:
             timeout = None
         on_main = threading.current_thread() is threading.main_thread() and hasattr(select, "poll")

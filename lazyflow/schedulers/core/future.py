@@ -17,7 +17,7 @@ from lazyflow.schedulers.core.abilities import provides
 from lazyflow.schedulers.core.base import EndsTasks
 from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 
@@ -196,13 +196,13 @@ def wait_for(
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
         return True
-    gate = Gate()
+    gate = Event()
     not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
     last = iter([gate])
 
     def one_more(_: TaskFuture) -> None:
         if next(not_last, gate) is gate and next(last, None) is gate:
-            gate.open()
+            gate.set()
 
     try:
         for future in waiting:

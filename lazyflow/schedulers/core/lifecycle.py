@@ -24,7 +24,7 @@ from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.observing import RunObservers
 
@@ -116,7 +116,7 @@ class Lifecycle(ABC):
         self.context.run(scheduler_here.set, scheduler)
         self.observers = RunObservers(request.observers)
         self._closing = [None]  # whoever pops it ends the run
-        self._gate = Gate()
+        self._gate = Event()
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Lifecycle(ABC):
                 parent[0].deliver(parent[1], self.values[i])
         if parent is not None or self.futures is not None:  # else the caller takes the values
             self.forget_values()
-        self._gate.open()
+        self._gate.set()
 
     def fetch(self) -> None:
         """Bring the wanted values here, in the caller's thread; raises what stands against it."""
@@ -213,7 +213,7 @@ class Lifecycle(ABC):
             except BaseException as bug:  # as a RecursionError: the others must hear of it still
                 broken = bug
             finally:
-                run._gate.open()
+                run._gate.set()
         if broken is not None:
             try:
                 raise broken
@@ -349,7 +349,7 @@ class Lifecycle(ABC):
                 return LATER
             parent[0].children.discard(self)
             self.observers.run_ended(self)
-            self._gate.open()
+            self._gate.set()
         parent[0].children.add(child)
         if parent[0].stop:  # it ends, with an error of its own, and did not see this child
             parent[0].children.discard(child)

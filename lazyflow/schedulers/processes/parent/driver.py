@@ -18,7 +18,7 @@ from typing import Any
 from lazyflow.departures import Gone, gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.processes.decisions import instructions, values
 from lazyflow.schedulers.processes.decisions.nodes import DONE, MISSING
 from lazyflow.schedulers.processes.decisions.state import State
@@ -87,7 +87,7 @@ class Driver:
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
         self._on_instruction = self._instruction_handlers()
         self._on_message = self._message_handlers()
-        self._ended = Gate()
+        self._ended = Event()
         self._is_over = False  # nothing that is posted is taken in by the thread any more
         self._loop = LoopThread(self._serve)
         self.thread = self._loop.thread
@@ -263,7 +263,7 @@ class Driver:
         finally:
             self._is_over = True
             self._refuse_rest()
-            self._ended.open()
+            self._ended.set()
 
     def _has_work(self) -> bool:
         return bool(self.inbox)

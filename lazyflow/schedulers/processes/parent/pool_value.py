@@ -9,7 +9,7 @@ from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, told
-from lazyflow.schedulers.core.event import Gate
+from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.owned import copied
@@ -99,14 +99,14 @@ class Fetch:
     """A thread that waits for a value to be brought here."""
 
     def __init__(self) -> None:
-        self._gate = Gate()
+        self._gate = Event()
         self.value: Any = None
         self.error: BaseException | None = None
 
     def done(self, value: Any, error: BaseException | None = None) -> None:
         """Wake the thread that waits."""
         self.value, self.error = value, error
-        self._gate.open()
+        self._gate.set()
 
     def wait(self) -> Any:
         """Return the value, or raise why there is none."""
