@@ -182,3 +182,8 @@ class Async:
 
     def seen(self) -> tuple[list[int], int]:
         return self.order, self.most
+
+
+def after(gate: Any, value: Any) -> Any:
+    gate.wait()
+    return value
