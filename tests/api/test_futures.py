@@ -1,4 +1,4 @@
-"""Futures, the same on every scheduler: submit, map, put, as_completed, tree_reduce."""
+"""Futures, the same on every scheduler: submit, map, put, as_completed."""
 
 import asyncio
 import concurrent.futures
@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_schedulers import CONCURRENT, ELSEWHERE, SCHEDULERS
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lazyflow
 from lazyflow import (
@@ -32,7 +30,6 @@ from lazyflow import (
     persist,
     put,
     submit,
-    tree_reduce,
     wait,
 )
 from lazyflow.schedulers import sync
@@ -468,37 +465,14 @@ def test_a_large_argument_sent_again_and_again_is_named() -> None:
                 submit(total, theta, np.random.default_rng(theta).random(200_000)).result()
 
 
-# -- tree_reduce ----------------------------------------------------------------------------
-
-
-@given(st.lists(st.text(max_size=2), min_size=1, max_size=200), st.integers(2, 9))
-@settings(max_examples=50, deadline=None)
-def test_tree_reduce_keeps_the_order(parts: list[str], split_every: int) -> None:
-    found = tree_reduce(operator.add, [delayed(str)(p) for p in parts], split_every)
-    assert found.compute(scheduler="sync") == "".join(parts)
-
-
-def test_tree_reduce_is_the_same_sum_everywhere(scheduler: str) -> None:
-    values = [10.0 ** (i % 17) * (-1) ** i for i in range(100)]
-    expected = tree_reduce(operator.add, values).compute(scheduler="sync")
-    assert tree_reduce(operator.add, lazyflow.map(float, values)).compute() == expected
-    assert tree_reduce(operator.add, [put(3)]).compute() == 3
-
-
-def test_mistakes_of_tree_reduce() -> None:
-    with pytest.raises(ValueError, match="no parts"):
-        tree_reduce(operator.add, [])
-    with pytest.raises(ValueError, match="split_every must be a whole number, 2 or more; got 1"):
-        tree_reduce(operator.add, [1, 2], 1)
-    with pytest.raises(TypeError, match="got list of 2 as the function"):
-        tree_reduce([1, 2], operator.add)  # type: ignore[arg-type]
+# -- sync ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_sync_wakes_up_when_all_it_waits_for_is_made_by_others(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """The values come while the caller sleeps, having nothing to run himself."""
+    """The values come while the caller sleeps, which has nothing to run itself."""
     gate = threading.Event()
     asleep = sync.asleep
 
