@@ -259,5 +259,6 @@ def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
 
 def plan_of(tasks: list[Task], number: dict[Task, int], wanted: Sequence[Task]) -> Plan:
     """Return the plan of some tasks, as they are; `number` has the index of each."""
-    inputs = [tuple([number[x] for x in t._inputs]) if t._inputs else None for t in tasks]
+    number_of = number.__getitem__
+    inputs = [tuple(map(number_of, t._inputs)) if t._inputs else None for t in tasks]
     return Plan(tasks, inputs, [number[t] for t in wanted])
