@@ -1,4 +1,4 @@
-"""Chunk sizes: what users may say of them, and what is chosen when they don't."""
+"""Lengths of chunks: those that users give in many forms, and those that are chosen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from lazyflow import config
 
-#: Lengths of the chunks of each axis; None: not known before something ran.
+#: Lengths of the chunks of each axis; None: not known before something is computed.
 Chunks = tuple[tuple[Any, ...], ...]
 
 #: Bytes of a row below which automatic chunks have whole rows.
 _SHORT_ROW = 1 << 16
 
-_SMALL = 1 << 16  # elements of a block below which neighbours are put together
-_BLOCK = 1 << 18  # elements that such blocks get, about
+_SMALL = 1 << 16  # elements of a block below which neighbours are joined
+_BLOCK = 1 << 18  # elements of joined blocks, about: 2 MiB of float64
 
 
 def normalize_chunks(
@@ -27,7 +27,7 @@ def normalize_chunks(
     dtype: Any = None,
     previous_chunks: Any = None,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return explicit chunk lengths for what may be said of them in many ways.
+    """Return the lengths of all chunks, given in one of many forms.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def normalize_chunks(
     Raises
     ------
     ValueError
-        The lengths don't add up to the shape, or their number is not that of the axes, or
-        different numbers of bytes are given.
+        The lengths do not add up to the shape, there are more or fewer than axes, or different
+        numbers of bytes are given.
     TypeError
         An entry is none of the above.
 
@@ -109,7 +109,7 @@ def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
 
 
 def _without_bytes(given: tuple[Any, ...], limit: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return "auto" in the place of numbers of bytes, and the one that these are."""
+    """Return chunks with "auto" in the place of numbers of bytes, and that number."""
     texts = [each for each in given if isinstance(each, str) and each != "auto"]
     if not texts:
         return given, limit
@@ -164,7 +164,7 @@ def _bytes(limit: int | str | None) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Return how many bytes a text says.
+    """Return the number of bytes that a text means.
 
     >>> parse_bytes("16 MiB"), parse_bytes("1.5GB"), parse_bytes("100")
     (16777216, 1500000000, 100)
@@ -185,7 +185,7 @@ def parse_bytes(text: str) -> int:
 def _automatic(
     found: list[Any], shape: tuple[int, ...], limit: int, dtype: Any, previous: Any
 ) -> list[tuple[int, ...]]:
-    """Fill in "auto" axes so that a chunk fits: even in length, whole rows first."""
+    """Return chunks for the "auto" axes so that a chunk fits: even lengths, whole rows first."""
     if dtype is None:
         raise ValueError("automatic chunks need the dtype of the array; pass dtype= as well")
     itemsize = np.dtype(dtype).itemsize or 1
@@ -228,7 +228,7 @@ def _even(n: int, size: int) -> int:
 
 
 def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
-    """Return chunks of at most `most` elements that, one after the other, are in C order.
+    """Return chunks of at most `most` elements that are in C order one after the other.
 
     >>> in_c_order((4, 6), 12), in_c_order((2, 6), 4)
     (((2, 2), (6,)), ((1, 1), (4, 2)))
@@ -247,7 +247,7 @@ __all__ = ["Chunks", "in_c_order", "normalize_chunks", "parse_bytes"]
 
 
 def coalesced(chunks: Chunks) -> Chunks:
-    """Put neighbouring chunks together until blocks have a sensible size.
+    """Return chunks in which neighbours are joined until blocks have a sensible size.
 
     >>> coalesced(((20,) * 100, (20,) * 100))
     ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))

@@ -1,4 +1,4 @@
-"""What to type in the place of attributes that arrays, or lazyflow.array, do not have."""
+"""What to write instead of attributes that arrays, or lazyflow.array, do not have."""
 
 from __future__ import annotations
 

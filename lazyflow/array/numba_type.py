@@ -1,4 +1,4 @@
-"""What Numba takes a chunked array for: an array, computed when a compiled function is called."""
+"""The type of chunked arrays in Numba: arrays, computed when a compiled function is called."""
 
 from __future__ import annotations
 

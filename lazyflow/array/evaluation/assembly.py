@@ -20,7 +20,7 @@ from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.graph.kinds import ATOM
 
-_LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer; a guess
+_LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
 
 def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:

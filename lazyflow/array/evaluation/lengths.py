@@ -1,7 +1,7 @@
-"""Lengths that are known only when something was computed, found out when they are needed.
+"""Lengths that are known only after a computation, found out when they are needed.
 
-Most are what masks choose: then only the masks are computed. Of what is left, the shapes of the
-blocks are.
+Most depend on masks only: then just the masks are computed. For all others the blocks are
+computed, and their shapes are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sized(Expr):
 
 
 def known(*values: Any) -> None:
-    """Find out the lengths of arrays that are not known, in one compute; leave all else."""
+    """Find out the unknown lengths of arrays, in one compute; other values are left alone."""
     unknown = [x for x in values if None in getattr(getattr(x, "_expr", None), "shape", ())]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
         x._expr = expr
@@ -48,7 +48,7 @@ def resolved(nodes: Sequence[Expr]) -> list[Expr]:
 
 
 def _by_masks(nodes: list[Expr]) -> list[Expr]:
-    """Return equals in which what masks choose is known; computes the masks, once."""
+    """Return equals in which the lengths that depend on masks are known; computes the masks."""
     origins = [node for node in below(nodes) if isinstance(node, Masked) and not node.counts]
     if not origins:
         return nodes
@@ -65,7 +65,7 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
             assert isinstance(made, Masked)
             found = tuple(counts[node.inputs[1]]) if known is None else known
             if known is None:
-                node.with_counts(found)  # whoever has the same mask knows it from now on
+                node.with_counts(found)  # so that all nodes with this mask know it
             return made.with_counts(found)
         return made
 
@@ -99,7 +99,7 @@ def block_shape(block: Any) -> tuple[int, ...]:
 
 
 def count(mask: Any) -> int:
-    """Return how much a block of a mask chooses."""
+    """Return how many elements a block of a mask chooses."""
     return int(np.count_nonzero(mask))
 
 

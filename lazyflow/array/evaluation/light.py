@@ -1,5 +1,6 @@
-"""Whether the tasks of some nodes are so short that several threads would only get in each
-other's way: each hands the interpreter lock to the next one after a few microseconds.
+"""Whether the tasks of some nodes are so short that threads only wait for each other.
+
+A task of a few microseconds holds the interpreter lock for most of its time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from lazyflow.array.passes.fuse import QUICK
 from lazyflow.graph.task import HELD
 
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
-_CALL = 12e-6  # of a task without its elements
-_ELEMENT = 0.4e-9  # of one operation on an element that is in a cache
+_CALL = 12e-6  # seconds of a task without its elements
+_ELEMENT = 0.4e-9  # seconds of one operation on an element that is in a cache
 
 _CHEAP = {"full", "arange", "eye", "tri", "linspace"}
 
@@ -29,7 +30,7 @@ def is_light(nodes: Iterable[Expr]) -> bool:
 
 
 def _seconds(node: Expr) -> float:
-    """Return what a task of a node takes, guessed; infinity: it may be anything."""
+    """Return an estimate of the seconds of one task of a node; infinity if there is none."""
     if isinstance(node, Const | InMemory | Partials | View):
         return 0.0
     if isinstance(node, Made):

@@ -1,7 +1,7 @@
 """Fusion: neighbouring elementwise operations, and reductions on top, become one task per block.
 
-Which operations go together is decided on nodes, not on blocks. A group is one `Fused` node: a
-program of steps over what the group reads.
+Operations are grouped by nodes, not by blocks. A group becomes one `Fused` node: a program of steps
+over the inputs that the group reads.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
 from lazyflow.array.nodes.sources import Const
 
-_CHEAP = 4  # steps that are rather done again than kept
+_CHEAP = 4  # steps that are repeated rather than kept
 
-#: What costs about as much as reading the operands.
+#: Operations that cost about as much as reading their operands.
 QUICK = frozenset({
     "add", "subtract", "multiply", "divide", "negative", "absolute", "fabs", "square", "maximum",
     "minimum", "greater", "greater_equal", "less", "less_equal", "equal", "not_equal",
@@ -109,15 +109,15 @@ class _Fusion:
         self.new[node] = made
 
     def _as_it_was(self, node: Expr) -> Expr:
-        """Return the new form of a node in the chunks that it had."""
+        """Return the rewritten node in the chunks that the node had."""
         made = in_chunks(self.new.get(node, node), node.chunks)
         same_line(made, node)
         return made
 
-    # -- who belongs together -----------------------------------------------------------------
+    # -- which nodes make a group --------------------------------------------------------------
 
     def _levels(self) -> dict[Expr, int]:
-        """Count the reductions below each node: those of one level don't need each other."""
+        """Count the reductions below each node: those of one level do not need each other."""
         levels: dict[Expr, int] = {}
         for node in self.nodes:
             level = max([levels[x] for x in node.inputs], default=0)
@@ -131,7 +131,7 @@ class _Fusion:
         return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
 
     def _anchors(self) -> dict[Expr, Expr]:
-        """Return the first source of each node: reductions done in one pass have it in common."""
+        """Return the first source of each node, which reductions of one group have in common."""
         anchors: dict[Expr, Expr] = {}
         for node in self.nodes:
             found = node
@@ -218,7 +218,7 @@ class _Fusion:
 
 
 class _Steps:
-    """A program in the making: one group's steps and what it reads."""
+    """A program that is being made: the steps of one group, and the nodes that it reads."""
 
     def __init__(
         self, fusion: _Fusion, group: Any, chunks: Chunks, shape: tuple[int | None, ...]
@@ -233,7 +233,7 @@ class _Steps:
         self._values: dict[Expr, tuple[str, int]] = {}
 
     def of(self, root: Expr) -> tuple[str, int]:
-        """Have a node's value computed; return where it will be."""
+        """Add the steps that compute a node; return where its value will be."""
         stack = [(root, False)]
         while stack:
             node, ready = stack.pop()
@@ -261,7 +261,7 @@ class _Steps:
         return "input", len(self.inputs) - 1
 
     def better_chunks(self) -> Chunks:
-        """Return chunks put together where blocks are small and cost nothing to cut otherwise."""
+        """Return longer chunks where blocks are small and all inputs can be had in other chunks."""
         if not all(
             x.free or (prod(x.numblocks) == 1 and x.shape != self.shape) for x in self.inputs
         ):

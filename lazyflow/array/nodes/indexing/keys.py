@@ -28,8 +28,9 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
     """
     keys = key if isinstance(key, tuple) else (key,)
     found: list[Any] = []
-    used = sum(_width(each) for each in keys if each is not None and each is not Ellipsis)
-    if sum(each is Ellipsis for each in keys) > 1:
+    used = sum([_width(each) for each in keys if each is not None and each is not Ellipsis])
+    ellipses = sum([each is Ellipsis for each in keys])
+    if ellipses > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > len(shape):
         raise IndexError(
@@ -43,7 +44,7 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
                 found.append(each)  # stands for no axis, and between index arrays all the same
         else:
             found.append(_entry(each))
-    if not any(each is Ellipsis for each in keys):
+    if not ellipses:
         found.extend([slice(None)] * (len(shape) - used))
     return found
 
@@ -85,7 +86,7 @@ def _entry(each: Any) -> Any:
 
 
 def _has_arrays(entries: Sequence[Any]) -> bool:
-    """Tell whether there are index arrays, or integers, which count as such beside them."""
+    """Tell whether there are index arrays, or integers, which count as index arrays here."""
     return not all(each is None or isinstance(each, slice | EllipsisType) for each in entries)
 
 
