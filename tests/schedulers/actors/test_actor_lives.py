@@ -202,6 +202,16 @@ def test_a_call_can_be_cancelled_before_it_begins(scheduled: str) -> None:
     assert counter.add(0).result() == 0
 
 
+def test_a_cancelled_call_that_waited_lets_those_behind_it_go(remote: str) -> None:
+    gate, counter = Gate(), Counter()
+    assert counter.add(0).result() == 0  # from now on only these calls can have others sent
+    late = Counter().wait_at(gate)
+    waiting, behind = counter.note(late), counter.add(1)
+    assert waiting.cancel()
+    assert behind.result(timeout=PATIENCE) == 1
+    gate.open()
+
+
 def test_a_call_that_was_sent_can_be_cancelled_too(remote: str) -> None:
     gate, begun = Gate(), Gate()
     counter = Counter()
