@@ -156,7 +156,7 @@ class BlockCall:
         self.infos = None
         if node.call.takes_info:
             taken = tuple([x.chunks for x in node.inputs])
-            self.infos = Infos(node.call, node.shares, taken, node.chunks, node.known_dtype)
+            self.infos = BlockInfos(node.call, node.shares, taken, node.chunks, node.known_dtype)
 
     def __call__(self, where: BlockPosition, *given: Any) -> Any:
         count = len(self.call.inputs)
@@ -178,7 +178,7 @@ class BlockCall:
         return found if self.outcome is None else self.outcome.of(found, where.index)
 
 
-class Infos:
+class BlockInfos:
     """The argument block_info of functions that have this parameter."""
 
     def __init__(

@@ -128,12 +128,12 @@ class SingleResult(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (several,) = self.inputs
-        func = low.shared(self, "which", Which, self)
+        func = low.shared(self, "which", TakeResult, self)
         at = (*index, *[0] * several.ndim)[: several.ndim]
         return low.task(func, (index, low.block(several, at)), self)
 
 
-class Which:
+class TakeResult:
     """Takes one of several results of a block."""
 
     def __init__(self, node: SingleResult) -> None:

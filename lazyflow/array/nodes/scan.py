@@ -86,11 +86,11 @@ class Scan(Expr):
         return found
 
     def _end(self, low: MakesTasks, index: Index) -> Task:
-        func = low.shared(self, "end", End, self.axis)
+        func = low.shared(self, "end", TakeLast, self.axis)
         return low.task(func, (self._alone(low, index),), self)
 
     def _joined(self, low: MakesTasks, before: Task, after: Task) -> Task:
-        func = low.shared(self, "join", Join, self.ufunc, self.dtype, self.name)
+        func = low.shared(self, "join", AddCarry, self.ufunc, self.dtype, self.name)
         return low.task(func, (before, after), self)
 
     def _prefixes(self, low: MakesTasks, index: Index) -> list[Task]:
@@ -129,7 +129,7 @@ class ScanBlock:
         return self.ufunc.accumulate(block, axis=self.axis, dtype=dtype)
 
 
-class End:
+class TakeLast:
     """Copies the last element along an axis, so that the block need not be kept for it."""
 
     __name__ = "end"
@@ -141,7 +141,7 @@ class End:
         return block[(*[slice(None)] * self.axis, slice(-1, None))].copy()
 
 
-class Join:
+class AddCarry:
     """Combines a scanned block with the carry of the blocks before it."""
 
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], name: str) -> None:

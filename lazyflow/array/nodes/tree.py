@@ -117,7 +117,7 @@ class Tree(Expr):
         ]
         everywhere = [low.block(x, (0,) * x.ndim) for x in self.inputs[self.count:]]
         alone = prod(map(len, ranges)) == 1
-        first = low.shared(self, "first", First, op, alone)
+        first = low.shared(self, "first", FirstStep, op, alone)
         parts = []
         for number in product(*ranges):
             place = [self._place(low, number)] if op.placed else []
@@ -133,7 +133,7 @@ class Tree(Expr):
         return BlockPosition(number, starts)
 
 
-class First:
+class FirstStep:
     """The function of the tasks that make parts of blocks."""
 
     def __init__(self, op: TreeReduction, alone: bool) -> None:

@@ -9,7 +9,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import helper, implements
 from lazyflow.array.functions.arguments import as_array
-from lazyflow.array.nodes.block_call import BlockCalls, Infos, InputBlocks
+from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.users.block_layout import (
@@ -170,7 +170,7 @@ class _Extra:
         if call.takes_id:
             found["block_id"] = first
         if call.takes_info:
-            found["block_info"] = Infos(*self.details, None).at(first)
+            found["block_info"] = BlockInfos(*self.details, None).at(first)
         return found
 
 

@@ -105,7 +105,7 @@ class Assigned(Expr):
         ]))
         if whole:
             shape = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
-            return low.task(fill, (Shape(shape), values), self)
+            return low.task(fill, (BlockShape(shape), values), self)
         func = low.shared(self, "write", Write, self.targets.axes if self.targets else ())
         target = WrittenPart(tuple(region), local)
         return low.task(func, (target, low.block(node, index), values), self)
@@ -174,7 +174,7 @@ class Write:
         return out
 
 
-class Shape:
+class BlockShape:
     """The shape of a block."""
 
     __slots__ = ("shape",)
@@ -184,10 +184,10 @@ class Shape:
         self.shape = shape
 
     def __reduce__(self) -> Any:
-        return Shape, (self.shape,)
+        return BlockShape, (self.shape,)
 
 
-def fill(where: Shape, values: Any) -> Any:
+def fill(where: BlockShape, values: Any) -> Any:
     """Return a block that is written as a whole."""
     return np.broadcast_to(values, where.shape)
 
