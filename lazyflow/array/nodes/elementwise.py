@@ -10,10 +10,9 @@ import numpy as np
 from lazyflow.array.kernels.program import CAST, WHERE, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
-from lazyflow.graph.task import Task
 
 Loop = tuple[np.dtype[Any], ...]
 
@@ -51,9 +50,6 @@ class Elementwise(Expr):
     def step(self, operands: tuple[int, ...]) -> Step:
         """Return the operation on numbered values."""
         return Step(self.op, operands, self.loop, self.result)
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)
 
 
 def _share(node: Expr, whole: Expr, selection: Selection) -> Selection:

@@ -172,8 +172,8 @@ class Expr:
         raise TypeError(f"{type(self).__name__} can't be had in other chunks: it is not free")
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
-        """Return a task whose result is a block."""
-        raise TypeError(f"{type(self).__name__} has no blocks of its own: it is fused first")
+        """Return a task whose result is a block; unless a class says how, it reads the inputs."""
+        return low.fused_block(self, index)
 
     def through(self, selection: Selection) -> tuple[list[tuple[Expr, Any]], Any] | None:
         """Say how a view of this node is made of views of its inputs; None: it is not.

@@ -8,9 +8,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import Program
-from lazyflow.array.nodes.expr import Expr, MakesTasks
-from lazyflow.array.nodes.selection import Index
-from lazyflow.graph.task import Task
+from lazyflow.array.nodes.expr import Expr
 
 
 class Fused(Expr):
@@ -46,6 +44,3 @@ class Fused(Expr):
 
     def key(self) -> Any:
         return self.program, *map(id, self.consts), self.chunks
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)

@@ -47,6 +47,9 @@ class Reduce(Expr):
     def name(self) -> str:
         return str(getattr(self.finish, "__name__", self.reduction.kind))
 
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        raise TypeError(f"{self.name} has no blocks of its own: it is fused first")
+
     def through(self, selection: Selection) -> Any:
         slices = selection.slices()
         inner = Selection(

@@ -55,9 +55,6 @@ class InMemory(Source):
     def with_chunks(self, chunks: Chunks) -> Expr:
         return InMemory(self.array, chunks)
 
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)
-
 
 class Formula(Protocol):
     """A function that computes any region of an array. Hashable, and equal if the values are."""
@@ -87,9 +84,6 @@ class Made(Source):
     def with_chunks(self, chunks: Chunks) -> Expr:
         return Made(self.formula, self.dtype, chunks)
 
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)
-
 
 class Stored(Source):
     """A store that is read by slices: a zarr array, an HDF5 dataset, a user's class.
@@ -110,9 +104,6 @@ class Stored(Source):
 
     def key(self) -> Any:
         return id(self.store), self.reader, self.chunks
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)
 
 
 class Tasks(Source):

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Pick, Selection, cut
-from lazyflow.graph.task import Task
 
 
 class View(Expr):
@@ -55,9 +54,6 @@ class View(Expr):
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return View(self.inputs, self.selection, chunks)  # type: ignore[arg-type]
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.fused_block(self, index)
 
 
 def _is_source(node: Expr) -> bool:
