@@ -108,7 +108,7 @@ def of_numpy(function: Any) -> Callable[..., Any] | None:
     name = getattr(function, "__name__", "")
     for table in functions, helpers:
         if name in table:
-            table[name]  # its module says what it is of NumPy's
+            table[name]  # loads its module, which registers it
     return _of_numpy.get(function)
 
 

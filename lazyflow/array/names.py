@@ -79,7 +79,7 @@ PUBLIC: dict[str, str] = {
     "users.windows": "sliding_window_view",
 }
 
-#: What methods of arrays and NumPy's functions call, and nobody else, by module.
+#: What only methods of arrays and functions of NumPy call, by module.
 HELPERS: dict[str, str] = {
     "functions.computed": "computed_call may_share_memory numba_value",
     "functions.elementwise": "call_ufunc compared conj_of field power_by",

@@ -46,9 +46,9 @@ def einsum(
     if len(operands) < 2:
         raise ValueError("must specify the einstein sum subscripts string and at least one "
                          "operand, or at least one operand and its corresponding subscripts list")
-    inputs, arrays, wanted = _parsed(operands)
+    inputs, arrays, out_labels = _parsed(operands)
     found = np.result_type(*[x.dtype for x in arrays]) if dtype is None else np.dtype(dtype)
-    if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*wanted}:
+    if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*out_labels}:
         found = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
     for at, x in enumerate(arrays):
         if not np.can_cast(x.dtype, found, casting):
@@ -56,7 +56,7 @@ def einsum(
                 f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {found!r} "
                 f"according to the rule {casting!r}"
             )
-    return as_result(_contracted(_terms(arrays, inputs), wanted, found, optimize), out, casting)
+    return as_result(_contracted(_terms(arrays, inputs), out_labels, found, optimize), out, casting)
 
 
 # -- subscripts ---------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Label
         text, given = operands[0].replace(" ", ""), operands[1:]
         left, arrow, right = text.partition("->")
         subscripts = [_letters(each) for each in left.split(",")]
-        wanted = _letters(right) if arrow else None
+        out_labels = _letters(right) if arrow else None
     else:
         given = operands[: len(operands) // 2 * 2: 2]
         subscripts = [_numbers(each) for each in operands[1::2]]
-        wanted = _numbers(operands[-1]) if len(operands) % 2 else None
+        out_labels = _numbers(operands[-1]) if len(operands) % 2 else None
     arrays = [as_array(x) for x in given]
     if len(subscripts) != len(arrays):
         raise ValueError(
@@ -89,7 +89,7 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Label
                              "but no '...' ellipsis provided to broadcast the extra dimensions.")
         longest = max(longest, extra)
     inputs = [_spread(each, x.ndim) for each, x in zip(subscripts, arrays, strict=True)]
-    return inputs, arrays, _result_labels(subscripts, wanted, longest)
+    return inputs, arrays, _result_labels(subscripts, out_labels, longest)
 
 
 def _letters(text: str) -> list[Any]:
@@ -117,13 +117,14 @@ def _spread(subscripts: Sequence[Any], ndim: int) -> Labels:
     return (*subscripts[:at], *range(-count, 0), *subscripts[at + 1:])
 
 
-def _result_labels(subscripts: list[list[Any]], wanted: Any, longest: int) -> Labels:
+def _result_labels(subscripts: list[list[Any]], out_labels: Any, longest: int) -> Labels:
     seen = [label for each in subscripts for label in each if label is not Ellipsis]
-    if wanted is None:
+    if out_labels is None:
         once = sorted({label for label in seen if seen.count(label) == 1})
         return (*range(-longest, 0), *once)
-    found = _spread(wanted, len(wanted) - 1 + longest if Ellipsis in wanted else len(wanted))
-    if longest and Ellipsis not in wanted:
+    ndim = len(out_labels) + (longest - 1 if Ellipsis in out_labels else 0)
+    found = _spread(out_labels, ndim)
+    if longest and Ellipsis not in out_labels:
         raise ValueError("output has ellipsis subscripts missing: einstein sum subscripts string "
                          "must contain '...' in the output as it has in an input")
     for label in found:

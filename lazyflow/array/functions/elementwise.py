@@ -66,7 +66,7 @@ def _called(
 def _repeated_texts(operands: list[Any], dtype: np.dtype[Any]) -> tuple[Expr, ...]:
     """Return texts as often as numbers say, cut to the type of what they are written to."""
     nodes = tuple([x if isinstance(x, Expr) else elementwise.constant(x) for x in operands])
-    np.multiply.resolve_dtypes((*[x.dtype for x in nodes], dtype))  # says what is no number
+    np.multiply.resolve_dtypes((*[x.dtype for x in nodes], dtype))  # raises for what is no number
     return (elementwise.function(_repeat, nodes, dtype, kind=dtype),)
 
 

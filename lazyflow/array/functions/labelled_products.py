@@ -42,7 +42,7 @@ def product(
 
 
 def summed(node: Expr, labels: Labels, kept: Labels, dtype: np.dtype[Any]) -> tuple[Expr, Labels]:
-    """Return a node without the labels that nobody needs, summed over them."""
+    """Return a node without the labels that are not kept, summed over them."""
     axes = tuple([k for k, label in enumerate(labels) if label not in kept])
     if not axes:
         return node, labels

@@ -80,8 +80,8 @@ def matmul(
             "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
             f"(n?,k),(k,m?)->(n?,m?) (size {inner[1]} is different from {inner[0]})"
         )
-    wanted: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
-    *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **wanted)
+    loop: Any = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **loop)
     batch = max(a.ndim, b.ndim, 2) - 2
     broadcast_shape([a.shape[:-2], b.shape[:-2]])
     leading = tuple(range(batch))

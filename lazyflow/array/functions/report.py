@@ -97,8 +97,8 @@ def _of_fused(node: Fused, count: int) -> list[str]:
     )
     calls = f"{count:,} x {', '.join(names)}"
     head = f"{calls}: blocks of {size}, {format_bytes(read)} read from memory"
-    told = run.report(node.program, blocks).splitlines()
-    return [head, *[f"    {line}" for line in told], f"    ends here: {node.why}"]
+    kernel_lines = run.report(node.program, blocks).splitlines()
+    return [head, *[f"    {line}" for line in kernel_lines], f"    ends here: {node.why}"]
 
 
 def _is_made(node: Expr) -> bool:

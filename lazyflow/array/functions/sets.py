@@ -75,7 +75,7 @@ class Distinct(TreeReduction):
 
 @dataclass(frozen=True)
 class UniqueOfBlock:
-    """Finds all that is wanted of an array that is one block; `values_only` as of `Distinct`."""
+    """Find all columns for an array that is one block; `values_only` as of `Distinct`."""
 
     axis: int | None
     equal_nan: bool
@@ -130,8 +130,8 @@ def unique(
         places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
         inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
         found = [values, places[0], inverse, places[1]]
-    wanted = (True, return_index, return_inverse, return_counts)
-    made = tuple([Array(each) for each, on in zip(found, wanted, strict=True) if on])
+    asked = (True, return_index, return_inverse, return_counts)
+    made = tuple([Array(each) for each, on in zip(found, asked, strict=True) if on])
     return made if len(made) > 1 else made[0]
 
 

@@ -83,7 +83,7 @@ class UFunc:
         found = call_ufunc(self.ufunc, inputs, **kwargs)
         if found is NotImplemented:
             for x in inputs:
-                as_node(x)  # says what is lazy
+                as_node(x)  # raises for what is lazy
             raise TypeError(f"{self.__name__}() takes arrays; got {inputs!r:.100}")
         return found
 

@@ -220,13 +220,15 @@ def _fitted(value: Expr, shape: tuple[int, ...], key: Key, x: Array) -> Expr:
         n in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)
     )
     if not fits:
-        shown, wanted = (str(each).replace(" ", "") for each in (given, shape))
+        shown, taken_shape = (str(each).replace(" ", "") for each in (given, shape))
         if key.arrays:
             raise ValueError(
                 f"shape mismatch: value array of shape {shown} could not be broadcast to indexing "
-                f"result of shape {wanted}"
+                f"result of shape {taken_shape}"
             )
-        raise ValueError(f"could not broadcast input array from shape {shown} into shape {wanted}")
+        raise ValueError(
+            f"could not broadcast input array from shape {shown} into shape {taken_shape}"
+        )
     return value
 
 

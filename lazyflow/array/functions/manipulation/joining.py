@@ -99,14 +99,14 @@ def _check_lengths(parts: list[Any], axis: int) -> None:
 
 def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
     nodes = [as_node(x) for x in parts]
-    wanted = np.result_type(*[x.dtype for x in nodes]) if dtype is None else np.dtype(dtype)
+    common = np.result_type(*[x.dtype for x in nodes]) if dtype is None else np.dtype(dtype)
     for x in nodes:
-        if not np.can_cast(x.dtype, wanted, casting):
+        if not np.can_cast(x.dtype, common, casting):
             raise TypeError(
-                f"Cannot cast array data from {x.dtype!r} to {wanted!r} according to the rule "
+                f"Cannot cast array data from {x.dtype!r} to {common!r} according to the rule "
                 f"{casting!r}"
             )
-    return [elementwise.cast(x, wanted) for x in nodes]
+    return [elementwise.cast(x, common) for x in nodes]
 
 
 @implements(*filter(None, [getattr(np, "concat", None)]))

@@ -88,8 +88,8 @@ def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Arr
     elif isinstance(chunks, tuple | list) and len(chunks) == x.ndim:
         chunks = [x.chunks[k] if c is None else c for k, c in enumerate(chunks)]
     dtype = x.dtype if _automatic(chunks) else None
-    wanted = normalize_chunks(chunks, x.shape, limit, dtype, x.chunks)
-    return Array(rechunking.rechunk(x.expr, wanted))
+    new_chunks = normalize_chunks(chunks, x.shape, limit, dtype, x.chunks)
+    return Array(rechunking.rechunk(x.expr, new_chunks))
 
 
 def _automatic(chunks: Any) -> bool:
@@ -138,11 +138,11 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
     chunks = {name: _one_of(name, several) for name, several in given.items()}
     found = []
     for x, (_, names) in zip(arrays, pairs, strict=True):
-        wanted = {
+        new_chunks = {
             k: chunks[name] for k, name in enumerate(names or ())
             if x.shape[k] == sum(chunks[name])
         }
-        found.append(x.rechunk(wanted) if wanted else x)
+        found.append(x.rechunk(new_chunks) if new_chunks else x)
     return chunks, found
 
 

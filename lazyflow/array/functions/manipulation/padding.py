@@ -200,7 +200,7 @@ def _statistic(x: Array, axis: int, after: bool, n: int, mode: str, length: Any)
 def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
     """Return ``np.linspace(end, edge, n, endpoint=False)``, turned around after the array."""
     edge = _edge(x, axis, after)
-    np.linspace(end, np.zeros(1, x.dtype), 0, endpoint=False, dtype=x.dtype)  # says what is wrong
+    np.linspace(end, np.zeros(1, x.dtype), 0, endpoint=False, dtype=x.dtype)  # checks the end
     if not n:
         return along(x, axis, slice(0, 0))
     kind = np.result_type(np.asarray(end).dtype, x.dtype, 1.0)

@@ -60,28 +60,28 @@ def reshape(
         raise ValueError("an array that has to be computed can't be reshaped without a copy")
     x = as_array(a)
     given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    wanted = tuple([operator.index(n) for n in given])
-    if x.ndim == 1 and wanted == (-1,):
+    new_shape = tuple([operator.index(n) for n in given])
+    if x.ndim == 1 and new_shape == (-1,):
         return x
-    wanted = _without_unknown(wanted, x.size, x.shape)
+    new_shape = _without_unknown(new_shape, x.size, x.shape)
     if not x.size:
-        return Array(broadcast_node(constant(np.zeros((), x.dtype)), wanted))
+        return Array(broadcast_node(constant(np.zeros((), x.dtype)), new_shape))
     if isinstance(limit, str):
         limit = parse_bytes(limit)
     if limit is not None:
         limit = max(limit // max(x.itemsize, 1), 1)
-    return Array(reshaped(x.expr, wanted, limit, merge_chunks))
+    return Array(reshaped(x.expr, new_shape, limit, merge_chunks))
 
 
 def _without_unknown(
-    wanted: tuple[int, ...], size: int, before: tuple[int, ...]
+    new_shape: tuple[int, ...], size: int, before: tuple[int, ...]
 ) -> tuple[int, ...]:
-    if wanted.count(-1) > 1:
+    if new_shape.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")
-    rest = prod([n for n in wanted if n != -1])
-    found = tuple([size // rest if n == -1 and rest else n for n in wanted])
+    rest = prod([n for n in new_shape if n != -1])
+    found = tuple([size // rest if n == -1 and rest else n for n in new_shape])
     if any(n < 0 for n in found) or prod(found) != size:
-        shown = str(wanted).replace(" ", "")
+        shown = str(new_shape).replace(" ", "")
         raise ValueError(
             f"cannot reshape array of size {size} into shape {shown}: its shape is {before}"
         )
@@ -149,26 +149,26 @@ def broadcast_to(
         raise TypeError("chunked arrays have no subclasses; leave subok=True out")
     x = as_array(array)
     given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    wanted: tuple[Any, ...] = tuple([operator.index(n) for n in given])
+    new_shape: tuple[Any, ...] = tuple([operator.index(n) for n in given])
     known(x)
     try:
-        fits = x.ndim <= len(wanted) and broadcast_shape([x.shape, wanted]) == wanted
+        fits = x.ndim <= len(new_shape) and broadcast_shape([x.shape, new_shape]) == new_shape
     except ValueError:
         fits = False
     if not fits:
         raise ValueError(
             f"operands could not be broadcast together: an array of shape {x.shape} does not "
-            f"broadcast to the requested shape {wanted}"
+            f"broadcast to the requested shape {new_shape}"
         )
-    if x.shape == wanted and chunks is None:
+    if x.shape == new_shape and chunks is None:
         return x
-    skipped = len(wanted) - x.ndim
+    skipped = len(new_shape) - x.ndim
     own = [
         x.chunks[k - skipped] if k >= skipped and x.shape[k - skipped] == n else "auto"
-        for k, n in enumerate(wanted)
+        for k, n in enumerate(new_shape)
     ]
-    sizes = normalize_chunks(own if chunks is None else chunks, wanted, None, x.dtype)
-    node = x.expr if x.shape == wanted else broadcast_node(x.expr, wanted)
+    sizes = normalize_chunks(own if chunks is None else chunks, new_shape, None, x.dtype)
+    node = x.expr if x.shape == new_shape else broadcast_node(x.expr, new_shape)
     return Array(rechunk(node, sizes))
 
 

@@ -18,7 +18,7 @@ from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, wi
 from lazyflow.array.nodes.scan import scan
 from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
-#: Ufuncs whose results of blocks can be combined by themselves.
+#: Ufuncs that can combine their own results of blocks.
 ASSOCIATIVE = frozenset({
     np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logical_and, np.logical_or,
     np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.gcd, np.lcm, np.logaddexp,
@@ -79,7 +79,7 @@ def ufunc_reduce(
         and not (ufunc is np.multiply and found_dtype.kind == "c")
     )
     if by_blocks and node.dtype.kind in "cO" and any(node.numblocks[k] > 1 for k in axes[1:]):
-        # axis by axis: so NaN and what is equal meet in C order, which says what is taken
+        # axis by axis, so that NaN and equal elements meet in C order, which decides among them
         inner = ufunc_reduce(ufunc, x, axes[-1], dtype, None, True, initial, where)
         found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
         if not keeps(keepdims):

@@ -30,7 +30,7 @@ from lazyflow.array.nodes.moments import axes_of, count_over, reduced
 
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
-    """Return a node and what of it counts: not NaN, and wanted."""
+    """Return a node and the mask of its elements that are not NaN and that `where` counts."""
     node, mask = node_and_mask(a, where)
     if node.dtype.kind not in "fcO":
         return node, mask

@@ -147,12 +147,12 @@ class StoreTarget:
         shape = getattr(self.store, "shape", None)
         if shape is None:
             return
-        wanted = source.with_known_sizes().shape
+        source_shape = source.with_known_sizes().shape
         if self.region is not None:
             shape = np.broadcast_to(0, tuple(shape))[self.region].shape
-        if tuple(shape) != wanted:
+        if tuple(shape) != source_shape:
             raise ValueError(
-                f"the array has shape {wanted}, but what it is stored to has {tuple(shape)}"
+                f"the array has shape {source_shape}, but what it is stored to has {tuple(shape)}"
                 + ("" if self.region is not None else "; pass regions= to write to a part of it")
             )
 
