@@ -1,9 +1,9 @@
-"""What ``python -m lazyflow demo`` runs: two solvers on real data, checked against scikit-learn.
+"""``python -m lazyflow demo``: two solvers on real data, checked against scikit-learn.
 
-The programs to read are `lazyflow.learn.lbfgs` and `lazyflow.learn.saga`; this page cuts the
-handwritten digits into chunks, calls them, and prints what they did beside what was to be
-reached. ``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The
-exit status is 0 when every goal holds.
+The programs to read are `lazyflow.learn.lbfgs` and `lazyflow.learn.saga`; this module cuts the
+handwritten digits into chunks, calls the solvers, and prints what they reached beside the goals.
+``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The exit
+status is 0 when every goal holds.
 """
 
 import argparse
@@ -99,7 +99,7 @@ class Meter(Observer):
 
 
 class Check(NamedTuple):
-    """One line of what was reached and what was to be reached."""
+    """One line of the summary: a result, its goal, and whether the goal holds."""
 
     what: str
     reached: str
@@ -108,7 +108,7 @@ class Check(NamedTuple):
 
 
 def metered(train: Callable[[], SolverResult], scheduler: str) -> tuple[SolverResult, str]:
-    """Train under a meter; return the model and a line on what its tasks cost."""
+    """Train under a meter; return the model and a line on the cost of its tasks."""
     meter = Meter()
     token = observers.set((*observers.get(), meter))
     began = perf_counter()
@@ -117,7 +117,7 @@ def metered(train: Callable[[], SolverResult], scheduler: str) -> tuple[SolverRe
     finally:
         observers.reset(token)
     wall = perf_counter() - began
-    if scheduler == "processes":  # which tells of tasks when their answers come
+    if scheduler == "processes":  # its tasks are observed only when their results arrive
         return model, f"{meter.tasks:,} tasks in {wall:.2f} s"
     outside = 1e6 * (wall - meter.busy) / max(1, meter.tasks)
     return model, (

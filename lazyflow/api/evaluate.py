@@ -162,13 +162,15 @@ def _rebuilt(item: Any, tasks: list[Any]) -> Any:
 @overload
 def optimize(
     *args: Any, traverse: bool = ..., explain: Literal[False] = ..., **unknown: Any
-) -> tuple[Any, ...]: ...
+) -> tuple[Any, ...]:
+    """Return the optimized objects."""
 
 
 @overload
 def optimize(
     *args: Any, traverse: bool = ..., explain: Literal[True], **unknown: Any
-) -> str: ...
+) -> str:
+    """Return a text on what the passes do."""
 
 
 def optimize(
@@ -179,11 +181,11 @@ def optimize(
     Parameters
     ----------
     args
-        Lazy values, also inside lists, tuples, dicts and the like.
+        Lazy values, and containers of them to any depth.
     traverse
         False: look only at the arguments themselves.
     explain
-        True: return a text instead, which says what each pass does to the graph.
+        True: return a text on what each pass does to the graph instead.
 
     Examples
     --------
