@@ -24,24 +24,24 @@ def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
     (<add float64 8>, ((8,),))
     """
     nodes = below(wanted)
-    if not any(isinstance(node, Rechunk) for node in nodes):
-        return list(wanted)
     free = _free(nodes)
+    if not any(isinstance(node, Rechunk) and node.inputs[0] in free for node in nodes):
+        return list(wanted)
     found: dict[Request, Expr] = {}
-    stack: list[Request] = [(node, None) for node in wanted]
+    stack: list[tuple[Request, list[Request] | None]] = [((node, None), None) for node in wanted]
     while stack:
-        request = stack[-1]
+        request, needed = stack.pop()
         if request in found:
-            stack.pop()
             continue
-        needed = _needed(*request, free)
-        missing = [each for each in needed if each not in found]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        found[request] = _made(*request, needed, [found[each] for each in needed])
-        same_line(found[request], request[0])
+        if needed is None:
+            needed = _needed(*request, free)
+            missing = [each for each in needed if each not in found]
+            if missing:
+                stack.append((request, needed))
+                stack.extend([(each, None) for each in missing])
+                continue
+        made = found[request] = _made(*request, needed, [found[each] for each in needed])
+        same_line(made, request[0])
     return [found[node, None] for node in wanted]
 
 
