@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import mmap
 import threading
 
 import numpy as np
@@ -10,6 +11,8 @@ from lazyflow.store.memory.mappings import Mappings
 from lazyflow.store.memory.shared import Arenas
 from lazyflow.store.pickling.serialize import Encoded, decode, encode
 
+PAGE = mmap.PAGESIZE
+MB = 1 << 20
 LEAST = 65_536
 LOCK = threading.Lock()
 
@@ -40,6 +43,13 @@ class Store:
 
     def there_and_back(self, value, least=LEAST):
         return self.decode(self.encode(value, least))
+
+
+def mapped(arenas, private=False):
+    mappings = Mappings(private)
+    for arena, fd in arenas.take_new():
+        mappings.add(arena, fd)
+    return mappings
 
 
 def same(a, b):
