@@ -307,7 +307,7 @@ def test_no_module_shares_its_name_with_a_public_name():
 def test_import_is_light():
     code = (
         "import sys, lazyflow; heavy = ['numpy', 'scipy', 'numba', 'pandas', 'sklearn', 'dask', "
-        "'distributed', 'ray', 'joblib', 'tqdm', 'rich', 'cloudpickle', 'asyncio']; "
+        "'distributed', 'ray', 'joblib', 'tqdm', 'rich', 'cloudpickle', 'asyncio', 'inspect']; "
         "print([m for m in heavy if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Signature, signature
 from typing import Any, TypeGuard, TypeVar
 
 from lazyflow.departures import WeakTable
@@ -75,12 +74,14 @@ def _check(scheduler: Any, protocol: Any, members: tuple[str, ...]) -> None:
     for name in members:
         meant = getattr(protocol, name, None)
         if callable(meant):
-            _check_call(scheduler, name, signature(meant))
+            _check_call(scheduler, name, meant)
 
 
-def _check_call(scheduler: Any, name: str, meant: Signature) -> None:
+def _check_call(scheduler: Any, name: str, meant: Callable[..., Any]) -> None:
     """Refuse a method that can't be called with the arguments of the protocol's."""
-    names = list(meant.parameters)[1:]
+    from inspect import signature  # 5 ms that `import lazyflow` does not pay
+
+    names = list(signature(meant).parameters)[1:]
     try:
         signature(getattr(scheduler, name)).bind(*names)
     except ValueError:  # of C, it has no signature
