@@ -131,6 +131,9 @@ def packed_call(
     return encode(bind), BLOB, None
 
 
+_NAME, _PLACE = 4, 5  # where the texts stand in what `special_of` returns
+
+
 def special_of(task: Task, check: bool) -> tuple[Any, ...] | None:
     """Return what the worker has to know of a task's options; None for most."""
     options = task._options
@@ -169,9 +172,6 @@ class RecordCall(SlowCall):
         For each input whether this task gets a copy of its own.
     """
 
-    _name: str
-    _place: str
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -188,8 +188,8 @@ class RecordCall(SlowCall):
         self._binding: Any = extra[0] if flags & BOUND else None
         self.special = None
         if extra and extra[1] is not None:
-            *special, self._name, self._place = extra[1]
-            self.special = tuple(special)
+            self.special = extra[1][:_NAME]
+            self._named = extra[1]
 
     def call_once(self) -> Any:
         if self._arguments is None:
@@ -219,10 +219,10 @@ class RecordCall(SlowCall):
         return literals_of(arguments) if type(arguments) is Binder else list(arguments or ())
 
     def name(self) -> str:
-        return self._name
+        return str(self._named[_NAME])
 
     def place(self) -> str:
-        return self._place
+        return str(self._named[_PLACE])
 
     def words(self) -> tuple[str, ...]:
         """Describe the arguments, for the note of a failure."""
