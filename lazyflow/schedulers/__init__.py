@@ -1,4 +1,22 @@
-"""What runs plans. `base` is the page to read to add a scheduler."""
+"""What runs plans. `core.base` is the page to read to add a scheduler.
+
+The modules, in reading order:
+
+    core/         what every scheduler stands on: the protocol, runs, slots, futures, errors
+    sync.py       runs tasks in the caller's thread, one after the other
+    threads.py    runs them in one pool of threads: the default
+    executor.py   runs them on a `concurrent.futures.Executor` of the user's
+    remote/       what both sides of any wire share
+    processes/    runs tasks in worker processes
+    cluster/      runs them on distributed and on Ray
+    actors/       actors on all of these
+    registry.py   finds the scheduler for a name, an object or nothing
+    base.py       keeps the old import path of `core.base`
+
+A `compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
+scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run tells the
+scheduler by `offer` how many tasks are ready; what the scheduler does then is its own affair.
+"""
 
 from lazyflow.schedulers.registry import info
 

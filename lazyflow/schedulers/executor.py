@@ -1,8 +1,9 @@
 """Runs plans on any `concurrent.futures.Executor` that the user brings.
 
-On a ThreadPoolExecutor (and subclasses) threads of the pool work on a run as our own do. On
-any other executor each task is submitted by itself, with its function pickled by cloudpickle in
-case the executor pickles at all; results come back through the caller's process.
+On a ThreadPoolExecutor (and subclasses) the executor's threads work on a run as the threads of
+lazyflow's own pool do. On any other executor each task is submitted by itself; if the executor
+pickles what it is given, the call is pickled by cloudpickle. All results return to the caller's
+process.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _width(executor: Executor, run: Run) -> int:
 
 
 class _Base:
-    """What both kinds share: the wait, which is a plain sleep."""
+    """What both schedulers of executors share: waiting, which is a plain sleep."""
 
     options: frozenset[str] = frozenset({"priority"})
 
@@ -57,13 +58,13 @@ class _Base:
         """Tasks that run are the executor's; their results are ignored."""
 
 
-class _Share(Slots):
-    """What a run, and the runs that its tasks turned into, may use of an executor.
+class _ExecutorSlots(Slots):
+    """The slots of an executor for a run and for the runs that its tasks turned into.
 
     runs
         Runs to look at for ready tasks, the newest last; an entry may be out of date.
     pumping
-        One entry, gone while somebody submits tasks.
+        One entry, which is gone while a thread submits tasks.
     """
 
     __slots__ = ("pumping", "runs")
@@ -88,61 +89,62 @@ class _ExecutorThread(SlotWorker):
 
 
 class ThreadExecutorScheduler(_Base):
-    """Threads of a ThreadPoolExecutor, each working on a run until nothing of it is ready.
+    """Threads of a ThreadPoolExecutor; each works on a run until none of its tasks is ready.
 
-    The executor has no thread to spare for what a sleeping one waits for. So as many threads of
-    our own as sleep inside tasks take shares from the same list that the executor's take from.
+    The executor has no spare thread for a task that a sleeping one waits for. So lazyflow starts
+    one of its own for each thread that sleeps inside a task; they take work from the same list.
     """
 
     def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
-        self._shares: deque[_Share] = deque()  # each with a slot taken, for a thread to work on
+        # Each has one slot taken already, for the thread that will work on it.
+        self._engaged: deque[_ExecutorSlots] = deque()
         self._lock = threading.Lock()  # for the two counts
         self._asleep = 0
         self._spares = 0
 
     def start(self, run: Run) -> None:
-        run.attached = _Share(_width(self.executor, run))
+        run.attached = _ExecutorSlots(_width(self.executor, run))
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
-        share: _Share = run.attached
-        for _ in range(min(count, share.count)):
-            share.runs.append(run)
-            if not share.take():  # a thread that has a slot will look once more before it leaves
+        slots: _ExecutorSlots = run.attached
+        for _ in range(min(count, slots.count)):
+            slots.runs.append(run)
+            if not slots.take():  # a thread that has a slot will look once more before it leaves
                 return
             try:
-                self._engage(share)
+                self._engage(slots)
             except RuntimeError as error:  # it was shut down
                 run.cancel(error)
 
-    def _engage(self, share: _Share) -> None:
-        self._shares.append(share)
+    def _engage(self, slots: _ExecutorSlots) -> None:
+        self._engaged.append(slots)
         self.executor.submit(self._serve)
         if self._asleep:
             self._add_spare()
 
     def _serve(self) -> None:
         try:
-            share = self._shares.popleft()
+            slots = self._engaged.popleft()
         except IndexError:  # a spare thread had it
             return
-        self._work(share, _ExecutorThread(self))
+        self._work(slots, _ExecutorThread(self))
 
-    def _work(self, share: _Share, worker: _ExecutorThread) -> None:
-        """Work on the runs of a share, with a slot that was taken, until none is ready."""
+    def _work(self, slots: _ExecutorSlots, worker: _ExecutorThread) -> None:
+        """Work, with a slot that was taken, until none of the runs has ready tasks."""
         while True:
             try:
-                run = share.runs.pop()
+                run = slots.runs.pop()
             except IndexError:
-                share.give()
-                if not share.runs or not share.take():
+                slots.give()
+                if not slots.runs or not slots.take():
                     return
                 continue
             worker.serve(run)
             if run.ready:
-                share.runs.append(run)
-            if not share.take():  # the thread that has it will look at the runs
+                slots.runs.append(run)
+            if not slots.take():  # the thread that has it will look at the runs
                 return
 
     def wait(self, run: Run, timeout: float | None) -> bool:
@@ -161,11 +163,11 @@ class ThreadExecutorScheduler(_Base):
             self._asleep += 1
         me.give_slots_back()
         for slot in me.slots:
-            share: _Share = slot.run.attached
+            slots: _ExecutorSlots = slot.run.attached
             if slot.run.ready:
-                share.runs.append(slot.run)
-            if share.runs and share.take():
-                self._engage(share)
+                slots.runs.append(slot.run)
+            if slots.runs and slots.take():
+                self._engage(slots)
         self._add_spare()
         try:
             yield
@@ -176,7 +178,7 @@ class ThreadExecutorScheduler(_Base):
 
     def _add_spare(self) -> None:
         with self._lock:
-            if not self._shares or self._spares >= self._asleep:
+            if not self._engaged or self._spares >= self._asleep:
                 return
             self._spares += 1
         threading.Thread(target=self._serve_spare, name="lazyflow-spare", daemon=True).start()
@@ -185,7 +187,7 @@ class ThreadExecutorScheduler(_Base):
         while True:
             self._serve()
             with self._lock:
-                if not self._shares or self._spares > self._asleep:
+                if not self._engaged or self._spares > self._asleep:
                     self._spares -= 1
                     return
 
@@ -225,7 +227,7 @@ def _portable_again(data: bytes) -> _Portable:
 
 
 class _Raised:
-    """What a task raised, or the record of it."""
+    """The exception that a task raised, or its record."""
 
     def __init__(self, what: BaseException | tuple[Any, ...]) -> None:
         self.what = what
@@ -235,45 +237,45 @@ class _Raised:
 
 
 class ExecutorScheduler(_Base):
-    """Any executor, a task at a time."""
+    """Any other executor, to which each task is submitted by itself."""
 
     def start(self, run: Run) -> None:
-        run.attached = _Share(_width(self.executor, run))
+        run.attached = _ExecutorSlots(_width(self.executor, run))
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
-        share: _Share = run.attached
-        share.runs.append(run)
-        self._pump(share)
+        slots: _ExecutorSlots = run.attached
+        slots.runs.append(run)
+        self._pump(slots)
 
-    def _pump(self, share: _Share) -> None:
+    def _pump(self, slots: _ExecutorSlots) -> None:
         """Submit ready tasks while slots are free.
 
         An executor that is done at once calls back from inside `submit`, and a task that need
         not run makes others ready at once: whoever is inside already goes on with those.
         """
-        while share.runs and share.free:
+        while slots.runs and slots.free:
             try:
-                share.pumping.pop()
+                slots.pumping.pop()
             except IndexError:
                 return
             try:
-                while share.runs and share.take():
-                    self._submit_next(share)
+                while slots.runs and slots.take():
+                    self._submit_next(slots)
             finally:
-                share.pumping.append(None)
+                slots.pumping.append(None)
 
-    def _submit_next(self, share: _Share) -> None:
+    def _submit_next(self, slots: _ExecutorSlots) -> None:
         """Submit a ready task with a slot that was taken."""
         while True:
             try:
-                run = share.runs.pop()
+                run = slots.runs.pop()
             except IndexError:
-                share.give()
+                slots.give()
                 return
             i = -1 if run.stop else run.take_ready()
             if i >= 0:
-                share.runs.append(run)
+                slots.runs.append(run)
                 self._submit(run, i)
                 return
 
@@ -284,12 +286,12 @@ class ExecutorScheduler(_Base):
             run.attached.give()
             run.refuse(i, dressed(error, run.plan.tasks[i], None))
             return
-        if given is None:  # an input failed, or nobody wants it any more
+        if given is None:  # an input failed, or the result is not needed any more
             run.attached.give()
             run.deliver(i, None)
             return
         run.observers.task_started(run, i)
-        there = Worker(self.name)  # nobody we know, but the task it has
+        there = Worker(self.name)  # of the worker only the task is known
         there.run, there.task = run, i
         run.inside.add(there)
         self._try(run, i, given, run.plan.tasks[i]._options.retries, there)

@@ -10,13 +10,13 @@ which might need a lock that is held lower on its own stack.
 
 State, all guarded by `_lock` (taken when threads go idle or are woken, never per task):
 
-    _size       threads wanted; grows to the largest num_workers asked for
-    _threads    threads that belong to the pool and do not sleep inside a task
-    _sleeping   threads that do; others may have their places meanwhile
-    _idle       for each thread without work, what wakes it: nobody polls
-    _queues     runs that may have ready tasks: waited-for ones, then background ones
-    _graded     likewise, those with priorities: the task with the highest one goes first, and
-                threads leave a run when a task of another is more urgent than its next
+    _size         how many threads are wanted: the largest num_workers that was asked for
+    _threads      threads that belong to the pool and do not sleep inside a task
+    _sleeping     threads that sleep inside a task; others may have their places meanwhile
+    _idle         for each thread without work, what wakes it: no thread polls
+    _queues       runs that may have ready tasks: those that are waited for, then background ones
+    _by_priority  the same for runs with priorities: the task with the highest one goes first, and
+                  a thread leaves a run when a task of another is more urgent than its next
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.core.fair_queue import FairQueue
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priority_queue import next_rank
 from lazyflow.schedulers.core.run import Run
@@ -99,7 +99,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         self._sleeping: set[_Thread] = set()
         self._idle: list[Callable[[], None]] = []
         self._queues: tuple[deque[Run], deque[Run]] = (deque(), deque())
-        self._graded: tuple[Graded[Run], Graded[Run]] = (Graded(next_rank), Graded(next_rank))
+        self._by_priority = FairQueue[Run](next_rank), FairQueue[Run](next_rank)
         self._has_priorities = False  # some run had
         self._turn = False  # of runs with priorities, among those whose priority is 0
         self._end_actors: Callable[[float], list[str]] | None = None
@@ -178,8 +178,8 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
             for queue in self._queues:
                 if run in queue:
                     queue.remove(run)
-            for graded in self._graded:
-                graded.remove(run)
+            for urgent in self._by_priority:
+                urgent.remove(run)
             run.attached.queued.discard(run)
             for thread in (*self._threads, *self._sleeping):
                 is_inside = thread.run is run and thread is not here.worker
@@ -207,7 +207,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
             self._size = max(self._size, slots.count)  # here, since a shutdown may have come
             if run.plan.priorities:
                 self._has_priorities = True
-                self._graded[run.request.background].put(run)
+                self._by_priority[run.request.background].put(run)
             elif run not in slots.queued:
                 slots.queued.add(run)
                 self._queues[run.request.background].append(run)
@@ -267,8 +267,8 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
-        for queue, graded in zip(self._queues, self._graded, strict=True):
-            is_ready = graded.first_rank() is not None
+        for queue, urgent in zip(self._queues, self._by_priority, strict=True):
+            is_ready = urgent.first_rank() is not None
             while queue and not is_ready:
                 is_ready = self._first_is_ready(queue)
             if is_ready:
@@ -293,21 +293,21 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
                     self._threads.discard(me)
                     self._serve_ready()  # it may have been woken for a task
                     return None
-                for queue, graded in zip(self._queues, self._graded, strict=True):
-                    run = self._choose_graded(queue, graded) if graded else self._choose(queue)
+                for queue, urgent in zip(self._queues, self._by_priority, strict=True):
+                    run = self._choose_by_priority(queue, urgent) if urgent else self._choose(queue)
                     if run is not None:
                         return run
                 self._idle.append(me.wake.release)
             me.wake.acquire()
 
-    def _choose_graded(self, queue: deque[Run], graded: Graded[Run]) -> Run | None:
-        rank = graded.first_rank()
+    def _choose_by_priority(self, queue: deque[Run], urgent: FairQueue[Run]) -> Run | None:
+        rank = urgent.first_rank()
         run = None
         if rank == 0:
             self._turn = not self._turn
         if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
-            run = graded.take(_take_slot)
-        run = run or self._choose(queue) or graded.take(_take_slot)
+            run = urgent.take(_take_slot)
+        run = run or self._choose(queue) or urgent.take(_take_slot)
         if run is not None and run.plan.priorities:
             run.ready.floor = inf if (rank := next_rank(run)) is None else rank
         return run
@@ -367,7 +367,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         """Cancel all runs and let go of all threads; returns these."""
         with self._lock:
             threads = [*self._threads, *self._sleeping]
-            queued = {run for queue in (*self._queues, *self._graded) for run in queue}
+            queued = {run for queue in (*self._queues, *self._by_priority) for run in queue}
             self._size = 0
             self._threads.clear()
             self._sleeping.clear()

@@ -1,1 +1,14 @@
-"""For those who write a scheduler or a collection: the contract to pass, and helpers."""
+"""The contract that a scheduler or a collection has to pass, and helpers for tests.
+
+The modules, in reading order:
+
+    contract.py     the suite to inherit, made of the parts below
+    base.py         what the parts share: how they compute, and flags for what can't be done
+    results.py      results are right, whatever the shape of the graph
+    failures.py     errors keep their type, and end nothing but their task
+    values.py       no task can change what another one sees
+    background.py   tasks that `persist` started
+    tasks.py        the tasks of the contract, which workers import
+    signals.py      how a test and its tasks wait for each other, in any thread or process
+    walk.py         the files that one call goes through
+"""

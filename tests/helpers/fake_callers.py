@@ -119,9 +119,10 @@ class Callers:
     def link(self) -> None:
         """Make a job of random tasks, some of which use values that are held already."""
         rng = self.rng
-        ranked = self.chance(0.2)
+        has_priorities = self.chance(0.2)
         is_held = self.chance(0.6)
-        job = Job(None, rng.randint(1, self.limits.workers), is_held and self.chance(0.5), ranked)
+        cap = rng.randint(1, self.limits.workers)
+        job = Job(None, cap, is_held and self.chance(0.5), has_priorities)
         run = Run(job, is_held, self.chance(0.4))
         job.run = run
         job.crash_retries = RETRIES
@@ -135,7 +136,7 @@ class Callers:
             elif form < 0.24:
                 run.nodes.append(self._external(run))
             else:
-                self._call_node(run, i, ranked)
+                self._call_node(run, i, has_priorities)
         for node in run.own:
             node.left = node.unsent = len(node.users)
             node.keep = 1 if node.users else 0
@@ -154,10 +155,10 @@ class Callers:
         self.tasks[node] = task
         return node
 
-    def _call_node(self, run: Run, i: int, ranked: bool) -> None:
+    def _call_node(self, run: Run, i: int, has_priorities: bool) -> None:
         rng = self.rng
         task = self._task()
-        if ranked:
+        if has_priorities:
             task._options.priority = rng.randint(0, 3)
         node = self._node(run, task, rng.randint(1, 3))
         count = min(len(run.nodes), rng.choice((0, 1, 1, 2, 2, 3)))

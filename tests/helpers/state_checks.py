@@ -103,9 +103,9 @@ class Checked(Driver):
     def _check_ready(self, node: Node) -> None:
         assert not node.open and not node.flying
         if node.home is None:
-            found = [e[3] if node.job.ranked else e for e in node.job.ready]
-            if node.job.ranked:
-                assert node.job in self.state.queues.graded[node.job.background]
+            found = [e[3] if node.job.has_priorities else e for e in node.job.ready]
+            if node.job.has_priorities:
+                assert node.job in self.state.queues.by_priority[node.job.background]
             else:
                 assert node.job in self.state.queues.rota[node.job.background] and node.job.listed
         else:

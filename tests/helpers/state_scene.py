@@ -40,9 +40,11 @@ class Scene(Checked):
     def takes(self, function):
         return self.known.get(function, 1e-6)
 
-    def job(self, wanted, *, cap=None, held=False, background=False, ranked=False, retries=1):
+    def job(
+        self, wanted, *, cap=None, held=False, background=False, has_priorities=False, retries=1
+    ):
         """Take in a job with these outputs, and all that they need which is in no job yet."""
-        job = Job(None, cap or self.width, background, ranked)
+        job = Job(None, cap or self.width, background, has_priorities)
         job.crash_retries = retries
         run = job.run = Run(job, held, False)
         nodes = []

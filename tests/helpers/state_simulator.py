@@ -237,7 +237,7 @@ class Simulator(Checked):
             assert run.is_cleared, f"{run.job} was not cleared"
             assert not run.job.active
         batching.assign(state)
-        assert not any(state.queues.rota) and not any(map(list, state.queues.graded))
+        assert not any(state.queues.rota) and not any(map(list, state.queues.by_priority))
         assert not state.queues.queued and not state.queues.waiters and not state.queues.stuck
         for worker, fake in self.fakes.items():
             assert not any(lane.queue or lane.following or lane.arrived for lane in worker.lanes)

@@ -29,9 +29,9 @@ from lazyflow.schedulers.cluster.actor_messages import (
 from lazyflow.schedulers.cluster.journal import Journal
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
-from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import BLOB
+from lazyflow.schedulers.remote.failures import unreadable
 
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
 
@@ -127,17 +127,19 @@ class EngineActor:
         self.side.report(answer, value)
 
 
+_IMPORTABLE = (
+    "Modules have to be importable there: install them on the workers, or set PYTHONPATH before "
+    "they start"
+)
+
+
 def _opened(packed: PackedValue, what: str) -> Any:
     """Unpickle a part of a call."""
     try:
         return packed.opened()
     except SerializationError as error:
-        why = error.__cause__
-        raise SerializationError(
-            f"{what} of an actor was pickled but can't be unpickled in its worker: "
-            f"{type(why).__name__}: {text_of(why) if why is not None else error}. Modules have to "
-            "be importable there: install them on the workers, or set PYTHONPATH before they start"
-        ) from why
+        cause = error if error.__cause__ is None else error.__cause__
+        raise unreadable(what, cause, "an actor", _IMPORTABLE) from cause
 
 
 class _FetchedInputs:

@@ -196,20 +196,20 @@ def wait_for(
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
         return True
-    gate = Event()
+    enough = Event()
     not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
-    last = iter([gate])
+    last = iter([enough])
 
     def one_more(_: TaskFuture) -> None:
-        if next(not_last, gate) is gate and next(last, None) is gate:
-            gate.set()
+        if next(not_last, enough) is enough and next(last, None) is enough:
+            enough.set()
 
     try:
         for future in waiting:
             future.add_callback(one_more)
         with asleep():
             engines = _engines_of(waiting if behind is None else behind)
-            return wait_watching(engines, gate.wait, timeout)
+            return wait_watching(engines, enough.wait, timeout)
     finally:
         for future in waiting:
             future.remove_callback(one_more)

@@ -116,7 +116,7 @@ class Lifecycle(ABC):
         self.context.run(scheduler_here.set, scheduler)
         self.observers = RunObservers(request.observers)
         self._closing = [None]  # whoever pops it ends the run
-        self._gate = Event()
+        self._ended = Event()
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class Lifecycle(ABC):
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the run is over, or `timeout` seconds; tells which."""
         if here.worker is None:
-            return self._gate.wait(timeout)
+            return self._ended.wait(timeout)
         with asleep():
-            return self._gate.wait(timeout)
+            return self._ended.wait(timeout)
 
     def cancel(self, error: BaseException | None = None) -> None:
         """Start nothing more and end with `error` (a Cancelled unless given)."""
@@ -184,7 +184,7 @@ class Lifecycle(ABC):
                 parent[0].deliver(parent[1], self.values[i])
         if parent is not None or self.futures is not None:  # else the caller takes the values
             self.forget_values()
-        self._gate.set()
+        self._ended.set()
 
     def fetch(self) -> None:
         """Bring the wanted values here, in the caller's thread; raises what stands against it."""
@@ -213,7 +213,7 @@ class Lifecycle(ABC):
             except BaseException as bug:  # as a RecursionError: the others must hear of it still
                 broken = bug
             finally:
-                run._gate.set()
+                run._ended.set()
         if broken is not None:
             try:
                 raise broken
@@ -349,7 +349,7 @@ class Lifecycle(ABC):
                 return LATER
             parent[0].children.discard(self)
             self.observers.run_ended(self)
-            self._gate.set()
+            self._ended.set()
         parent[0].children.add(child)
         if parent[0].stop:  # it ends, with an error of its own, and did not see this child
             parent[0].children.discard(child)

@@ -9,11 +9,11 @@ from typing import Any
 from lazyflow.graph.plan import Plan
 
 
-class Ranked:
-    """Ready tasks by priority, then by number; the part of list that `Run` uses.
+class PriorityQueue:
+    """Ready tasks by priority, then by number, with those methods of a list that `Run` uses.
 
-    ``floor`` is a negated priority: tasks whose priority is lower are not given, so that who works
-    on the run leaves it and looks whether something else is more urgent.
+    ``floor`` is a negated priority. No task of a lower priority is returned, so that a thread that
+    works on the run leaves it and looks whether another run is more urgent.
     """
 
     floor = inf
@@ -43,7 +43,7 @@ class Ranked:
         return self._heap[0] // self._width
 
     def swap(self, i: int) -> int:
-        """Put a task in and take one out, or -1: all are below the floor."""
+        """Add a task and remove the first; return -1 if all are below the floor."""
         rank = self._rank(i)
         if min([rank, *self._heap[:1]]) // self._width > self.floor:
             self._push(self._heap, rank)

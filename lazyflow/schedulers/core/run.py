@@ -33,7 +33,7 @@ from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
-from lazyflow.schedulers.core.priority_queue import Ranked
+from lazyflow.schedulers.core.priority_queue import PriorityQueue
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import IteratorItems
 
@@ -64,7 +64,7 @@ class Run(Lifecycle):
         self.releases = _counters(
             [len(u) if u.__class__ is list else 1 for u in plan.consumers]
         )
-        self.ready: Any = Ranked(plan) if plan.priorities else plan.ready.copy()
+        self.ready: Any = PriorityQueue(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
             self.attention.append(None)
@@ -124,7 +124,7 @@ class Run(Lifecycle):
         observers = self.observers
         on_start, on_end = observers.on_start, observers.on_end
         take = self.ready.pop
-        ranked = self.ready if plan.priorities else None
+        prioritized = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
         try:
             while True:
@@ -185,10 +185,10 @@ class Run(Lifecycle):
                         if left is None or next(left, True):
                             if users == end:
                                 self._complete()
-                            elif ranked is None:
+                            elif prioritized is None:
                                 i = users
                             else:
-                                i = ranked.swap(users)
+                                i = prioritized.swap(users)
                                 if i < 0:
                                     self.scheduler.offer(self, 1)
         finally:

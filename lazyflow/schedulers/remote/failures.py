@@ -65,10 +65,17 @@ def culprit(
     return role, failed
 
 
-def unreadable(what: str, error: BaseException) -> SerializationError:
-    """Return the error of a task of which a part can't be unpickled in its worker."""
+_RESTORABLE = (
+    "Use what pickle can restore there, such as arrays, numbers, or functions and classes of "
+    "modules that can be imported."
+)
+
+
+def unreadable(
+    what: str, error: BaseException, of: str = "a task", advice: str = _RESTORABLE
+) -> SerializationError:
+    """Return the error of `what` of a task or an actor, which its worker can't unpickle."""
     return SerializationError(
-        f"{what} of a task was pickled but can't be unpickled in its worker: "
-        f"{type(error).__name__}: {text_of(error)}. Use what pickle can restore there, such as "
-        "arrays, numbers, or functions and classes of modules that can be imported."
+        f"{what} of {of} was pickled but can't be unpickled in its worker: "
+        f"{type(error).__name__}: {text_of(error)}. {advice}"
     )

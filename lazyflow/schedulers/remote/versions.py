@@ -1,6 +1,6 @@
-"""Which version of the user's modules this program has: its workers are to have the same.
+"""The versions of the user's modules in this program, so that its workers have the same.
 
-Looked at are modules written in Python that are not installed. The version of one is the time
+Followed are modules that are written in Python and not installed. The version of one is the time
 and size of its source when it was imported or reloaded. That a module was reloaded shows in its
 new `__spec__`; IPython's autoreload may patch a module in place, and keeps times of its own.
 
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.store.pickling.functions import same_code
 
-__all__ = ["Said", "is_users", "stat_of", "versions"]
+__all__ = ["ModuleVersions", "is_users", "stat_of", "versions"]
 
 Stat = tuple[int, int]  # time in ns, size
 
@@ -52,17 +52,17 @@ def stat_of(path: str) -> Stat | None:
     return found.st_mtime_ns, found.st_size
 
 
-class Said(NamedTuple):
-    """What a worker is told.
+class ModuleVersions(NamedTuple):
+    """The versions of the caller's modules, as they are sent to workers.
 
     number, reloads
-        Grow with each change, and when functions may be others than those that were sent.
+        `number` grows with each change; `reloads` when functions may differ from those sent.
     versions
         By name of the module: time and size of its source, and how often it was reloaded.
     refused
-        Why a worker that has a module not yet must not import it, by name.
+        By name of the module: why a worker that has not imported it must not do so now.
     in_place
-        IPython's autoreload is at work: old functions and classes are patched, too.
+        Whether IPython's autoreload is at work, which patches old functions and classes too.
     """
 
     number: int
@@ -84,30 +84,30 @@ class _Known:
         self.origin: str = spec.origin
         self.stat = stat
         self.reloads = reloads
-        self.is_old = is_old  # the source is another one by now
+        self.is_old = is_old  # the source has changed since
 
 
 class Versions:
-    """What this process knows of its modules.
+    """The user's modules in this process.
 
     Attributes
     ----------
-    said
-        As of the last `look`.
+    current
+        The versions as the last `look` found them.
     reloaded
-        Names of modules, one for each reload that was seen.
+        Names of modules, one entry for each reload that was seen.
     """
 
     def __init__(self) -> None:
-        self.said = Said(0, 0, [], {}, {}, False)
+        self.current = ModuleVersions(0, 0, [], {}, {}, False)
         self.reloaded: list[str] = []
         self._known: dict[str, _Known] = {}
         self._count = -1
         self._lock = threading.Lock()
 
     def look(self) -> int:
-        """Learn what was imported and reloaded since the last look; returns the reloads so far."""
-        if len(sys.modules) != self._count or sys.path != self.said.path or not self._is_same():
+        """Note imports and reloads since the last look; return the number of reloads so far."""
+        if len(sys.modules) != self._count or sys.path != self.current.path or not self._is_same():
             with self._lock:
                 self._count = len(sys.modules)
                 self._learn()
@@ -148,7 +148,7 @@ class Versions:
         self._known = found
         if self.reloaded:
             refused |= _old_parts(found, set(self.reloaded))
-        before = self.said
+        before = self.current
         versions = {name: (*known.stat, known.reloads) for name, known in found.items()}
         new = before._replace(
             reloads=before.reloads + bool(gone or len(self.reloaded) > count),
@@ -156,7 +156,7 @@ class Versions:
             in_place=_AUTORELOAD in sys.modules,
         )
         if new != before:
-            self.said = new._replace(number=before.number + 1)
+            self.current = new._replace(number=before.number + 1)
 
 
 def _is_patched(known: _Known) -> bool:

@@ -142,7 +142,7 @@ def test_only_so_many_tasks_wait_for_values_on_their_way():
     users = [Plan(x, function=2) for x in there]
     for plan in users:
         option(plan, priority=1)
-    scene.job(users, ranked=True, cap=2)
+    scene.job(users, has_priorities=True, cap=2)
     for worker in scene.state.workers:
         assert len(worker.fetching) <= AHEAD
     scene.finish()
@@ -179,7 +179,7 @@ def test_higher_priorities_go_first():
     scene = Scene(workers=1)
     scene.learn(1, seconds=2 * TARGET)
     plans = [option(Plan(), priority=p) for p in (1, 3, 2, 3)]
-    scene.job(plans, ranked=True)
+    scene.job(plans, has_priorities=True)
     order = []
     while scene.to_run()[0]:
         order += [n.i for n in scene.to_run()[0][0]]
@@ -193,7 +193,7 @@ def test_higher_priorities_go_first_whose_job_they_are_of():
     scene.job([chain(3)])
     for ranks in ((-1,), (2, 0, -2), (), (1, 2)):
         plans = [option(Plan(), priority=p) for p in ranks] or [Plan(), Plan()]
-        scene.job(plans, ranked=bool(ranks))
+        scene.job(plans, has_priorities=bool(ranks))
     order = []
     while scene.to_run()[0]:
         order += [n.task._options.priority for n in scene.to_run()[0][0]]
@@ -204,7 +204,10 @@ def test_higher_priorities_go_first_whose_job_they_are_of():
 def test_jobs_with_and_without_priorities_take_turns_where_those_are_0():
     scene = Scene(workers=1)
     scene.learn(1, seconds=2 * TARGET)
-    jobs = [scene.job([Plan() for _ in range(6)], ranked=ranked).job for ranked in (False, True)]
+    jobs = [
+        scene.job([Plan() for _ in range(6)], has_priorities=has_priorities).job
+        for has_priorities in (False, True)
+    ]
     order = []
     while scene.to_run()[0]:
         order.append(jobs.index(scene.to_run()[0][0][0].job))
@@ -216,7 +219,7 @@ def test_a_flight_ends_before_what_is_less_urgent_than_other_jobs():
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(20)])
-    scene.job([option(Plan(), priority=p) for p in (5, 5, -5)], ranked=True)
+    scene.job([option(Plan(), priority=p) for p in (5, 5, -5)], has_priorities=True)
     scene.fly()
     scene.fly()
     flights = [[n.task._options.priority for n in f] for f in scene.to_run()[0]]

@@ -67,7 +67,7 @@ def _in_turn(state: State) -> list[WorkerRecord]:
 def _ask_for_workers(state: State) -> None:
     queues = state.queues
     wanted = queues.queued
-    for jobs in (*queues.rota, *queues.graded):
+    for jobs in (*queues.rota, *queues.by_priority):
         for job in jobs:
             wanted += min(len(job.ready), max(0, job.cap - len(job.active)))
     coming = state.starting
@@ -199,7 +199,7 @@ def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
         elif site is not worker:
             user.site = MIXED
             continue
-        if not user.open and user.phase == WAITING and not user.job.ranked:
+        if not user.open and user.phase == WAITING and not user.job.has_priorities:
             if user.job is not job:
                 worker.lanes[user.job.background].following.append(user)
             elif followers is None:

@@ -124,7 +124,7 @@ class Lineage:
         if job.listed:
             self._queues.rota[job.background].remove(job)
             job.listed = False
-        self._queues.graded[job.background].remove(job)
+        self._queues.by_priority[job.background].remove(job)
         job.nodes = []
         job.ready = []
         job.lineage_size = 0

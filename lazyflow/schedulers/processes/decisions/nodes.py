@@ -245,7 +245,7 @@ class Job:
         How many workers may have tasks of it at once.
     background
         Whether it is a background job: no caller waits for it, and foreground jobs go first.
-    ranked
+    has_priorities
         Whether its tasks have priorities: `ready` is a heap of (-priority, id, number, node) then.
 
     Attributes
@@ -256,7 +256,7 @@ class Job:
         Workers that have tasks of it, and how many.
     ready, listed
         Ready tasks that may go anywhere, a stack; whether the job is in the queues' `rota`, or
-        `graded` if it is ranked. Entries may be out of date.
+        `by_priority` if it has priorities. Entries may be out of date.
     last
         The worker that got its last flight.
     crashes
@@ -290,27 +290,27 @@ class Job:
         "dependents",
         "depends",
         "given",
+        "has_priorities",
         "last",
         "later",
         "lineage_size",
         "listed",
         "nodes",
         "over",
-        "ranked",
         "ready",
-                "run",
+        "run",
         "seconds",
         "unsafe",
         "verdicts",
     )
 
     def __init__(
-        self, run: Any, cap: int, background: bool = False, ranked: bool = False
+        self, run: Any, cap: int, background: bool = False, has_priorities: bool = False
     ) -> None:
         self.run = run
         self.cap = cap
         self.background = background
-        self.ranked = ranked
+        self.has_priorities = has_priorities
         self.nodes: list[Node] = []
         self.ready: list[Any] = []
         self.active: dict[WorkerRecord, int] = {}

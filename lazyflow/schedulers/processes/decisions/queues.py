@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.core.fair_queue import FairQueue
 from lazyflow.schedulers.processes.decisions.instructions import Instruction, Share
 from lazyflow.schedulers.processes.decisions.nodes import (
     FETCHING,
@@ -38,7 +38,7 @@ class Queues:
     rota
         Jobs with ready tasks that may go anywhere, the next one first: foreground jobs, and
         background jobs.
-    graded
+    by_priority
         Likewise, jobs whose tasks have priorities.
     queued
         The number of ready tasks in queues of workers.
@@ -48,12 +48,12 @@ class Queues:
         Values that can't leave their worker, and why.
     """
 
-    __slots__ = ("_out", "_pushes", "graded", "queued", "rota", "stuck", "waiters")
+    __slots__ = ("_out", "_pushes", "by_priority", "queued", "rota", "stuck", "waiters")
 
     def __init__(self, out: deque[Instruction]) -> None:
         self._out = out
         self.rota: tuple[deque[Job], deque[Job]] = (deque(), deque())
-        self.graded: tuple[Graded[Job], Graded[Job]] = (Graded(_rank), Graded(_rank))
+        self.by_priority = FairQueue[Job](_rank), FairQueue[Job](_rank)
         self.queued = 0
         self.waiters: dict[Node, dict[Node, None]] = {}
         self.stuck: dict[Node, Any] = {}
@@ -67,7 +67,7 @@ class Queues:
         best = None
         if self.stuck:
             best = next((s.holder for s in node.distinct if s in self.stuck), None)
-        if best is None and node.distinct and not node.job.ranked:
+        if best is None and node.distinct and not node.job.has_priorities:
             best = _best_worker(node.distinct)
         if best is None:
             self.push(node)
@@ -85,11 +85,11 @@ class Queues:
         """Let a ready task run anywhere."""
         node.home = None
         job = node.job
-        if job.ranked:
+        if job.has_priorities:
             self._pushes += 1
             rank = -node.task._options.priority
             heappush(job.ready, (rank, node.id, self._pushes, node))
-            self.graded[job.background].put(job)
+            self.by_priority[job.background].put(job)
             return
         job.ready.append(node)
         if not job.listed:
@@ -151,7 +151,7 @@ def pop(job: Job) -> Node | None:
     """Take a ready task that may go anywhere; None when there is none."""
     ready = job.ready
     while ready:
-        node: Node = heappop(ready)[3] if job.ranked else ready.pop()
+        node: Node = heappop(ready)[3] if job.has_priorities else ready.pop()
         if node.phase == READY and node.home is None:
             return node
     return None

@@ -13,7 +13,7 @@ from collections import deque
 from functools import partial
 from itertools import islice
 
-from lazyflow.schedulers.core.graded import Graded
+from lazyflow.schedulers.core.fair_queue import FairQueue
 from lazyflow.schedulers.processes.decisions.nodes import (
     BANDWIDTH,
     FETCH,
@@ -36,8 +36,8 @@ _LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
 def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | None:
     """Take a further task of the same job; None when a task of another job should be the next."""
     queues = state.queues
-    graded = queues.graded[job.background]
-    if graded and _is_outranked(queues, job, graded):
+    urgent = queues.by_priority[job.background]
+    if urgent and _is_outranked(queues, job, urgent):
         return None
     following = lane.following
     if following:
@@ -57,21 +57,21 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
 def first(state: State, worker: WorkerRecord) -> Node | None:
     """Take the next task for a worker out of the queues."""
     queues = state.queues
-    for lane, rota, graded in zip(worker.lanes, queues.rota, queues.graded, strict=True):
+    for lane, rota, urgent in zip(worker.lanes, queues.rota, queues.by_priority, strict=True):
         node = None
-        rank = graded.first_rank() if graded else None
+        rank = urgent.first_rank() if urgent else None
         if rank is not None and rank < 0:
-            node = _from_graded(worker, graded)
+            node = _from_priorities(worker, urgent)
         if node is None:
             node = _local(queues, worker, lane, None)
         if node is None and rank == 0:
             state.is_job_of_priorities_next = not state.is_job_of_priorities_next
             if state.is_job_of_priorities_next:
-                node = _from_graded(worker, graded)
+                node = _from_priorities(worker, urgent)
         if node is None and rota:
             node = _from_rota(worker, rota)
         if node is None and rank is not None:
-            node = _from_graded(worker, graded)
+            node = _from_priorities(worker, urgent)
         if node is not None:
             return node
     if queues.queued and not worker.flights and not worker.fetching:
@@ -167,19 +167,19 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
     return None
 
 
-def _from_graded(worker: WorkerRecord, graded: Graded[Job]) -> Node | None:
+def _from_priorities(worker: WorkerRecord, urgent: FairQueue[Job]) -> Node | None:
     """Take the task with the highest priority that may run anywhere."""
-    while (job := graded.take(partial(may, worker))) is not None:
+    while (job := urgent.take(partial(may, worker))) is not None:
         node = pop(job)
         if node is not None:
             return node
     return None
 
 
-def _is_outranked(queues: Queues, job: Job, graded: Graded[Job]) -> bool:
+def _is_outranked(queues: Queues, job: Job, urgent: FairQueue[Job]) -> bool:
     """Tell whether a task of another job is more urgent than the next one of this."""
-    rank = job.ready[0][0] if job.ranked and job.ready else 0
-    first = graded.first_rank()
+    rank = job.ready[0][0] if job.has_priorities and job.ready else 0
+    first = urgent.first_rank()
     if first is not None and first < rank:
         return True
     return rank > 0 and bool(queues.rota[job.background])

@@ -54,7 +54,7 @@ class Link:
         self.driver = driver
         plan, request = run.plan, run.request
         is_background = request.background
-        self.job = Job(run, workers, is_background, ranked=bool(plan.priorities))
+        self.job = Job(run, workers, is_background, has_priorities=bool(plan.priorities))
         if run.parent is None:
             self.job.crash_retries = config.get("crash_retries")
         else:  # this is the driver's thread, where the caller's settings are not seen

@@ -99,19 +99,19 @@ class Fetch:
     """A thread that waits for a value to be brought here."""
 
     def __init__(self) -> None:
-        self._gate = Event()
+        self._arrived = Event()
         self.value: Any = None
         self.error: BaseException | None = None
 
     def done(self, value: Any, error: BaseException | None = None) -> None:
         """Wake the thread that waits."""
         self.value, self.error = value, error
-        self._gate.set()
+        self._arrived.set()
 
     def wait(self) -> Any:
         """Return the value, or raise why there is none."""
         with asleep():
-            self._gate.wait()
+            self._arrived.wait()
         if self.error is not None:
             raise self.error
         return self.value

@@ -86,7 +86,7 @@ class Sender:
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
         """Send a worker what has changed of the caller's modules and settings."""
-        if member.versions != versions.said.number:
+        if member.versions != versions.current.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
         if member.settings != notices.settings.number:
             member.settings = notices.settings.number
@@ -94,12 +94,12 @@ class Sender:
 
     def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
-        said = versions.said
-        member.versions = said.number
-        if member.reloads != said.reloads:
-            member.reloads = said.reloads
+        current = versions.current
+        member.versions = current.number
+        if member.reloads != current.reloads:
+            member.reloads = current.reloads
             member.forget_reloaded()
-        return tuple(said._replace(path=list(map(str, said.path))))
+        return tuple(current._replace(path=list(map(str, current.path))))
 
     def _call(
         self, node: Node, check: bool

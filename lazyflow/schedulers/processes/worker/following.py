@@ -83,7 +83,7 @@ class Follower:
             raise unreadable("the function", error) from error
 
     def follow(self, versions: tuple[Any, ...]) -> None:
-        """Bring modules to the versions that the caller has now: fields of a `versions.Said`."""
+        """Bring modules to the caller's versions: the arguments are fields of `ModuleVersions`."""
         before = self._versions
         _, _, path, self._versions, self._refused, self._in_place = versions
         for name in before.keys() - self._versions.keys():  # the program has removed it

@@ -1,4 +1,4 @@
-"""Runs whose ready tasks have priorities, for who chooses between runs."""
+"""A queue of runs, by the priorities of their ready tasks: for schedulers, which choose a run."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Graded(Generic[T]):
-    """The run with the most urgent ready task is the first; equals take turns.
+class FairQueue(Generic[T]):
+    """A queue whose first run has the most urgent ready task; runs of equal urgency take turns.
 
     Parameters
     ----------
     rank
         Returns the negated priority of the most urgent ready task of a run, None when it has none.
-        It may go up at any time; when it goes down, the run is put in again.
+        It may go up at any time; when it goes down, `put` must be called again.
 
     >>> ready = {"a": -1, "b": 0, "c": -1}
-    >>> graded = Graded(ready.get)
-    >>> for run in ready: graded.put(run)
-    >>> [graded.take(lambda run: True) for _ in range(3)]
+    >>> queue = FairQueue(ready.get)
+    >>> for run in ready: queue.put(run)
+    >>> [queue.take(lambda run: True) for _ in range(3)]
     ['a', 'c', 'a']
     >>> ready["a"] = ready["c"] = None
-    >>> graded.take(lambda run: True), graded.first_rank(), list(graded)
+    >>> queue.take(lambda run: True), queue.first_rank(), list(queue)
     ('b', 0, ['b'])
     """
 
-    # Entries are (rank, turn, run). Those of which `_ranks` knows nothing are out of date.
+    # Entries are (rank, turn, run). An entry whose rank is not that in `_ranks` is out of date.
 
     def __init__(self, rank: Callable[[T], int | None]) -> None:
         self._rank = rank
@@ -38,18 +38,18 @@ class Graded(Generic[T]):
         self._turns = count()
 
     def put(self, run: T) -> None:
-        """Put a run in, or tell that a more urgent task of it is ready."""
+        """Add a run, or note that a more urgent task of it is ready."""
         rank = self._rank(run)
         if rank is not None and (run not in self._ranks or rank < self._ranks[run]):
             self._ranks[run] = rank
             heappush(self._heap, (rank, next(self._turns), run))
 
     def remove(self, run: T) -> None:
-        """Take a run out, if it is in."""
+        """Remove a run, if it is in the queue."""
         self._ranks.pop(run, None)
 
     def first_rank(self) -> int | None:
-        """Return the lowest rank, None when no run has anything ready."""
+        """Return the lowest rank, None when no run has a ready task."""
         heap, ranks = self._heap, self._ranks
         while heap:
             rank, turn, run = heap[0]
@@ -67,7 +67,7 @@ class Graded(Generic[T]):
         return None
 
     def take(self, may: Callable[[T], bool]) -> T | None:
-        """Return the first run that `may` be taken; it goes behind its equals."""
+        """Return the first run for which `may` is true, and move it behind its equals."""
         passed = []
         found = None
         while found is None and self.first_rank() is not None:
