@@ -28,7 +28,7 @@ def test_a_thread_that_goes_on_in_its_file_does_not_come_back_to_it():
             "processes",
             75,
             ["graph/plan.py", "schedulers/processes/parent/driver.py",
-             "schedulers/processes/worker/worker.py"],
+             "schedulers/processes/worker/task_worker.py"],
         ),
     ],
 )  # fmt: skip
