@@ -3,4 +3,4 @@
 from lazyflow.api.lazy import Delayed as Delayed
 from lazyflow.api.lazy import _Attribute as _Attribute
 from lazyflow.api.lazy import _call as _call
-from lazyflow.api.lazy import _NamedMethod as _Method  # noqa: F401
+from lazyflow.api.lazy import _Method as _Method

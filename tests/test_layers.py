@@ -41,6 +41,7 @@ LAYERS = [
     ("lazyflow.wire", 4),  # pickles of before name it
     ("lazyflow.decorator", 4),
     ("lazyflow.lazy", 4),
+    ("lazyflow.reduction", 4),
     ("lazyflow.array.chunks", 5),
     ("lazyflow.array.kernels", 5),
     ("lazyflow.array.names", 5),

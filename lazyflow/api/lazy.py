@@ -46,6 +46,9 @@ class _NamedMethod:
         return _NamedMethod, (self.name,)
 
 
+_Method = _NamedMethod  # pickles of earlier versions have this name
+
+
 def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     if not callable(func):
         raise TypeError(
