@@ -110,6 +110,8 @@ def _axes(
     ndim: int, chunks: Any, drop_axis: Any, new_axis: Any
 ) -> tuple[Labels, dict[Hashable, Any], dict[Hashable, Any]]:
     """Return labels of the result's axes, lengths of new axes, and changes of other lengths."""
+    if drop_axis is None and new_axis is None and chunks is None:
+        return tuple(range(ndim)), {}, {}
     dropped = axis_numbers(drop_axis, ndim, "drop_axis")
     out: list[Hashable] = [k for k in range(ndim) if k not in dropped]
     if chunks is not None and not isinstance(chunks, Sequence):

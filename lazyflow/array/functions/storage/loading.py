@@ -23,6 +23,9 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task, task_name
 from lazyflow.services import service
 
+#: What `from_array` makes an array of first: values without a shape, and scalars of NumPy.
+_VALUES = (list, tuple, int, float, complex, memoryview, np.generic)
+
 
 @implements()
 def from_array(
@@ -60,7 +63,7 @@ def from_array(
     if isinstance(x, Array):
         raise TypeError("from_array() got a chunked array; x.rechunk(chunks) changes its chunks")
     refuse_lazy(x)
-    if isinstance(x, list | tuple | int | float | complex | memoryview | np.generic):
+    if isinstance(x, _VALUES):
         x = np.asarray(x)
     for attribute in ("shape", "dtype", "__getitem__"):
         if not hasattr(x, attribute):
