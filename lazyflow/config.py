@@ -34,7 +34,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
@@ -43,7 +43,7 @@ _KERNELS = {name: name for name in ("auto", "tiles", "native")}
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
-class _Key(NamedTuple):
+class _Key:
     """What can be set under one name.
 
     Attributes
@@ -56,9 +56,14 @@ class _Key(NamedTuple):
         Returns the value that a text in the environment means, or raises LookupError.
     """
 
-    default: Any
-    check: Callable[[Any], Any]
-    parse: Callable[[str], Any]
+    __slots__ = ("check", "default", "parse")
+
+    def __init__(
+        self, default: Any, check: Callable[[Any], Any], parse: Callable[[str], Any]
+    ) -> None:
+        self.default = default
+        self.check = check
+        self.parse = parse
 
 
 def _whole(name: str, default: int | None, low: int) -> _Key:
