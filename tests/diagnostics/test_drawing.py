@@ -1,79 +1,23 @@
 """Pictures of task graphs: valid, tidy, harmless, and clear errors."""
 
-import os
 import re
-import sys
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from dataclasses import FrozenInstanceError
 from itertools import combinations, pairwise
 
 import pytest
+from drawing_tools import (
+    SVG,
+    Parsed,
+    chain,
+    tree,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyflow.diagnostics import layout
 from lazyflow.diagnostics.boxes import Vertex
-from lazyflow.diagnostics.drawing import Picture, draw
+from lazyflow.diagnostics.drawing import draw
 from lazyflow.diagnostics.svg import to_svg
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-class Parsed:
-    """The geometry of a picture, read back from its text."""
-
-    def __init__(self, text):
-        self.root = ElementTree.fromstring(text)
-        self.width, self.height = (float(self.root.get(name)) for name in ("width", "height"))
-        groups = [group for group in self.root.iter(f"{SVG}g") if group.get("data-node")]
-        self.groups = {int(group.get("data-node")): group for group in groups}
-        assert len(self.groups) == len(groups)
-        self.boxes = {index: rectangle(group) for index, group in self.groups.items()}
-        self.paths = Counter(
-            tuple(map(int, path.get("data-edge").split())) for path in self.root.iter(f"{SVG}path")
-        )
-        self.lines = {
-            tuple(map(int, path.get("data-edge").split())): points(path.get("d"))
-            for path in self.root.iter(f"{SVG}path")
-        }
-
-    def label(self, index):
-        return self.groups[index].find(f"{SVG}text").text or ""
-
-    def title(self, index):
-        return self.groups[index].find(f"{SVG}title").text or ""
-
-    def centre(self, index):
-        left, top, right, bottom = self.boxes[index]
-        return (left + right) / 2, (top + bottom) / 2
-
-
-def rectangle(group):
-    box = group.find(f"{SVG}rect")
-    x, y, width, height = (float(box.get(name)) for name in ("x", "y", "width", "height"))
-    return x, y, x + width, y + height
-
-
-def points(data):
-    """Points along the stroke of a path; the arrowhead, which is the second stroke, left out."""
-    found = []
-    for command, numbers in re.findall("([MLC])([^MLC]*)", data):
-        values = [float(number) for number in numbers.split()]
-        ends = list(zip(values[::2], values[1::2], strict=True))
-        if command == "M" and found:
-            break
-        curve = [*found[-1:], *ends]
-        steps = 24 if len(curve) > 1 else 1
-        found += [bezier(curve, step / steps) for step in range(1, steps + 1)]
-    return found
-
-
-def bezier(curve, t):
-    """De Casteljau's point of a straight line or a cubic curve."""
-    while len(curve) > 1:
-        curve = [(x + (p - x) * t, y + (q - y) * t) for (x, y), (p, q) in pairwise(curve)]
-    return curve[0]
 
 
 def edges_of(nodes):
@@ -127,22 +71,8 @@ def graphs(draw_one, max_nodes=30):
     return nodes
 
 
-def chain(length):
-    return [Vertex("inc", (i - 1,) if i else ()) for i in range(length)]
-
-
-def tree(leaves):
-    nodes = [Vertex("load", ()) for _ in range(leaves)]
-    level = list(range(leaves))
-    while len(level) > 1:
-        pairs = zip(level[::2], level[1::2], strict=True)
-        first = len(nodes)
-        nodes += [Vertex("add", pair) for pair in pairs]
-        level = list(range(first, len(nodes)))
-    return nodes
-
-
 # --- layout
+
 
 
 @given(graphs(), st.sampled_from(["TB", "BT", "LR", "RL"]))
@@ -378,162 +308,3 @@ def test_empty_graph_says_so():
     picture = Parsed(to_svg([]))
     assert [text.text for text in picture.root.iter(f"{SVG}text")] == ["empty graph"]
     assert not picture.boxes
-
-
-# --- limits and errors
-
-
-def test_500_nodes_are_drawn_and_501_are_not():
-    assert len(Parsed(to_svg(chain(500))).boxes) == 500
-    nodes = [Vertex("1", (), "value"), *(Vertex("f", (0,)) for _ in range(1_500))]
-    with pytest.raises(ValueError, match=r"1,500 tasks and 1 value; .* takes 500 nodes") as caught:
-        to_svg(nodes)
-    for advice in ("a part of the graph", "smaller graph", "engine='graphviz'"):
-        assert advice in str(caught.value)
-
-
-def test_the_limit_can_be_chosen():
-    assert len(Parsed(to_svg(chain(600), max_tasks=600)).boxes) == 600
-    with pytest.raises(ValueError, match=r"3 tasks and 0 values; .* takes 2 nodes"):
-        to_svg(chain(3), max_tasks=2)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"rankdir": "UP"}, "rankdir='UP' is not known: give one of 'TB', 'BT', 'LR', 'RL'"),
-        ({"format": "gif"}, "format='gif' is not known: give one of 'svg', 'png', 'pdf'"),
-        ({"engine": "neato"}, "engine='neato' is not known: give one of 'builtin', 'graphviz'"),
-        ({"rankdir": "UP", "engine": "graphviz"}, "rankdir='UP' is not known"),
-        ({"engine": "builtin", "format": "png"}, "engine='builtin' writes svg, not png"),
-        ({"filename": "g.gif"}, "'g.gif' ends in no known format: .* '.svg', '.png', '.pdf'"),
-        ({"filename": "g.svg", "format": "png"}, "'g.svg' and format='png' do not agree"),
-        ({"filename": ""}, "filename='' names no file"),
-    ],
-)
-def test_unknown_options(options, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=words):
-        draw(chain(2), **options)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("source", [1, 2, -1])
-@pytest.mark.parametrize("engine", ["builtin", "graphviz"])
-def test_inputs_must_be_earlier_nodes(source, engine):
-    with pytest.raises(ValueError, match=rf"nodes\[1\] \('g'\) has input {source}, .* topological"):
-        draw([Vertex("f", ()), Vertex("g", (source,))], engine=engine)
-
-
-def test_unknown_kind():
-    with pytest.raises(ValueError, match=r"nodes\[0\].kind='job' is not known: .* 'value', 'outp"):
-        to_svg([Vertex("f", (), "job")])
-
-
-# --- draw and its picture
-
-
-@pytest.mark.parametrize(
-    ("filename", "format", "written"),
-    [
-        ("g.svg", None, "g.svg"),
-        ("g.SVG", None, "g.SVG"),
-        ("g", None, "g.svg"),
-        ("g", "svg", "g.svg"),
-        ("g.v2", "svg", "g.v2.svg"),
-    ],
-)
-def test_files(filename, format, written, tmp_path):
-    picture = draw(tree(4), tmp_path / filename, format=format)
-    assert os.listdir(tmp_path) == [written]
-    assert (tmp_path / written).read_text(encoding="utf-8") == picture.data == to_svg(tree(4))
-    assert picture.filename == str(tmp_path / written)
-    assert repr(picture).endswith(f", written to {str(tmp_path / written)!r}>")
-
-
-def test_picture_shows_itself_in_a_notebook():
-    picture = draw(chain(3), rankdir="LR")
-    assert type(picture) is Picture
-    assert picture._repr_svg_() == to_svg(chain(3), rankdir="LR")
-    assert picture._repr_png_() is None
-    assert repr(picture) == (
-        f"<Picture: 3 nodes, 2 edges, svg of {len(picture.data):,} characters>"
-    )
-    with pytest.raises(FrozenInstanceError):
-        picture.data = ""
-
-
-# --- graphviz
-
-
-@pytest.fixture
-def fake_dot(tmp_path, monkeypatch):
-    """A program ``dot`` that gives back its input, so that the text sent to it can be read."""
-
-    def install(script="exec /bin/cat"):
-        program = tmp_path / "bin" / "dot"
-        program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(program.parent))
-
-    pytest.importorskip("graphviz")
-    return install
-
-
-def test_png_goes_to_graphviz(fake_dot, tmp_path):
-    fake_dot()
-    nodes = [Vertex("<b>3</b>", (), "value"), Vertex("a & \\N\0", (0, 0), "output", 'say "x"')]
-    picture = draw(nodes, tmp_path / "g.png", rankdir="LR")
-    sent = picture.data.decode()
-    assert picture._repr_png_() == picture.data == (tmp_path / "g.png").read_bytes()
-    assert picture._repr_svg_() is None
-    assert repr(picture).startswith("<Picture: 2 nodes, 1 edge, png of ")
-    assert "rankdir=LR" in sent and sent.count("->") == 1
-    assert 'label="<b>3</b>"' in sent  # quoted: not taken as HTML
-    assert '"a &amp; \\\\N\ufffd"' in sent
-    assert 'say \\"x\\"' in sent
-
-
-def test_graphviz_svg_is_text_and_has_no_limit(fake_dot):
-    fake_dot()
-    picture = draw(chain(700), engine="graphviz")
-    assert picture._repr_svg_() == picture.data
-    assert picture.data.count("->") == 699
-    assert picture._repr_png_() is None
-
-
-def test_pdf_is_bytes_that_no_notebook_takes_for_png(fake_dot):
-    fake_dot()
-    picture = draw(chain(2), format="pdf")
-    assert type(picture.data) is bytes
-    assert picture._repr_png_() is None and picture._repr_svg_() is None
-
-
-def test_what_dot_says_is_not_printed(fake_dot, capfd):
-    fake_dot("echo no such font >&2; exec /bin/cat")
-    draw(chain(2), format="png")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_dot_that_fails_is_quoted(fake_dot, tmp_path):
-    fake_dot("echo no such renderer >&2; exit 1")
-    with pytest.raises(RuntimeError, match="'dot' could not draw pdf: no such renderer"):
-        draw(chain(2), tmp_path / "g.pdf")
-    assert not (tmp_path / "g.pdf").exists()
-
-
-def test_missing_dot_is_named(monkeypatch, tmp_path):
-    pytest.importorskip("graphviz")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match=r"png .* program 'dot', .* not on the PATH.*'svg'"):
-        draw(chain(2), format="png")
-
-
-def test_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "graphviz", None)
-    with pytest.raises(ImportError, match=r"pdf .* the package is missing. .* format='svg'"):
-        draw(chain(2), format="pdf")
-    with pytest.raises(ImportError, match="package 'graphviz'"):
-        draw(chain(2), engine="graphviz")
-    assert draw(chain(2)).format == "svg"
