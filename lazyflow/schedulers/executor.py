@@ -252,7 +252,7 @@ class ExecutorScheduler(_Base):
         """Submit ready tasks while slots are free.
 
         An executor that is done at once calls back from inside `submit`, and a task that need
-        not run makes others ready at once: whoever is inside already goes on with those.
+        not run makes others ready at once: the thread that is inside already goes on with those.
         """
         while slots.runs and slots.free:
             try:

@@ -1,4 +1,4 @@
-"""Which scheduler a word, an object or nothing at all stands for."""
+"""The scheduler that a name, an object or nothing stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lazyflow.schedulers.core.base import ReportsInfo, Scheduler, ShutsDown
 from lazyflow.schedulers.core.installed import installed
 from lazyflow.schedulers.core.task_resources import close_kept
 
-#: The words of other libraries for ours, so that a moved program runs.
+#: Names that other libraries use for the same schedulers, so that ported programs run.
 _ALIASES = {
     "synchronous": "sync",
     "single-threaded": "sync",
@@ -67,7 +67,7 @@ def _is_address(name: str) -> bool:
 
 
 def _need(package: str) -> None:
-    """Say what to install where an engine is not there."""
+    """Raise ImportError, which says what to install, when an engine's package is missing."""
     from importlib.util import find_spec
 
     if find_spec(package) is None:
@@ -123,7 +123,7 @@ def scheduler_of(what: Any) -> Scheduler:
             known = _executors[what] = kind(what)
         return known
     if hasattr(what, "offer"):
-        return checked(what)  # which says what it lacks
+        return checked(what)  # its error says which method is missing
     raise TypeError(
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
         f"scheduler object; got {type(what).__name__}"
@@ -131,7 +131,7 @@ def scheduler_of(what: Any) -> Scheduler:
 
 
 def info() -> dict[str, Any]:
-    """Return what the schedulers that were used hold and do now, by name.
+    """Return by name what each scheduler that was used holds and does now.
 
     For ``"processes"``: ``workers``, each with ``pid``, the task that is ``running``, how many
     ``values`` it keeps and their ``bytes``, the ``shared_bytes`` it has written for others and the
@@ -152,7 +152,7 @@ def info() -> dict[str, Any]:
 def shutdown() -> None:
     """End the threads and processes that lazyflow keeps; queued work is cancelled.
 
-    Running tasks get two seconds. The next compute starts what it needs again.
+    Running tasks get two seconds to end. The next compute starts what it needs again.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Runs everything in the caller's thread, in the order of the plan: for debuggers and tests.
 
 ``breakpoint()`` in a task stops where it stands. A task can't be interrupted by ``timeout=``
-here (nobody else is there to do it), so the time is looked at between tasks.
+here, as no other thread could do it, so the time is looked at between tasks.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lazyflow.schedulers.core.run import Run
 
 
 class _Caller:
-    """The thread that computes: its runs with ready tasks, and what wakes it.
+    """The thread that computes: the queue of its runs with ready tasks, and what wakes it.
 
-    A run is put here when tasks of it became ready outside its own loop; the newest comes
+    A run is queued when tasks of it become ready outside its own loop. The newest run is taken
     first, since the others wait for it.
     """
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
-        # C, so Ctrl-C can't leave it locked, as it can a Semaphore
+        # It is written in C, so Ctrl-C can't leave it locked, as it can a Semaphore.
         self.wake: SimpleQueue[None] = SimpleQueue()
 
 
@@ -53,14 +53,14 @@ class SyncScheduler(MakesRuns, KeepsActors):
         return _SyncRun(plan, request, self)
 
     def start(self, run: Run) -> None:
-        """Begin; a run in the background is done at once, since nobody else will do it."""
+        """Begin a run; one in the background is done at once, as no other thread will do it."""
         run.attached = _Caller()
         run.begin()
         if run.request.background:
             self.wait(run, None)
 
     def offer(self, run: Run, count: int) -> None:
-        """Put a run before its caller, unless he is in its loop and will look by himself."""
+        """Queue a run for its caller, unless that is in its loop and will look anyway."""
         worker = here.worker
         if worker is None or worker.run is not run:
             caller: _Caller = run.attached
@@ -68,7 +68,7 @@ class SyncScheduler(MakesRuns, KeepsActors):
             caller.wake.put(None)
 
     def wait(self, run: Run, timeout: float | None) -> bool:
-        """Do the work."""
+        """Run the tasks, until the run is over or `timeout` seconds have passed."""
         caller: _Caller = run.attached
         worker = Worker(threading.current_thread().name)
         if timeout is not None:
@@ -91,12 +91,12 @@ class SyncScheduler(MakesRuns, KeepsActors):
         return True
 
     def abandon(self, run: Run) -> None:
-        """Nothing can be left running: the caller is the only worker."""
+        """Wake the caller; no task can still be running, as the caller is the only worker."""
         caller: _Caller = run.attached
         caller.wake.put(None)
 
     def make_actor(self, spec: Any) -> Any:
-        """Return where an actor lives: here, inline."""
+        """Return the host of an actor whose calls are made in the caller's thread."""
         from lazyflow.schedulers.actors.local import InlineActor
 
         return InlineActor(spec, self)

@@ -1,4 +1,4 @@
-"""Contract: what `persist` started, `wait`, and what happens when nobody wants it any more."""
+"""Contract: tasks that `persist` started, `wait`, and results that are not wanted any more."""
 
 from __future__ import annotations
 

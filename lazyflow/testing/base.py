@@ -1,4 +1,4 @@
-"""What the parts of the contract share."""
+"""The base class of the contract's parts."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Part:
         return values[0] if len(values) == 1 else values
 
     def word_travels(self) -> None:
-        """Let workers elsewhere hear of what the caller just dropped; here it takes no time."""
+        """Let workers in other processes hear what the caller just dropped."""
         gc.collect()
         if not self.shares_memory:
             self.compute(lazyflow.delayed(inc)(1), num_workers=2)
 
     def comes_to(self, level: Level, number: int) -> bool:
-        """Tell whether there are just so many: at once, or elsewhere when word has arrived."""
+        """Tell whether a level is `number`, once other processes have heard of it."""
         self.word_travels()
         return level.now() == number if self.shares_memory else level.wait_for(number)

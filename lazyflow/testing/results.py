@@ -1,4 +1,4 @@
-"""Contract: the right results, whatever the shape of the graph and whoever computes."""
+"""Contract: results are right, whatever the graph's shape and the thread that computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words between a test and its tasks, whichever thread or process those run in.
+"""Signals between a test and its tasks, in whichever thread or process those run.
 
 A tally of what happened, a gate to wait at, a barrier, a level that goes up and down. Each is
 the path of files that its pickled copies reach too, so tasks must see the test's file system. No
@@ -37,7 +37,7 @@ def _remove(folder: str, maker: int) -> None:
 
 
 class Tally(_Files):
-    """What happened, in order: items that JSON can hold.
+    """A list of what happened, in order: items that JSON can hold.
 
     >>> ran = Tally()
     >>> ran.add("first"), ran.add("second"), ran.items(), len(ran)
@@ -71,7 +71,7 @@ class Tally(_Files):
 
 
 class Gate(_Files):
-    """Closed until somebody opens it, then open for ever.
+    """A gate that is closed until it is opened, and then open for ever.
 
     >>> gate = Gate()
     >>> gate.wait(0)
@@ -90,7 +90,7 @@ class Gate(_Files):
         return os.path.join(self.folder, "pipe")
 
     def open(self) -> None:
-        """Let everybody pass who waits or will come."""
+        """Let all pass, those that wait and those that come later."""
         with _held(self._pipe) as rope:
             _ring(rope)
 
@@ -100,7 +100,7 @@ class Gate(_Files):
 
 
 class Barrier:
-    """Lets `parties` pass together, once."""
+    """A barrier that lets `parties` pass together, once."""
 
     def __init__(self, parties: int) -> None:
         self.parties = parties
@@ -108,7 +108,7 @@ class Barrier:
         self._gate = Gate()
 
     def wait(self, timeout: float = _LONGEST) -> int:
-        """Sleep until all are here; return how many came before; TimeoutError without the rest."""
+        """Sleep until all have come; return how many came before; TimeoutError if some don't."""
         at = self._came.add(os.getpid())
         if at == self.parties:
             self._gate.open()
@@ -120,7 +120,7 @@ class Barrier:
 
 
 class Level(_Files):
-    """How many there are of something: tasks that run, values that are alive.
+    """A count of something that comes and goes: tasks that run, values that are alive.
 
     >>> running = Level()
     >>> with running:
@@ -149,7 +149,7 @@ class Level(_Files):
         self._change(1)
 
     def down(self) -> None:
-        """Count one less; it must be the process that counted it up."""
+        """Count one less, in the process that has counted it up."""
         self._change(-1)
 
     def __enter__(self) -> Level:
@@ -180,7 +180,7 @@ class Level(_Files):
         return max(map(_highest, by_process.values()), default=0)
 
     def wait_for(self, level: int, timeout: float = _LONGEST) -> bool:
-        """Sleep until there are just so many; False after `timeout` seconds. For one waiter."""
+        """Sleep until the count is `level`; False after `timeout` seconds. For one waiter."""
         until = monotonic() + timeout
         while self.now() != level:
             if not _rung(self._bell, until - monotonic()):

@@ -1,4 +1,4 @@
-"""What the tasks of the contract run. Workers in other processes import it: no pytest here."""
+"""Functions that the contract's tasks run. Workers import them, so pytest is not imported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scheduler_name(_: Any = None) -> Any:
 
 
 def double_in_place(x: Any) -> Any:
-    """Edit the argument."""
+    """Edit the argument in place."""
     x *= 2
     return x
 
@@ -62,7 +62,7 @@ class Odd(Exception):
 
 
 class Awkward(Exception):
-    """One that pickle can't make again: it keeps the message and calls the class with it."""
+    """An exception that pickle can't make again: it would call the class with the message alone."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -74,7 +74,7 @@ def fail(x: Any) -> Any:
 
 
 def raise_it(kind: type[BaseException], *args: Any) -> None:
-    """Raise whatever is asked for."""
+    """Raise the exception that is asked for."""
     raise kind(*args)
 
 

@@ -1,4 +1,4 @@
-"""Contract: no task can change what another one sees, and results are the caller's own."""
+"""Contract: no task can change a value that another task sees, and results are the caller's."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
     $ python -m lazyflow.testing.walk threads processes
 
-prints it for ``delayed(f)(x).compute()``: what somebody has to read who follows the call, and how
-often it comes back to a file that was read before. Few files and few returns mean that the steps
-of a call stand where they belong.
+prints it for ``delayed(f)(x).compute()``: the files that a reader who follows the call has to
+read, and how often the call returns to a file that was read before. Few files and few returns
+mean that the steps of a call stand where they belong.
 
-The functions that are called are seen by a profile function: in the threads of this process, of
-which none may have started before, and in the thread of the worker process that runs tasks. What
-happens once for a process (imports, the start of workers) is done before and does not count.
+A profile function sees each call: in the threads of this process, of which none may have started
+before, and in the thread of the worker process that runs tasks. What happens once for a process
+(imports, the start of workers) is done before and does not count.
 """
 
 from __future__ import annotations

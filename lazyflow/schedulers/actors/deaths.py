@@ -8,7 +8,7 @@ from typing import Any
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.schedulers.actors.calls import ActorSpec
 from lazyflow.schedulers.actors.packed_call import PackedCall
-from lazyflow.schedulers.core.errors.failures import told
+from lazyflow.schedulers.core.errors.failures import with_call_note
 
 
 @dataclass
@@ -62,7 +62,7 @@ class DeathErrors:
         when = f"while it ran {item.name}"
         if had_ended:
             when = f"before the answer of {item.name}, which it had begun, arrived"
-        died = told(
+        died = with_call_note(
             WorkerDied(
                 f"{self._what} {when}. The call is not run again, since it "
                 f"is not known what it had done. {then}"
@@ -75,7 +75,7 @@ class DeathErrors:
 
     def later(self, item: PackedCall) -> BaseException:
         """Return the error of a call that could not run."""
-        return told(
+        return with_call_note(
             WorkerDied(f"{item.name} can't be run: {self._what}{self._ran}; {self._advice()}"),
             item.task, None,
         )

@@ -10,7 +10,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
-from lazyflow.schedulers.core.errors.failures import told
+from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
@@ -48,9 +48,9 @@ class EngineResult:
             return outcome.owned(self.number)
         except Unpicklable as failed:
             error = serialization_error(str(self.task._options.label), "result", failed)
-            raise told(error, self.task, None) from failed.error
+            raise with_call_note(error, self.task, None) from failed.error
         except SerializationError as error:
-            raise told(error, self.task, None) from error.__cause__
+            raise with_call_note(error, self.task, None) from error.__cause__
 
 
 class Put:

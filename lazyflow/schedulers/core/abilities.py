@@ -1,4 +1,4 @@
-"""What a scheduler can do beyond running plans: looked at once, when it is first used."""
+"""The optional abilities of schedulers, checked once, when a scheduler is first used."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _OPTIONAL: dict[Any, tuple[str, ...]] = {
     )
 }
 
-_checked: WeakTable[type, bool] = WeakTable()  # classes of schedulers that were found whole
+_checked: WeakTable[type, bool] = WeakTable()  # classes of schedulers that passed
 
 
 def provides(scheduler: object, protocol: Callable[..., P]) -> TypeGuard[P]:
     """Tell whether a scheduler has the methods of an optional protocol.
 
-    One is asked for, as `checked` has seen that they are whole: `isinstance` with a protocol
-    takes as long as a `put`, 4 to 9 µs on Python 3.11.
+    It looks for the first method only, as `checked` has seen that none is missing: `isinstance`
+    with a protocol takes 4 to 9 µs on Python 3.11, as long as a `put`.
 
     >>> from lazyflow.schedulers.registry import scheduler_named
     >>> provides(scheduler_named("threads"), base.KeepsActors)
@@ -44,13 +44,13 @@ def provides(scheduler: object, protocol: Callable[..., P]) -> TypeGuard[P]:
 
 
 def checked(scheduler: Any) -> Scheduler:
-    """Return a scheduler that was found whole; each class is looked at once.
+    """Return a scheduler after a check of its methods; each class is checked once.
 
     Raises
     ------
     TypeError
-        A member of `Scheduler` is missing, or some but not all of an optional protocol's are
-        there, or a method can't be called as its protocol says.
+        A member of `Scheduler` is missing, some members of an optional protocol are there and
+        others are not, or a method can't be called with its protocol's arguments.
     """
     kind = type(scheduler)
     if not _checked.get(kind):
@@ -78,13 +78,13 @@ def _check(scheduler: Any, protocol: Any, members: tuple[str, ...]) -> None:
 
 
 def _check_call(scheduler: Any, name: str, meant: Callable[..., Any]) -> None:
-    """Refuse a method that can't be called with the arguments of the protocol's."""
+    """Raise TypeError if a method can't be called with the arguments of the protocol's method."""
     from inspect import signature  # 5 ms that `import lazyflow` does not pay
 
     names = list(signature(meant).parameters)[1:]
     try:
         signature(getattr(scheduler, name)).bind(*names)
-    except ValueError:  # of C, it has no signature
+    except ValueError:  # it is written in C, without a signature
         return
     except TypeError as error:
         raise TypeError(

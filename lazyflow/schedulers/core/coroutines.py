@@ -1,6 +1,6 @@
-"""Functions that are coroutines, as tasks: each runs to its end on the event loop of its thread.
+"""Coroutine functions as tasks: a call runs to its end on the event loop of its thread.
 
-Or until its run is given up: then it is cancelled, as coroutines are, and its `finally` blocks run.
+When its run is given up before, the coroutine is cancelled, so that its `finally` blocks run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lazyflow.schedulers.core.task_resources import current_task
 
 __all__ = ["Awaited", "cancel_all", "cancels_of", "to_the_end"]
 
-#: What cancels each coroutine under way, and whose it is: a run's, or a thread's without one.
+#: By the function that cancels a coroutine under way: its run, or its thread if it has no run.
 _under_way: dict[Callable[[], Any], Any] = {}
 
 
 def cancels_of(owner: Any) -> list[Callable[[], Any]]:
-    """Return what cancels the coroutines that are under way for a run, or in a thread, by ident."""
+    """Return functions that cancel the coroutines under way for a run, or for a thread's ident."""
     return [cancel for cancel, whose in _under_way.copy().items() if whose == owner]
 
 
@@ -51,7 +51,7 @@ async def _cancellable(coroutine: Coroutine[Any, Any, Any], owner: Any) -> Any:
 
 
 class Awaited:
-    """A coroutine function as a plain one: a call of it runs to its end."""
+    """A coroutine function as a plain function, whose call runs the coroutine to its end."""
 
     def __init__(self, func: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         self.__wrapped__ = func
@@ -73,7 +73,7 @@ class Awaited:
 
 
 def _of_the_users(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of ours and of asyncio above those of the coroutine."""
+    """Drop the frames of lazyflow and asyncio above those of the coroutine."""
     at = trace
     while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
         "lazyflow", "asyncio",
@@ -83,7 +83,7 @@ def _of_the_users(trace: TracebackType | None) -> TracebackType | None:
 
 
 class _Loop:
-    """The event loop of a thread, made when it is needed first and closed with the thread."""
+    """The event loop of a thread, made on first use and closed when the thread ends."""
 
     def __init__(self) -> None:
         import asyncio
@@ -96,7 +96,7 @@ _mine = threading.local()
 
 
 def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end; where a loop runs in this thread already, beside it."""
+    """Run a coroutine to its end; if a loop runs in this thread, in another thread beside it."""
     import asyncio
 
     owner = (current_task() or (None,))[0]

@@ -1,4 +1,4 @@
-"""The worker that the current thread is, and how it says that it sleeps."""
+"""The worker of the current thread, and how a thread announces that it sleeps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ here = _CurrentThread()
 
 @contextmanager
 def asleep() -> Iterator[None]:
-    """Tell every worker that this thread is, on whatever scheduler, that it sleeps meanwhile."""
+    """Announce to every scheduler for which this thread works that it sleeps in this block."""
     with ExitStack() as stack:
         worker = here.worker
         while worker is not None:

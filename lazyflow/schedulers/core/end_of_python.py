@@ -1,4 +1,4 @@
-"""What becomes of the workers of a scheduler when Python ends."""
+"""How a scheduler's workers end with Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
 
 
 def end_with_python(shutdown: Callable[[float], list[str]]) -> None:
-    """Shut a pool down at the end of Python; waits for running tasks unless Ctrl-C ended it."""
+    """Shut a pool down at the end of Python; wait for running tasks unless Ctrl-C ended it."""
     was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
     try:
         left = shutdown(0.0 if was_interrupted else EXIT_GRACE)

@@ -1,4 +1,4 @@
-"""What a thread sleeps at until another thread says that something is done.
+"""An event for which a thread sleeps until another thread sets it.
 
 A lock can be acquired with a signal already noted and not yet handled: it came after the
 interpreter last looked and before the thread slept, a few instructions that take milliseconds on
@@ -18,13 +18,13 @@ from time import monotonic
 
 from lazyflow.departures import opened_pipe
 
-_LONGEST = (1 << 31) - 1  # milliseconds of a poll, after which the time is looked at
+_LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
-_SHORT = 0.02  # seconds that a wait may take before it is worth hearing of signals, 15 µs
+_SHORT = 0.02  # seconds of a wait that is not worth the 15 µs of listening for signals
 
 
 class Event:
-    """Unset at first and set once: then all threads that wait for it go on."""
+    """An event that is set once; then all threads that wait for it go on."""
 
     __slots__ = ("_bells", "_lock")
 
@@ -34,13 +34,13 @@ class Event:
         self._bells: tuple[_Bell, ...] = ()
 
     def set(self) -> None:
-        """Let all threads that wait go on."""
+        """Set the event: all threads that wait for it go on."""
         self._lock.release()
         for bell in self._bells:
             bell.ring()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until it is set, or `timeout` seconds; tells which."""
+        """Sleep until it is set (True), or `timeout` seconds have passed (False)."""
         if timeout is not None and timeout > threading.TIMEOUT_MAX:
             timeout = None
         on_main = threading.current_thread() is threading.main_thread() and hasattr(select, "poll")
@@ -80,7 +80,7 @@ class Event:
             if before:
                 try:  # the call itself, and first: a Ctrl-C can come after it, not before
                     _hear_signals(before[0])
-                except (ValueError, OSError):  # who heard them before has closed that
+                except (ValueError, OSError):  # the descriptor that got them before is closed
                     signal.set_wakeup_fd(-1)
                 bell.hand_on(before[0])
             self._bells = tuple(b for b in self._bells if b is not bell)
@@ -89,8 +89,9 @@ class Event:
 class _Bell:
     """A pipe that ends a sleep when something is written to it.
 
-    It is closed with its last reference: who rings holds one, so that no byte goes to a
-    descriptor that has become another's. C closes it, not a `__del__`: see departures.py.
+    It is closed with its last reference. A thread that rings holds one, so that no byte is
+    written to a descriptor that has been closed and reused. C closes it, not a `__del__`: see
+    departures.py.
     """
 
     __slots__ = ("_ends", "_poll", "_read", "_signals", "write_end")
@@ -107,17 +108,17 @@ class _Bell:
     def ring(self) -> None:
         try:
             os.write(self.write_end, b"\0")
-        except BlockingIOError:  # it is full: it rings
+        except BlockingIOError:  # it is full, so it rings already
             pass
 
     def hand_on(self, before: int) -> None:
-        """Tell who heard signals before, as an event loop, of those that came."""
+        """Pass signals on to the descriptor that got them before, such as an event loop's."""
         self._take()
         came, self._signals = self._signals, b""
         if before >= 0 and came:
             try:
                 os.write(before, came)
-            except OSError:  # full, so it wakes up anyway; or closed meanwhile
+            except OSError:  # it is full, so its reader wakes anyway, or closed
                 pass
 
     def sleep(self, timeout: float | None) -> None:

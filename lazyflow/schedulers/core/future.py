@@ -1,6 +1,6 @@
-"""A handle on a value that exists or will: what `persist` puts in the place of a history.
+"""A handle on a value that exists or will exist: `persist` puts it in the place of a history.
 
-No lock is held while a value is set: the setter and whoever adds a callback both take
+No lock is held while a value is set: the setter and a thread that adds a callback both take
 callbacks from one list, and `list.pop` gives each to just one of them.
 """
 
@@ -26,7 +26,7 @@ class TaskFuture:
     """The value of one wanted task of a background run.
 
     ``run`` is ``(run, number of the task)`` until it is done: the future keeps its run alive, and
-    the run knows the future by a weak reference only, so that a value nobody can ask for any
+    the run knows the future by a weak reference only, so that a value that can't be asked for any
     more is not computed. ``name`` is for messages.
     """
 
@@ -52,8 +52,8 @@ class TaskFuture:
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
-        self._unseen: LastCall | None = None  # logs an error at which nobody has looked
-        self._open = [None]  # whoever pops it sets the outcome
+        self._unseen: LastCall | None = None  # logs an error that was never looked at
+        self._open = [None]  # the thread that pops it sets the outcome
         self._callbacks: list[Callable[[TaskFuture], None]] = []
         self.run: tuple[Any, int] | None = None
         self.recipe: list[Any] = []  # for `retry`, until there is a value
@@ -63,7 +63,7 @@ class TaskFuture:
         return self.state is not PENDING
 
     def cancel(self, force: bool = False) -> bool:
-        """Give the value up; returns whether that came in time.
+        """Give the value up; return whether that came in time.
 
         `force` ends its task if it is running, where the scheduler can.
         """
@@ -90,7 +90,7 @@ class TaskFuture:
         self._set(FINISHED, value)
 
     def set_error(self, error: BaseException) -> None:
-        """Store why there is no value, unless the future was cancelled."""
+        """Store the error, unless the future was cancelled."""
         self._set(FAILED, error=error)
 
     def _set(self, state: str, value: Any = None, error: BaseException | None = None) -> bool:
@@ -101,7 +101,7 @@ class TaskFuture:
         self._value = value
         if error is not None:
             self._error, self._trace = error, traceback_of(error)
-            # Who cancelled, interrupted or ended the program knows it.
+            # The caller that cancelled, interrupted or ended the program knows it.
             if type(error) is not Cancelled:
                 self._unseen = LastCall(log_unseen, error)
         self.run = None
@@ -123,14 +123,14 @@ class TaskFuture:
         self._open.append(None)
 
     def add_callback(self, callback: Callable[[TaskFuture], None]) -> None:
-        """Call ``callback(self)`` once it is done, at once if it is; it must not raise."""
+        """Call ``callback(self)`` when the future is done, now if it is; it must not raise."""
         callbacks = self._callbacks
         callbacks.append(callback)
         if self.state is not PENDING or callbacks is not self._callbacks:
             self._call_back(callbacks)
 
     def remove_callback(self, callback: Callable[[TaskFuture], None]) -> None:
-        """Take one back, if it was not called yet."""
+        """Remove a callback that was not called yet."""
         try:
             self._callbacks.remove(callback)
         except ValueError:
@@ -145,7 +145,7 @@ class TaskFuture:
             callback(self)
 
     def local_outcome(self) -> tuple[Any, BaseException | None]:
-        """Return what `outcome` does, but a value that lives elsewhere as the handle it is."""
+        """Return value and error; of a value in another process, the handle."""
         if self._error is not None:
             if self._unseen is not None:
                 self._unseen.forget()
@@ -157,7 +157,7 @@ class TaskFuture:
         return getattr(type(self._value), "_lazyflow_remote", False)
 
     def outcome(self) -> tuple[Any, BaseException | None]:
-        """Return value and error of a done future; the error with just the task's frames."""
+        """Return the value and the error of a done future; the error has the task's frames only."""
         value, error = self.local_outcome()
         if self.is_elsewhere():
             try:
@@ -167,13 +167,13 @@ class TaskFuture:
         return value, error
 
     def outcome_now(self) -> tuple[Any, BaseException | None]:
-        """Return value and error, waiting for them."""
+        """Wait for the value or the error, and return both."""
         wait_for([self])
         return self.outcome()
 
 
 def log_unseen(error: BaseException) -> None:
-    """Log the error of a future that nobody has looked at."""
+    """Log the error of a future that was never looked at."""
     import logging  # 5 ms that a program without such errors does not pay
 
     logging.getLogger("lazyflow").error(
@@ -188,9 +188,9 @@ def wait_for(
     timeout: float | None = None,
     behind: Sequence[TaskFuture] | None = None,
 ) -> bool:
-    """Sleep until `count` of them (None: all) are done; False when the time ran out first.
+    """Sleep until `count` futures (None: all) are done; return False if the time runs out first.
 
-    `behind` are the futures that runs set, where these are not such.
+    `behind` are the futures that runs set, if `futures` are others that wait for those.
     """
     waiting = [f for f in futures if not f.done()]
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))

@@ -1,8 +1,9 @@
-"""What every run is, wherever its tasks are computed: begun once, ended once, and told to all.
+"""The part of a run that is the same wherever its tasks run: it begins once and ends once.
 
-A run ends when its last result is there, when a task fails, when it is cancelled, or when nobody
-wants it any more; whoever pops `_closing` ends it, so it happens once. How tasks are run is for
-subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) for others.
+A run ends when its last result is there, when a task fails, when it is cancelled, or when no
+result is wanted any more. The thread that pops `_closing` ends it, so it ends once. How tasks
+run is for subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) and
+`EngineRun` (cluster/) for others.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _cull_lock = threading.Lock()
 
 
 def doing(worker: Worker) -> str:
-    """Say what a worker is doing, for people."""
+    """Describe what a worker is doing."""
     run, i = worker.now()
     if run is None or not 0 <= i < len(run.plan):
         return f"nothing ({worker.kind} {worker.name})"
@@ -76,12 +77,12 @@ class Lifecycle(ABC):
     request
         What the caller asked for.
     scheduler
-        Who runs it.
+        The scheduler that runs it.
     parent
         The run and task to which the only result goes: that task returned a lazy value.
     """
 
-    #: What runs it elsewhere and may find that it cannot go on: see `future.wait_watching`.
+    #: The engine that runs it elsewhere and may find it can't go on: see `future.wait_watching`.
     engine: Any = None
 
     def __init__(
@@ -110,12 +111,12 @@ class Lifecycle(ABC):
         self.uses_left: list[int] | None = None  # made when the first future is dropped
         self.children: set[Any] = set()
         self.begun = False
-        self.inside: set[Worker] = set()  # who is working on it
+        self.inside: set[Worker] = set()  # the workers that work on it now
         self.error: BaseException | None = None
         self.context = contextvars.copy_context()
         self.context.run(scheduler_here.set, scheduler)
         self.observers = RunObservers(request.observers)
-        self._closing = [None]  # whoever pops it ends the run
+        self._closing = [None]  # the thread that pops it ends the run
         self._ended = Event()
 
     # -- for subclasses ---------------------------------------------------------------------
@@ -126,14 +127,14 @@ class Lifecycle(ABC):
 
     @abstractmethod
     def deliver(self, i: int, value: Any) -> None:
-        """Take the result of task `i`, from any thread."""
+        """Accept the result of task `i`; called by any thread."""
 
     @abstractmethod
     def refuse(self, i: int, error: BaseException) -> None:
-        """Take the (dressed) failure of task `i`, from any thread."""
+        """Accept the (dressed) failure of task `i`; called by any thread."""
 
     def _clear_queue(self) -> None:
-        """Let go of tasks that were ready: none will be started any more."""
+        """Forget the ready tasks: none will be started any more."""
         return
 
     # -- the end ----------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Lifecycle(ABC):
         return not self._closing
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until the run is over, or `timeout` seconds; tells which."""
+        """Sleep until the run is over (True), or `timeout` seconds have passed (False)."""
         if here.worker is None:
             return self._ended.wait(timeout)
         with asleep():
@@ -155,7 +156,7 @@ class Lifecycle(ABC):
         self._fail(error if error is not None else Cancelled("the run was cancelled"))
 
     def task_name(self, i: int) -> str:
-        """Return what messages call task `i`."""
+        """Return the name of task `i` in messages."""
         return task_name(self.plan.tasks[i])
 
     def running(self) -> list[str]:
@@ -187,11 +188,11 @@ class Lifecycle(ABC):
         self._ended.set()
 
     def fetch(self) -> None:
-        """Bring the wanted values here, in the caller's thread; raises what stands against it."""
+        """Bring the wanted values here, in the caller's thread; raise if that is impossible."""
         return
 
     def forget_values(self) -> None:
-        """Hold nothing any more: the traceback of a failed task leads to its run."""
+        """Drop the values and errors: the traceback of a failed task leads to its run."""
         self.error = None
         self.values, self.failed = [], {}
 
@@ -210,7 +211,7 @@ class Lifecycle(ABC):
                 continue
             try:
                 run._quit(error, todo, replace_threads)
-            except BaseException as bug:  # as a RecursionError: the others must hear of it still
+            except BaseException as bug:  # such as RecursionError: the others must still end
                 broken = bug
             finally:
                 run._ended.set()
@@ -249,14 +250,14 @@ class Lifecycle(ABC):
             parent[0].refuse(parent[1], error)
 
     def close_unneeded(self, replace_threads: bool) -> None:
-        """End because nobody holds a future of this run any more."""
+        """End the run, as no future of it is held any more."""
         self._fail(
             Cancelled("every result of the run was dropped before it was computed"),
             replace_threads,
         )
 
     def forget(self, i: int) -> None:
-        """Learn that wanted task `i` was cancelled: what only it needed is not started."""
+        """Note that wanted task `i` was cancelled; tasks that only it needed are not started."""
         reference = (self.futures or {}).get(i)
         if reference is not None:
             self.dropped.append(reference)
@@ -264,7 +265,7 @@ class Lifecycle(ABC):
         self.cull(replace_threads=True)
 
     def cull(self, replace_threads: bool = False) -> None:
-        """Mark what only dropped futures needed, so that it is not started.
+        """Mark the tasks that only dropped futures needed, so that they are not started.
 
         The uses of each task are counted down as in reference counting; a task without any is
         unneeded, and so it uses its inputs no more. When nothing is needed the run ends: tasks
@@ -292,10 +293,10 @@ class Lifecycle(ABC):
             self.close_unneeded(replace_threads)
 
     def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
-        """Have whoever runs this look when one of its futures has been dropped.
+        """Have the threads that run this look when one of its futures was dropped.
 
-        Python calls the callback that was made last first: which one it was is known before
-        anybody is told to look.
+        Python calls the newest callback first, so the number of the future is noted before any
+        thread is asked to look.
         """
         callbacks, then = self._on_drop()
         watched = self._watched
@@ -305,7 +306,7 @@ class Lifecycle(ABC):
                 watched.append(gone(future, self.dropped.append, i))
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
-        """Return functions of C to call, the first one last, and what their argument says."""
+        """Return functions written in C, to call in reverse order, and their argument."""
         return [self.attention.append], None
 
     def note_failure(self, i: int, error: BaseException) -> None:

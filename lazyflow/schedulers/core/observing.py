@@ -1,4 +1,4 @@
-"""The observers of a run, told what happens in it."""
+"""The observers of a run, and how events reach them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 
-#: Observers that raised, by id: logged then, ignored since. Held, so that an id stays theirs;
-#: by id, since an observer may compare as it likes (a dataclass can't be hashed).
+#: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
+#: (a dataclass, for example); they are held so that their ids are not reused.
 _broken: dict[int, Any] = {}
 
 
 class RunObservers:
     """The observers of one run.
 
-    A run without any pays one look at an empty list per task: `on_start` and `on_end` have
-    only observers that override the method, each with that method. The lists stay the same
-    objects, since loops that run hold them.
+    A run without observers looks at one empty list per task. `on_start` and `on_end` have only
+    the observers that override the method, each with that method. The lists are changed in
+    place and never replaced, since running loops hold them.
     """
 
     __slots__ = ("members", "on_end", "on_start")
@@ -29,30 +29,30 @@ class RunObservers:
         self.on_end = _overriding(self.members, "task_ended")
 
     def add(self, observer: Observer) -> None:
-        """Have an observer hear of the ends of tasks from now on, unless it does."""
+        """Have an observer hear of the ends of tasks from now on, unless it does already."""
         if not any(o is observer for o in self.members):
             self.members.append(observer)
             self.on_end.append((observer, observer.task_ended))
 
     def clear(self) -> None:
-        """Tell nobody any more."""
+        """Remove all observers."""
         for each in (self.members, self.on_start, self.on_end):
             each.clear()
 
     def run_started(self, run: AnyRun) -> None:
-        """Say that the run begins."""
+        """Tell observers that the run begins."""
         self._tell(run, "run_started")
 
     def run_ended(self, run: AnyRun) -> None:
-        """Say that the run is over."""
+        """Tell observers that the run is over."""
         self._tell(run, "run_ended")
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        """Say that a task failed for good."""
+        """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
 
     def task_started(self, run: AnyRun, i: int) -> None:
-        """Say that a task is about to be called."""
+        """Tell observers that a task is about to be called."""
         for observer, method in tuple(self.on_start):
             try:
                 method(run, i)
@@ -60,7 +60,7 @@ class RunObservers:
                 self._drop(run, observer, "task_started", error)
 
     def task_ended(self, run: AnyRun, i: int) -> None:
-        """Say that a task returned."""
+        """Tell observers that a task returned."""
         for observer, method in tuple(self.on_end):
             try:
                 method(run, i)
@@ -75,7 +75,7 @@ class RunObservers:
                 self._drop(run, observer, event, error)
 
     def _drop(self, run: AnyRun, observer: Any, event: str, error: BaseException) -> None:
-        """Call an observer that raised no more, in this run and later ones; log the first time."""
+        """Ignore an observer that raised, in this run and later ones; log its first error."""
         if is_users_interrupt(error):
             raise error
         self.members[:] = [o for o in self.members if o is not observer]

@@ -1,10 +1,10 @@
-"""One execution of one plan: what is ready, what is held, what failed, and when it is over.
+"""One execution of one plan by threads of this process.
 
 Any number of threads may be inside `Run.work` at once, and no lock guards the state:
 
     arrivals[i]   an iterator over one item less than task i has inputs. Each input that arrives
-                  takes an item; whoever finds none is the last, and the task is its to run.
-    releases[i]   the same over the uses of result i: whoever finds none drops the value.
+                  takes an item; the thread that finds none has the last input, and runs the task.
+    releases[i]   the same over the uses of result i: the thread that finds none drops the value.
     ready         a list used as a stack; ``pop`` gives a task to just one thread.
 
 ``next`` on a tuple's iterator is a single step under the interpreter lock, like ``list.pop``; it

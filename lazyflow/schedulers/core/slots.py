@@ -14,7 +14,7 @@ from lazyflow.schedulers.core.run import Run
 
 
 class Slots:
-    """How many tasks of a run, and of the runs its tasks turned into, may run at once."""
+    """The slots of a run and of the runs that its tasks turned into: its cap on running tasks."""
 
     __slots__ = ("count", "free")
 
@@ -53,7 +53,7 @@ class _Slot:
 
 
 class SlotWorker(Worker):
-    """A thread that has a slot in every run it is in; the innermost is last in ``slots``."""
+    """A thread with a slot in every run that it is in; the innermost run's is last in ``slots``."""
 
     __slots__ = ("slots",)
 
@@ -64,13 +64,13 @@ class SlotWorker(Worker):
         self.slots: list[_Slot] = []
 
     def serve(self, run: Run) -> None:
-        """Work on a run, with a slot that was taken before; give it back."""
+        """Work on a run with a slot that was taken before, then give the slot back."""
         slot = _Slot(run)
         self.slots.append(slot)
         self.must_leave = slot.must_leave
         try:
             run.context.copy().run(run.work, self)
-        except BaseException as error:  # a bug of ours: never leave a caller waiting
+        except BaseException as error:  # a bug of lazyflow: the caller must not wait for ever
             run.cancel(error)
         self.slots.pop()
         if slot.must_leave:
@@ -82,7 +82,7 @@ class SlotWorker(Worker):
         self._look()
 
     def ask_to_leave(self) -> None:
-        """Have it leave its innermost run after the task. Called by any thread."""
+        """Ask the thread to leave its innermost run after its task. Called by any thread."""
         try:
             slot = self.slots[-1]
         except IndexError:  # it has left
@@ -91,7 +91,7 @@ class SlotWorker(Worker):
         slot.must_leave = self.must_leave = True
 
     def _look(self) -> None:
-        """Find out whether it has to leave the run that it is in now."""
+        """Note whether the thread has to leave the run that it is in now."""
         self.must_leave = bool(self.slots) and (
             self.slots[-1].is_lost or self.slots[-1].must_leave
         )
@@ -103,7 +103,7 @@ class SlotWorker(Worker):
                 slot.run.attached.give()
 
     def take_slots_again(self) -> None:
-        """Take the slots again after the sleep; leave after the task where none is free."""
+        """Take the slots again after the sleep; where none is free, leave after the task."""
         for slot in self.slots:
             was_lost, slot.is_lost = slot.is_lost, not slot.run.attached.take()
             if slot.is_lost and not was_lost:

@@ -1,4 +1,4 @@
-"""Calls with all that the quick loops must not pay for: copies, retries, checks.
+"""Calls with everything that the quick loops must not pay for: copies, retries, checks.
 
 `Run` takes this path while its list `attention` is not empty, for example when a value has to be
 copied for each consumer or an input failed; workers of other processes take it for tasks with
@@ -21,7 +21,7 @@ from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import consumer_copy, editable
 
-#: Retries, mutates, nout, and whether mutation is checked: what few tasks have.
+#: Options that few tasks have: retries, mutates, nout, and whether mutation is checked.
 Special = tuple[int, bool, int | None, bool]
 
 
@@ -31,15 +31,15 @@ class SlowCall(ABC):
     Attributes
     ----------
     run
-        The run whose resources a failed try gives back; None outside of `Run`.
+        The run to which a failed try returns its resources; None outside of `Run`.
     raw
         The stored values of the inputs.
     copied
-        For each input, whether the task gets a copy of its own; empty: it gets none.
+        For each input, whether the task gets a copy of its own; if empty, it gets no copies.
     special
-        None for most tasks.
+        The options that few tasks have; None for most tasks.
     given
-        What the function got at the last try, for the note of a failure.
+        The inputs that the function got at the last try, for the note of a failure.
     """
 
     run: Any = None
@@ -50,7 +50,7 @@ class SlowCall(ABC):
 
     @abstractmethod
     def call_once(self) -> Any:
-        """Call the function with `given` for the inputs."""
+        """Call the function with the values `given` as its inputs."""
 
     @abstractmethod
     def literals(self) -> list[Any]:
@@ -58,7 +58,7 @@ class SlowCall(ABC):
 
     @abstractmethod
     def name(self) -> str:
-        """Return what messages call the task."""
+        """Return the name of the task in messages."""
 
     @abstractmethod
     def place(self) -> str:
@@ -67,7 +67,7 @@ class SlowCall(ABC):
     def __call__(self, last: Sequence[bool]) -> Any:
         """Return the result, after as many tries as the task may have.
 
-        ``last[k]`` says that no other task will ask for input k.
+        ``last[k]`` tells that no other task will need input k.
         """
         if self.special is None:
             self.given = self._private()
@@ -104,7 +104,7 @@ class SlowCall(ABC):
         return [consumer_copy(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
 
     def _editable(self, last: Sequence[bool] | None) -> list[Any]:
-        """Return values that the task may edit; None: copies, as it may have to run again."""
+        """Return values that the task may edit: all copied if `last` is None, for more tries."""
         if last is None:
             return [editable([value], False) for value in self.raw]
         given = []
@@ -129,7 +129,7 @@ class SlowCall(ABC):
 
 
 def _contents(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield name and content hash of each value; an empty hash for what has no content."""
+    """Yield each name with its value's content hash, which is empty if the value has none."""
     from lazyflow.graph.tokens.tokenize import tokenize
 
     for name, value in named:
@@ -151,7 +151,7 @@ def _called(task: Task, given: list[Any]) -> Any:
     try:
         return task._func(*args, **kwargs)
     finally:
-        del args, kwargs  # the frame may stay with an error, see `Run._loop`
+        del args, kwargs  # an error may keep the frame alive, see `Run._loop`
 
 
 class TaskCall(SlowCall):
@@ -191,11 +191,11 @@ class TaskCall(SlowCall):
 def taken(
     values: list[Any], releases: list[Iterator[None] | None], numbers: Sequence[int]
 ) -> tuple[list[Any], list[bool]]:
-    """Take the stored values of some inputs; tell of each whether no other task will ask."""
+    """Take the stored values of some inputs, and tell of each whether no other task needs it."""
     raw: list[Any] = []
     last: list[bool] = []
     for j in numbers:
-        raw.append(values[j])  # before the token is taken: whoever takes the last one drops it
+        raw.append(values[j])  # before the token is taken: the last token's taker drops it
         left = releases[j]
         is_last = left is None or next(left, True) is True
         last.append(is_last)
@@ -205,7 +205,7 @@ def taken(
 
 
 def is_moot(run: Lifecycle, i: int, numbers: Sequence[int]) -> bool:
-    """Tell whether a task need not run: it is unneeded, or failed as one of its inputs did."""
+    """Tell whether a task need not run: it is unneeded, or has failed since an input failed."""
     if not run.failed and not run.unneeded:
         return False
     failed = next((j for j in numbers if j in run.failed), None)
@@ -233,7 +233,7 @@ def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> Non
         run.cancel(Cancelled("interrupted"))
         raise error
     error = dressed(error, call.task, call.given)
-    call.raw = call.given = []  # frames that stay with the error know the call
+    call.raw = call.given = []  # the error keeps frames alive that hold the call
     run.observers.task_failed(run, i, error)
     run.note_failure(i, error)
 
@@ -243,7 +243,7 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
     if is_users_interrupt(error):
         run.cancel(Cancelled("interrupted"))
         raise error
-    if run.over:  # nobody asks, and the values of the inputs may be gone
+    if run.over:  # no one needs the result, and the inputs may be gone
         run.stop.append(None)
         return None
     task = run.plan.tasks[i]
@@ -260,7 +260,7 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
             if is_users_interrupt(again):
                 run.cancel(Cancelled("interrupted"))
                 raise
-            forget_context(again, first)  # it would hold our frames, and so the values
+            forget_context(again, first)  # it would keep these frames alive, and so the values
             error = again
     error = dressed(error, task, given)
     run.observers.task_failed(run, i, error)

@@ -1,8 +1,8 @@
-"""What the task of this thread has in use and gives back when it ends; what a worker keeps.
+"""What a task has in use until it ends, and what a worker keeps between tasks.
 
-``here.uses`` is a list for each thread, empty unless a task has asked for something. A loop that
-calls tasks looks whether it is empty where that costs nothing: `Run` by an observer that the
-first use in a run adds to it, workers of processes after each task.
+``here.uses`` is a list for each thread, empty unless a task has asked for something. It is
+looked at where that costs nothing: in `Run` by an observer, which the first use in a run adds;
+in worker processes after each task.
 
 A use belongs to a task: to number `task` of `run`, or, where tasks are called outside of `Run`,
 to the only one that runs in the thread; `run` is None then. A thread is in the loop of one run
@@ -33,15 +33,15 @@ class Use(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Give it back, in the thread of the task; called again if Ctrl-C came into it."""
+        """Return it, in the thread of the task; called again if Ctrl-C interrupted the call."""
 
     @abstractmethod
     def asleep(self) -> AbstractContextManager[None]:
-        """Return what is entered while the task sleeps."""
+        """Return a context manager that is entered while the task sleeps."""
 
 
 class _Watcher(Observer):
-    """Hears of the ends of tasks, in their threads."""
+    """Ends the uses of each task that ends, in its thread."""
 
     def task_ended(self, run: AnyRun, i: int) -> None:
         if here.uses:
@@ -56,7 +56,7 @@ _watcher = _Watcher()
 
 
 def current_task() -> tuple[Any, int] | None:
-    """Return run and number of the task that calls this, or None: no task does."""
+    """Return the run and the number of the task that calls this, None outside of tasks."""
     worker = here.worker
     if worker is not None and worker.run is not None and worker.task >= 0:
         return worker.run, worker.task
@@ -64,7 +64,7 @@ def current_task() -> tuple[Any, int] | None:
 
 
 def begin(use: Use) -> None:
-    """Let a use last until the task ends that calls this."""
+    """Note a use by the calling task, which lasts until the task ends."""
     here.uses.append(use)
     run = use.run
     if run is not None:
@@ -72,7 +72,7 @@ def begin(use: Use) -> None:
 
 
 def task_over(run: Any) -> None:
-    """End what the task of a run had in use that ran in this thread, the newest first."""
+    """End the uses of the task that this thread ran for a run, the newest first."""
     for use in [use for use in reversed(here.uses) if use.run is run]:
         use.end()
         here.uses.remove(use)
@@ -80,7 +80,7 @@ def task_over(run: Any) -> None:
 
 @contextmanager
 def as_worker() -> Iterator[None]:
-    """Call a task where no loop of ours does."""
+    """Mark this thread as a worker while it calls a task outside of `Run`."""
     before, here.is_worker = here.is_worker, True
     try:
         yield
@@ -98,28 +98,28 @@ class Kept(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it, unless a task has it in use."""
+        """Close it, unless a task has it in use."""
 
     @abstractmethod
     def forget(self) -> None:
-        """In the child of a fork: it is the parent's."""
+        """Forget it in the child of a fork, since it belongs to the parent."""
 
 
-#: What came from elsewhere, by name: it is here for the tasks to come, until `drop` is told.
+#: What other processes sent, by name: it stays for later tasks until `drop` is called.
 arrived: dict[str, Any] = {}
 
-#: Of schedulers: each tells its workers to `drop` a name.
+#: One function for each scheduler, which tells its workers to `drop` a name.
 tellers: list[Callable[[str], Any]] = []
 
 
 def tell_to_drop(name: str) -> None:
-    """Have workers let go of what has gone here."""
+    """Have workers drop what was dropped here."""
     for tell in tellers:
         tell(name)
 
 
 def drop(name: str) -> None:
-    """Let go of what came from elsewhere, and has gone there."""
+    """Close what another process sent and has dropped itself."""
     found = arrived.pop(name, None)
     if found is not None:
         found.close()

@@ -29,11 +29,11 @@ BOUND = 8  # `arguments` is a template with holes: extra[0] is (positions, numbe
 BLOB = 16  # `arguments` is the encoded arguments, or their Binder
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 
-#: In the place of a flight's number: versions of modules, settings, what a worker has noticed,
-#: the name of something that it keeps and the program has dropped.
+#: These stand in the place of a flight's number, before versions of modules, settings, a worker's
+#: notices, or the name of something that a worker keeps and the program has dropped.
 FOLLOW, CONFIGURE, NOTICES, DROP = -1, -2, -3, -4
 
-#: The first item of other messages to the process of an actor: what the content is.
+#: The first item of other messages to the process of an actor: the kind of the message.
 MAKE, CALLS, ARENAS = range(3)
 
 _LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are
@@ -60,7 +60,7 @@ _DEPTH = 3  # of containers that are looked into
 
 
 def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
-    """Tell whether pickling values takes no time, can't fail, and runs nobody's code.
+    """Tell whether pickling values takes no time, can't fail, and runs no code of the user's.
 
     `least` is the size in bytes from which they would go to shared memory.
     """
@@ -87,7 +87,7 @@ def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
 
 def _is_small_of_numpy(kind: type, value: Any, least: int) -> bool:
     numpy: Any = sys.modules.get("numpy")
-    if not hasattr(numpy, "number"):  # the last of what is needed, while it is imported
+    if not hasattr(numpy, "number"):  # it is being imported: this name comes last
         return False
     if kind is numpy.ndarray:
         return not value.dtype.hasobject and value.nbytes < least
@@ -103,7 +103,7 @@ def is_quickly_packed(task: Task, least: int) -> bool:
 
 
 def travels_well(value: Any) -> bool:
-    """Tell whether pickling a small value can't fail or run anybody's code."""
+    """Tell whether pickling a small value can't fail and runs no code of the user's."""
     kind = type(value)
     if kind in _CONTAINERS:
         return _is_plain(value)
@@ -135,7 +135,7 @@ _NAME, _PLACE = 4, 5  # where the texts stand in what `special_of` returns
 
 
 def special_of(task: Task, check: bool) -> tuple[Any, ...] | None:
-    """Return what the worker has to know of a task's options; None for most."""
+    """Return the options that the worker has to know, with two texts; None for most tasks."""
     options = task._options
     if not (options.retries or options.mutates or options.nout is not None or check):
         return None
@@ -165,11 +165,11 @@ class RecordCall(SlowCall):
     function
         What to call.
     arguments, flags, extra
-        Of the record; a blob is decoded already.
+        Fields of the record; a blob is decoded already.
     raw
         The stored values of the inputs.
     copied
-        For each input whether this task gets a copy of its own.
+        For each input, whether this task gets a copy of its own.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class RecordCall(SlowCall):
         try:
             return self._function(*args, **kwargs)
         finally:
-            del args, kwargs  # the frame may stay with an error
+            del args, kwargs  # an error may keep the frame alive
 
     def _filled(self) -> tuple[list[Any], dict[str, Any]]:
         arguments = self._arguments

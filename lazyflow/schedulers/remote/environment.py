@@ -1,4 +1,4 @@
-"""What tasks see of the caller beside their arguments: context variables, settings, directory.
+"""The caller's context variables, settings and directory, as its tasks see them.
 
 The caller's context variables go along, each by the name under which a module has it; one whose
 value can't be pickled, or not be restored, stays behind. numpy's error state and decimal's
@@ -18,11 +18,11 @@ from lazyflow import config
 
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
-_packed: dict[tuple[Any, ...], bytes] = {}  # of plain surroundings: mostly they are the same
+_packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
 
 
 def packed() -> bytes:
-    """Return what is said where this runs, as bytes."""
+    """Return the environment of the calling thread, as bytes."""
     settings = _settings()
     try:
         directory = os.getcwd()
@@ -43,8 +43,8 @@ def packed() -> bytes:
         if known is None:
             if len(_packed) > 100:
                 _packed.clear()
-            said: tuple[Any, ...] = (directory, settings, errstate, None, [])
-            known = _packed[key] = pickle.dumps(said)
+            plain: tuple[Any, ...] = (directory, settings, errstate, None, [])
+            known = _packed[key] = pickle.dumps(plain)
         return known
     return pickle.dumps((directory, settings, errstate, precision, _pickled(variables)))
 
@@ -68,7 +68,7 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
 
 
 def enter(data: bytes) -> None:
-    """Set it, inside the context in which the run's tasks are called."""
+    """Set the environment, inside the context in which the run's tasks are called."""
     directory, settings, errstate, precision, variables = pickle.loads(data)
     config.set(settings).__enter__()
     if directory is not None:
@@ -91,7 +91,7 @@ def enter(data: bytes) -> None:
         try:
             variable, value = decode(Encoded(*parts), _as_it_is)
             variable.set(value)
-        except BaseException:  # it stays behind, as one that can't be pickled does
+        except BaseException:  # as a variable that can't be pickled, it is left out
             pass
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from lazyflow.errors import SerializationError
 from lazyflow.graph.task import Task, call_arguments, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import dressed, text_of, told
+from lazyflow.schedulers.core.errors.failures import dressed, text_of, with_call_note
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 _UNPICKLABLE = "unpicklable"  # the first item of such a record
 
 
 def failure_record(error: BaseException, role: str = "result") -> Any:
-    """Return what travels to the caller of an exception; `role` names what was pickled then."""
+    """Return the record of an exception; `role` names the value that was being pickled."""
     from lazyflow.schedulers.core.errors import records
 
     if isinstance(error, Unpicklable):
@@ -29,11 +29,11 @@ def error_of(task: Task, record: Any, words: Any) -> BaseException:
     if record[0] == _UNPICKLABLE:
         _, role, path, cause = record
         return unsendable(task, role, Unpicklable(path, rebuilt(cause)))
-    return told(rebuilt(record), task, words)
+    return with_call_note(rebuilt(record), task, words)
 
 
 def unsendable(task: Task, role: str, error: BaseException) -> BaseException:
-    """Return the error of a task of which a part, its `role`, could not be packed."""
+    """Return the error of a task whose part named `role` could not be pickled."""
     if not isinstance(error, Unpicklable):  # StoreFull, for example
         return dressed(error, task, None)
     text = f"{task_name(task)}, made at {place_text(task)}"
@@ -43,7 +43,7 @@ def unsendable(task: Task, role: str, error: BaseException) -> BaseException:
 def culprit(
     task: Task, role: str, failed: Unpicklable, pack: Callable[[Any], object]
 ) -> tuple[str, Unpicklable]:
-    """Find the argument that can't be packed: all were packed in one.
+    """Find the argument that can't be pickled, after all were pickled together in vain.
 
     Parameters
     ----------

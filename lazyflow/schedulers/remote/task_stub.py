@@ -1,7 +1,8 @@
-"""Tasks without what they lead to: a recipe must not keep the values alive that it was made from.
+"""Copies of tasks that keep no other task or value alive.
 
 A task points at its inputs, a held input at its future, and a future at its value in a worker.
-The scheduler knows inputs by its own nodes, so what it keeps of a task needs none of that.
+The scheduler knows inputs by its own nodes, so the task that it keeps to make a lost value again
+needs none of these references.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from lazyflow.graph.task import HELD, VALUE, Task, task_name
 
 
 class _Named:
-    """In the place of a future, where only its name is asked for."""
+    """Stands for a future of which only the name is needed."""
 
     __slots__ = ("name",)
 
@@ -44,7 +45,7 @@ _NOTHING = _nothing()
 
 
 def without_inputs(task: Task) -> Task:
-    """Return a task that is called the same, and points at no other task or future."""
+    """Return a copy of a task that is called the same but refers to no other task or future."""
     new = _copy(task)
     if task._func is HELD:
         new._args = (_Named(task._args[0].name),)
@@ -57,7 +58,7 @@ def without_inputs(task: Task) -> Task:
 
 
 def name_only(task: Task) -> Task:
-    """Return a task that has the name and place of another, for messages, and nothing else."""
+    """Return a task that has only the name and place of another, for messages."""
     new = _copy(_NOTHING)
     new._options = Options(label=task_name(task))
     new._code, new._lasti = task._code, task._lasti

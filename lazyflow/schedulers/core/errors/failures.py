@@ -1,8 +1,8 @@
-"""What becomes of an exception that a task raised.
+"""How an exception of a task reaches the caller.
 
-It keeps its type and loses our frames; a note says which task, where it was made and with what
-arguments. What would end the caller's program, generator or event loop if it were raised as it
-is arrives as the cause of a RemoteTaskError.
+It keeps its type and loses the frames of lazyflow; a note names the task, the line where it was
+made, and its arguments. An exception that would end the caller's program, generator or event
+loop becomes the cause of a RemoteTaskError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def summary(value: Any) -> str:
     if issubclass(kind, Task):
         return f"<{task_name(value)}>"
     try:
-        shown = getattr(kind, "_lazyflow_summary", None)  # arguments that we put there
+        shown = getattr(kind, "_lazyflow_summary", None)  # of arguments that lazyflow has put there
         if shown is not None:
             return str(shown(value))
         if isinstance(getattr(value, "shape", None), tuple):
@@ -82,7 +82,7 @@ def describe(task: Task, given: list[Any] | None) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """Return what to type, for errors whose cause the library is."""
+    """Return advice for errors that the library's own rules cause."""
     if isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("numba."):
         text = text_of(error)
         if "read-only" in text or "readonly" in text:
@@ -94,7 +94,7 @@ def _advice(error: BaseException) -> str:
 
 
 def is_users_interrupt(error: BaseException) -> bool:
-    """Tell whether this is Ctrl-C, which is the user's own and not the task's."""
+    """Tell whether an error is the user's Ctrl-C, and not raised by a task."""
     return (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()
@@ -122,7 +122,7 @@ _CALLERS = tuple(
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the leading frames of a traceback that are this package's."""
+    """Drop the leading frames of a traceback that belong to this package."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
@@ -135,13 +135,13 @@ _context: Any = BaseException.__dict__["__context__"]
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """Return the traceback that an exception has, whatever its class says."""
+    """Return the traceback of an exception, even if its class overrides `__traceback__`."""
     trace: TracebackType | None = _trace.__get__(error)
     return trace
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, or what went wrong instead.
+    """Return ``str(error)``, or a text that says why there is none.
 
     >>> text_of(ValueError("no"))
     'no'
@@ -153,7 +153,7 @@ def text_of(error: BaseException) -> str:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """Return the notes of an exception, none when they can't be had."""
+    """Return the notes of an exception, none when they can't be read."""
     try:
         return [str(note) for note in getattr(error, "__notes__", ())]
     except BaseException:
@@ -161,7 +161,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def forget_context(error: BaseException, earlier: BaseException) -> None:
-    """Take an earlier try's exception out of those that `error` was raised on top of."""
+    """Remove an earlier try's exception from the contexts of `error`."""
     at, seen = error, {id(error)}
     while True:
         below = _context.__get__(at)
@@ -174,26 +174,28 @@ def forget_context(error: BaseException, earlier: BaseException) -> None:
 
 
 def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
-    """Return the exception as the caller will see it: own frames only, note added, safe type."""
+    """Return an exception as the caller will see it: user's frames, a note, a safe type."""
     BaseException.with_traceback(error, users_frames(traceback_of(error)))
     return with_note(error, describe(task, given))
 
 
-def told(error: BaseException, task: Task, words: tuple[str, ...] | None) -> BaseException:
+def with_call_note(
+    error: BaseException, task: Task, words: tuple[str, ...] | None
+) -> BaseException:
     """Return an exception from another process as the caller will see it.
 
-    `words` describe the arguments of the task, as `call_words` does; None: unknown.
+    `words` describe the arguments of the task, as `call_words` does; None if unknown.
     """
     call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
     return with_note(error, f"in lazyflow task {call}, made at {place_text(task)}")
 
 
 def interrupted(error: BaseException) -> BaseException:
-    """Return Ctrl-C as the caller will see it: of our frames and the task's, the task's."""
+    """Return Ctrl-C as the caller will see it: with the task's frames only."""
     trace = traceback_of(error)
     while trace is not None and trace.tb_frame.f_code.co_filename not in _CALLERS:
         trace = trace.tb_next
-    _context.__set__(error, None)  # as an IndexError of ours that was handled meanwhile
+    _context.__set__(error, None)  # such as an IndexError that lazyflow handled meanwhile
     return BaseException.with_traceback(error, users_frames(trace))
 
 

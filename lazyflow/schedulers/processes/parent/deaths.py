@@ -8,7 +8,7 @@ import sys
 
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.task import place_text, task_name
-from lazyflow.schedulers.core.errors.failures import text_of, told
+from lazyflow.schedulers.core.errors.failures import text_of, with_call_note
 from lazyflow.schedulers.processes.decisions.nodes import Node
 from lazyflow.store.sizes import format_bytes
 
@@ -53,7 +53,7 @@ def worker_died(how: str, pid: int, peak: int, node: Node, attempts: int) -> Bas
         f"{place_text(node.task)}, ended by {how}; given up after {tries}.{memory} "
         "crash_retries= of delayed says how often a task is run again after such a death."
     )
-    return told(died, node.task, None)
+    return with_call_note(died, node.task, None)
 
 
 def scheduler_lost(bug: BaseException) -> SchedulerLost:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.core.current_worker import asleep
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt, told
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt, with_call_note
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
 from lazyflow.schedulers.remote.task_stub import name_only
@@ -71,8 +71,8 @@ class PoolValue:
             if is_users_interrupt(error):
                 raise
             if type(error) is MemoryError:  # whose message has the remedy
-                raise told(error, self.task, None) from None
-            raise told(
+                raise with_call_note(error, self.task, None) from None
+            raise with_call_note(
                 SerializationError(
                     f"the result of a task was pickled in its worker but can't be unpickled here: "
                     f"{type(error).__name__}: {error}. Return what pickle can restore, such as "
