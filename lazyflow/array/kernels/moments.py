@@ -8,6 +8,7 @@ the lanes of a block, by the formula of Chan, Golub and LeVeque (1979) for many 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -120,8 +121,8 @@ def merge_tree(stack: Any) -> Any:
     """Merge (3, k, n, c) to (3, k, c): sixteen of a level are one of the next."""
 
     def merge(some: Any, into: Any) -> None:
-        n, c = some.shape[-2:]
-        into[...] = _merge(some.reshape(3, -1, n, c)).reshape(into.shape)
+        _, *outer, n, c = some.shape
+        into[...] = _merge(some.reshape(3, prod(outer), n, c)).reshape(into.shape)
 
     return tree(merge, stack)
 

@@ -5,6 +5,7 @@ import pytest
 from array_checks import check, check_near
 
 import lazyflow.array as la
+from lazyflow import config
 
 RNG = np.random.default_rng(7)
 
@@ -59,3 +60,13 @@ def test_covariances_of_no_variables_are_floats(dtype):
     x = np.zeros((0, 3), dtype)
     check(la.cov(la.from_array(x)), np.cov(x))
     check(la.cov(la.from_array(x), la.ones((2, 3))), np.cov(x, np.ones((2, 3))))
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("chunks", [((1, 1, 1), (2, 3), (0,)), (3, 5, 1), (2, 1, 1)])
+@pytest.mark.parametrize("axis", [0, -2, (0, 1)])
+def test_moments_of_arrays_with_an_axis_of_length_0(axis, chunks, fusion):
+    x = np.ones((3, 5, 0))
+    with config.set(array_fusion=fusion):
+        for name in ("mean", "var", "std"):
+            check(getattr(la.from_array(x, chunks), name)(axis), getattr(x, name)(axis))
