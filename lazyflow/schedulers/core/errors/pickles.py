@@ -26,7 +26,7 @@ from lazyflow.schedulers.core.errors.tracebacks import plain
 LONGEST = 10_000  # characters of a message or a note
 _LARGEST = 64 << 20  # bytes of one pickled exception
 
-#: Asked of BaseException and type: classes and metaclasses may have these of their own.
+#: Taken from BaseException and type, as classes and metaclasses may override these.
 _args: Any = BaseException.__dict__["args"]
 _dict: Any = BaseException.__dict__["__dict__"]
 _members: Any = BaseExceptionGroup.__dict__["exceptions"]
@@ -40,7 +40,7 @@ _C_METHODS = (MethodDescriptorType, WrapperDescriptorType, BuiltinFunctionType)
 
 
 class _Bounded(io.BytesIO):
-    """A file that has room for so much."""
+    """A file that refuses what is beyond its size."""
 
     def write(self, data: Any) -> int:
         written = super().write(data)
@@ -68,7 +68,7 @@ def pickled(
     """
     try:
         return _pickled(_pickler_class()(error, text, places), error, family), ""
-    except BaseException as broken:  # a worker outlives what a class does to be pickled
+    except BaseException as broken:  # no code of a class may end the worker
         first = broken
     try:
         if not _says_how(type(error)):
@@ -76,7 +76,7 @@ def pickled(
             data = _pickled(pickler, error, family)
             if pickler.left_out:
                 return data, "left out, since it can't travel: " + "; ".join(pickler.left_out)
-    except BaseException:  # it is the class, or an exception inside: the first try says why
+    except BaseException:  # the first try's error says why
         pass
     return None, reason(first)
 
@@ -88,7 +88,7 @@ def _dumped(pickler: Any, value: Any) -> bytes:
 
 
 def _pickled(pickler: Any, error: BaseException, family: list[BaseException]) -> bytes:
-    """Pickle an exception, and try whether it can be unpickled."""
+    """Pickle an exception, and check that it can be unpickled."""
     data: bytes = _dumped(pickler, error)
     again = type(unpickled(data, family))
     if again is not type(error):
@@ -170,7 +170,7 @@ def _travels(pickler: Any, part: Any, name: str) -> bool:
 
 
 class LeftOut:
-    """In the place of an argument of an exception that can't travel; shown as that was."""
+    """Stands for an argument that can't be pickled, and is shown as that argument was."""
 
     def __init__(self, value: Any) -> None:
         try:
@@ -192,7 +192,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _says_how(kind: type) -> bool:
-    """Tell whether a class says itself how it is pickled."""
+    """Tell whether a class defines how it is pickled."""
     for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"):
         if type(_found(kind, name)) not in _C_METHODS:
             return True
@@ -203,7 +203,7 @@ def _says_how(kind: type) -> bool:
 
 
 def _found(kind: type, name: str, types: tuple[type, ...] = (object,)) -> Any:
-    """Return what a class or the nearest of its bases has by a name, of the types given."""
+    """Return the nearest attribute of a class and its bases, by name and type."""
     for base in _mro.__get__(kind):
         found = _class_dict.__get__(base).get(name)
         if found is not None and issubclass(type(found), types):
@@ -228,7 +228,7 @@ def _parts(
 def _shortened(
     args: tuple[Any, ...], state: tuple[dict[str, Any], ...], text: str
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
-    """Cut what makes an exception's text long out of its parts."""
+    """Shorten the parts that make an exception's text long."""
     return (
         tuple(_cut(arg, text) for arg in args),
         tuple({name: _cut(x, text) for name, x in part.items()} for part in state),
@@ -245,7 +245,7 @@ def _slots(error: BaseException) -> dict[str, Any]:
     """Return what an exception has in slots: its classes' own and those of C."""
     found: dict[str, Any] = {}
     for base in _mro.__get__(type(error)):
-        if base is BaseExceptionGroup or base is BaseException:  # these are set otherwise
+        if base is BaseExceptionGroup or base is BaseException:  # their slots are set elsewhere
             continue
         of_c = not base.__flags__ & _MADE_BY_PYTHON
         for name, slot in _class_dict.__get__(base).items():
@@ -270,7 +270,7 @@ def _made(kind: type, args: tuple[Any, ...]) -> BaseException:
     error: BaseException = _found(base, "__new__", _C_METHODS)(kind, *args)
     try:
         _found(kind, "__init__", _C_METHODS)(error, *args)
-    except Exception:  # its own __init__ gave the C one other arguments
+    except Exception:  # its __init__ calls that in C with other arguments
         pass
     _args.__set__(error, args)
     return error

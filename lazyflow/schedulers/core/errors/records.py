@@ -25,7 +25,7 @@ from lazyflow.schedulers.core.errors.tracebacks import Frame, frames_of, plain, 
 _MOST_NOTES = 100
 _MOST = 1_000  # exceptions in a record
 
-#: Asked of BaseException and type: classes and metaclasses may have these of their own.
+#: Taken from BaseException and type, as classes and metaclasses may override these.
 _cause: Any = BaseException.__dict__["__cause__"]
 _context: Any = BaseException.__dict__["__context__"]
 _suppress: Any = BaseException.__dict__["__suppress_context__"]
@@ -36,7 +36,7 @@ _qualname: Any = type.__dict__["__qualname__"]
 
 
 class _Entry(NamedTuple):
-    """What a record has of one exception; sent as the plain tuple of its fields.
+    """The part of a record for one exception; sent as the plain tuple of its fields.
 
     Other exceptions are given by their place in the record, in which what an exception is made
     of comes before it. `pickled` is None for what can't travel, for the reason `why`.
@@ -95,7 +95,7 @@ def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, 
         places = {id(one): i for i, one in enumerate(family)}
         entries = tuple(tuple(_entry(one, family, places)) for one in family)
         return entries, tuple(plain(text, LONGEST) for text in arguments)
-    except BaseException as broken:  # memory ran out, say
+    except BaseException as broken:  # for example MemoryError
         return (tuple(_undescribed(error, broken)),), ()
 
 
@@ -144,7 +144,7 @@ def _relatives(error: BaseException) -> Iterator[BaseException]:
 
 
 def _family(root: BaseException) -> list[BaseException]:
-    """Return all that belongs to an exception, relatives before those they belong to."""
+    """Return an exception after all the exceptions that belong to it."""
     ordered = []
     seen = {id(root)}
     stack = [(root, _relatives(root))]
@@ -213,7 +213,7 @@ def _notes(error: BaseException, places: dict[int, int]) -> tuple[str, ...]:
 
 
 def _error_of(entry: _Entry, errors: list[BaseException]) -> BaseException:
-    """Make one exception of a record; those it is made of are in `errors`."""
+    """Make one exception of a record; its members are in `errors` already."""
     if entry.pickled is None:
         return _stand_in(
             entry,
@@ -246,7 +246,7 @@ def _stand_in(entry: _Entry, errors: list[BaseException], why: str) -> RemoteTas
 
 
 def _join(entry: _Entry, error: BaseException, errors: list[BaseException]) -> None:
-    """Give an exception its traceback, its notes and those that belong to it."""
+    """Set the traceback, notes, cause and context of an exception."""
     frames = [Frame(*fields) for fields in entry.frames]
     BaseException.with_traceback(error, traceback_from(frames))
     if entry.cause is not None:
