@@ -23,13 +23,10 @@ caller's own thread, in processes, or on any executor, without changing the prog
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
-from lazyflow.api.arrivals import as_completed
 from lazyflow.api.collection import Collection
 from lazyflow.api.decorator import delayed
 from lazyflow.api.evaluate import compute, is_lazy, optimize, persist
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.reduction import tree_reduce
-from lazyflow.api.tracing import trace
 from lazyflow.api.waiting import gather, wait
 from lazyflow.errors import (
     Cancelled,
@@ -49,10 +46,13 @@ from lazyflow.graph.options import annotate
 from lazyflow.schedulers.registry import shutdown
 
 if TYPE_CHECKING:
+    from lazyflow.api.arrivals import as_completed
     from lazyflow.api.futures import Future
     from lazyflow.api.putting import put
+    from lazyflow.api.reduction import tree_reduce
     from lazyflow.api.submitting import map as map
     from lazyflow.api.submitting import submit
+    from lazyflow.api.tracing import trace
     from lazyflow.api.worker_states import worker_state
 
 __version__ = "0.1.0"
@@ -105,7 +105,10 @@ _ON_FIRST_USE = {
     "submit": "lazyflow.api.submitting",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "actor": "lazyflow.api.actors",
+    "as_completed": "lazyflow.api.arrivals",
     "tokenize": "lazyflow.graph.tokens.tokenize",
+    "trace": "lazyflow.api.tracing",
+    "tree_reduce": "lazyflow.api.reduction",
     "visualize": "lazyflow.diagnostics.visualize",
     "worker_state": "lazyflow.api.worker_states",
 }

@@ -70,7 +70,9 @@ def checked_passes():
     from lazyflow.graph import passes
 
     plain = passes.PASSES.copy()
-    passes.PASSES[:] = [each._replace(apply=checked(each.apply)) for each in plain]
+    passes.PASSES[:] = [
+        passes.PlanPass(each.name, checked(each.apply), each.explain) for each in plain
+    ]
     yield
     passes.PASSES[:] = plain
 

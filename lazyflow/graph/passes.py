@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from lazyflow.graph.keys import conflict, key_of, same_content
 from lazyflow.graph.options import OPERATOR
@@ -20,7 +19,7 @@ from lazyflow.graph.task import Task, is_leaf
 __all__ = ["PASSES", "PlanPass", "differ", "explain_plan", "fuse", "make_plan", "merge"]
 
 
-class PlanPass(NamedTuple):
+class PlanPass:
     """One rewriting of plans.
 
     Attributes
@@ -33,9 +32,15 @@ class PlanPass(NamedTuple):
         Says in words and numbers what the pass did to the first plan to get the second.
     """
 
-    name: str
-    apply: Callable[[Plan, bool], Plan]
-    explain: Callable[[Plan, Plan], str]
+    __slots__ = ("apply", "explain", "name")
+
+    def __init__(
+        self, name: str, apply: Callable[[Plan, bool], Plan],
+        explain: Callable[[Plan, Plan], str],
+    ) -> None:
+        self.name = name
+        self.apply = apply
+        self.explain = explain
 
 
 def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
