@@ -81,8 +81,11 @@ class TestTurns:
         assert failed == {"dask": "failed: RecursionError: too deep"}
         assert list(samples) == [("whole", "lazyflow")]
 
+    def test_the_clock_runs_over_the_work_alone(self, monkeypatch):
+        monkeypatch.setattr(measure.time, "perf_counter", iter([10.0, 12.5]).__next__)
+        assert clock(lambda: [1, 2], [1, 2]) == 2.5
+
     def test_a_wrong_answer_is_no_measurement(self):
-        assert clock(lambda: [1, 2], [1, 2]) >= 0
         with pytest.raises(AssertionError, match=r"^wrong answer: \[1, 3\]$"):
             clock(lambda: [1, 3], [1, 2])
 

@@ -186,7 +186,7 @@ class _Fusion:
     # -- making them --------------------------------------------------------------------------
 
     def _fused(self, node: Elementwise) -> Expr:
-        steps = _Steps(self, node, node.chunks, node.shape)
+        steps = _GroupProgram(self, node, node.chunks, node.shape)
         value = steps.of(node)
         keep = self.keep and node in self.wanted
         chunks = node.chunks if keep or not self.enabled else steps.better_chunks()
@@ -195,7 +195,7 @@ class _Fusion:
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]
-        steps = _Steps(self, self._bundle_key(bundle[0]), inner.chunks, inner.shape)
+        steps = _GroupProgram(self, self._bundle_key(bundle[0]), inner.chunks, inner.shape)
         outputs: list[tuple[Any, Any]] = []
         for node in bundle:
             value = steps.of(node.inputs[0])
@@ -217,7 +217,7 @@ class _Fusion:
             self._add(node, Reduced((partials,), node.reduction, which, node.finish, node.dtype))
 
 
-class _Steps:
+class _GroupProgram:
     """A program that is being made: the steps of one group, and the nodes that it reads."""
 
     def __init__(

@@ -1,0 +1,65 @@
+"""Small files, short functions, few modules a folder, one class of a name: easy to walk."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import lazyflow
+
+ROOT = Path(lazyflow.__file__).parent
+FILES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+TREES = {path: ast.parse(text) for path, text in FILES.items()}
+
+#: A loop that is read from top to bottom and that every task goes through: calls would cost it.
+LONG = {"schedulers/core/run.py:_loop"}
+
+
+def own_lines(function):
+    """Count the lines of a function, its docstring aside."""
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        docstring = function.body[0]
+        lines -= docstring.end_lineno - docstring.lineno + 1
+    return lines
+
+
+def test_no_file_has_more_than_400_lines():
+    assert {str(p): n for p, text in FILES.items() if (n := text.count("\n")) > 400} == {}
+
+
+def test_no_function_has_more_than_50_lines():
+    found = {
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and own_lines(node) > 50
+    }
+    assert found == LONG
+
+
+def test_no_folder_has_more_than_25_modules():
+    modules = Counter(path.parent for path in FILES if path.name != "__init__.py")
+    assert {str(folder): n for folder, n in modules.items() if n > 25} == {}
+
+
+def test_no_class_name_is_used_twice():
+    names = Counter(
+        node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_no_method_is_chosen_by_a_string():
+    """`getattr(self, name)` hides what is called from readers, from grep and from mypy."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Call)
+        and isinstance(node.func.func, ast.Name)
+        and node.func.func.id == "getattr"
+        and isinstance(node.func.args[0], ast.Name)
+        and node.func.args[0].id == "self"
+    ]
+    assert found == []
