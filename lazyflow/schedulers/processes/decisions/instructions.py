@@ -6,98 +6,122 @@ They are appended to `State.out`, and done once each, in order. A worker also ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lazyflow.schedulers.processes.decisions.nodes import Flight, Job, Node, WorkerRecord
 
 
-@dataclass(slots=True)
 class ToWorker:
     """An instruction that is void when its worker dies before it is carried out."""
 
-    worker: WorkerRecord
+    __slots__ = ("worker",)
+
+    def __init__(self, worker: WorkerRecord) -> None:
+        self.worker = worker
 
 
-@dataclass(slots=True)
 class Send(ToWorker):
     """Send a flight of tasks."""
 
-    flight: Flight
+    __slots__ = ("flight",)
+
+    def __init__(self, worker: WorkerRecord, flight: Flight) -> None:
+        self.worker = worker
+        self.flight = flight
 
 
-@dataclass(slots=True)
 class Share(ToWorker):
     """Have a worker send the value of a node to the parent."""
 
-    node: Node
+    __slots__ = ("node",)
+
+    def __init__(self, worker: WorkerRecord, node: Node) -> None:
+        self.worker = worker
+        self.node = node
 
 
-@dataclass(slots=True)
 class Recall(ToWorker):
     """Have a worker give back what it did not begin, and answer what is done."""
 
+    __slots__ = ()
 
-@dataclass(slots=True)
+
 class Deliver:
     """Hand a wanted value to its run; MISSING: it is at the node's holder."""
 
-    job: Job
-    node: Node
-    value: Any
+    __slots__ = ("job", "node", "value")
+
+    def __init__(self, job: Job, node: Node, value: Any) -> None:
+        self.job = job
+        self.node = node
+        self.value = value
 
 
-@dataclass(slots=True)
 class ReportFailure:
     """Report that a task of a job failed, or something that the task needs."""
 
-    job: Job
-    node: Node
-    error: Any
+    __slots__ = ("error", "job", "node")
+
+    def __init__(self, job: Job, node: Node, error: Any) -> None:
+        self.job = job
+        self.node = node
+        self.error = error
 
 
-@dataclass(slots=True)
 class Arrived:
     """Report that a delivered value is in this process, or is here again."""
 
-    node: Node
-    value: Any
+    __slots__ = ("node", "value")
+
+    def __init__(self, node: Node, value: Any) -> None:
+        self.node = node
+        self.value = value
 
 
-@dataclass(slots=True)
 class Lost:
     """Report that a delivered value can't be had any more."""
 
-    node: Node
-    error: Any
+    __slots__ = ("error", "node")
+
+    def __init__(self, node: Node, error: Any) -> None:
+        self.node = node
+        self.error = error
 
 
-@dataclass(slots=True)
 class Pack:
     """Have the arguments of a node pickled, or its `Literal`; the event `packed` follows."""
 
-    node: Node
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
 
 
-@dataclass(slots=True)
 class Forget:
     """Forget the run of a job: nothing of it can be needed again."""
 
-    job: Job
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
 
 
-@dataclass(slots=True)
 class Free:
     """Free this `Encoded`, or that of this `Literal`: nobody needs it."""
 
-    value: Any
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-@dataclass(slots=True)
 class Start:
     """Start so many more workers."""
 
-    count: int
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
 
 
 Instruction: TypeAlias = (
