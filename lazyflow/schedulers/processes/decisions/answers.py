@@ -70,8 +70,8 @@ def recalled(
 
 def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> None:
     """Learn that a task returned a lazy value: `provide` or `fail` comes later."""
-    state.refcounts.unsend(node, worker)
-    state.refcounts.uses_no_more(node, was_sent=False)
+    state.refcounts.await_again(node, worker)  # it ran: what drops its inputs drops them still
+    state.refcounts.uses_no_more(node, was_sent=True)
     node.distinct = ()
     node.open += 1  # for what it returned
     node.stays = True  # tasks that were sent after it will come back and need it again

@@ -68,15 +68,19 @@ class RefCounts:
 
     def unsend(self, node: Node, worker: WorkerRecord) -> None:
         """Take back a task that did not run; those sent after it come first."""
+        self.await_again(node, worker)
+        for source in node.distinct:
+            source.unsent += 1
+            source.dropped = False
+
+    def await_again(self, node: Node, worker: WorkerRecord) -> None:
+        """Have the users of a task that was sent wait for its value again."""
         self.leave(node, worker)
         node.phase = WAITING
         node.home = None
         node.dropped = False
         for user in node.users:
             user.open += 1
-        for source in node.distinct:
-            source.unsent += 1
-            source.dropped = False
 
     def requeue(self, node: Node) -> None:
         """Queue a task that was taken back, when its inputs are there and it is needed."""
