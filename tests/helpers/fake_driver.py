@@ -124,10 +124,16 @@ class Driver(Callers):
             else:
                 assert type(source.value) is int or source.value in self.held
             loads.append((source.id, number_of(source.value)))
-        self._message(fake, flight.number, loads, records)
+        self._message(fake, flight.number, flight.forget, loads, records)
 
-    def _message(self, fake: Fake, number: int, loads: Any, records: Any) -> None:
+    def forget(self, fake: Fake) -> None:
+        """Tell a worker by a message of its own what it can drop."""
         forget, fake.worker.forget = fake.worker.forget, []
+        self._message(fake, 0, forget, (), ())
+
+    def _message(
+        self, fake: Fake, number: int, forget: list[int], loads: Any, records: Any
+    ) -> None:
         fake.flights.append(
             SimpleNamespace(number=number, forget=forget, loads=loads, records=records)
         )

@@ -132,7 +132,7 @@ class Scene(Checked):
                     worker_events.worker_up(self.state, worker)
                     moved.append(True)
                 if worker.forget:
-                    self._message(fake, 0, (), ())
+                    self.forget(fake)
             while self.inbox:
                 what, *details = self.inbox.popleft()
                 assert what == "unpin"

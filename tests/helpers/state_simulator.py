@@ -40,7 +40,7 @@ class Simulator(Checked):
             if fake.told:
                 found.append((8, self.read_told, (fake,)))
             if worker.forget and worker.up:
-                found.append((3, self._message, (fake, 0, (), ())))
+                found.append((3, self.forget, (fake,)))
         if self.inbox:
             found.append((8, self.run_inbox, ()))
         if self.unread:

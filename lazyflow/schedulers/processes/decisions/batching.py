@@ -106,6 +106,7 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
         _extend(state, worker, flight, [pace.allowed - 1, pace.mean])
         flight.is_short = flight.cost < 2 * TARGET
     flight.unanswered = len(flight.nodes)
+    flight.forget, worker.forget = worker.forget, []
     worker.flights.append(flight)
     return flight
 

@@ -1,7 +1,7 @@
 """What the decisions have the driver do: a class for each kind of instruction.
 
 They are appended to `State.out`, and done once each, in order. A worker also has ids of values in
-`WorkerRecord.forget` that go with its next message, or with one of their own.
+`WorkerRecord.forget` that go with its next flight, or with a message of their own.
 """
 
 from __future__ import annotations

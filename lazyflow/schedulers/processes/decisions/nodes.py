@@ -134,6 +134,9 @@ MIXED = WorkerRecord(-1)
 class Flight:
     """Tasks that are sent to a worker in one message.
 
+    forget
+        The ids of values that the worker drops before it begins: those that were to be dropped
+        when the flight was made. A later id may be of a value that the flight needs.
     loads
         The nodes whose values go along, since the worker does not have them yet.
     drops
@@ -150,12 +153,14 @@ class Flight:
     """
 
     __slots__ = (
-        "cost", "drops", "is_late", "is_short", "loads", "nodes", "number", "unanswered"
+        "cost", "drops", "forget", "is_late", "is_short", "loads", "nodes", "number",
+        "unanswered",
     )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.nodes: list[Node] = []
+        self.forget: list[int] = []
         self.loads: list[Node] = []
         self.drops: list[tuple[int, ...]] = []
         self.cost = 0.0

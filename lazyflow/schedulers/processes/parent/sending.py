@@ -82,7 +82,7 @@ class Sender:
         if len(member.worker.flights) == 1:
             member.since = monotonic()
         tasks = (flight.number, run.number, environment, functions, loads, records, blobs)
-        self._send(member, tasks, old_runs)
+        self._send(member, tasks, flight.forget, old_runs)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
         """Send a worker what has changed of the caller's modules and settings."""
@@ -152,21 +152,25 @@ class Sender:
 
     def forget(self, member: WorkerHandle) -> None:
         """Send a worker the ids of values that it can drop."""
-        self._send(member, _NO_TASKS)
+        forget, member.worker.forget = member.worker.forget, []
+        self._send(member, _NO_TASKS, forget)
 
     def drop(self, member: WorkerHandle, name: str) -> None:
         """Have a worker let go of what it keeps for tasks by a name: see `task_resources.drop`."""
         self._put(member, (DROP, name), [])
 
     def _send(
-        self, member: WorkerHandle, tasks: _Tasks, old_runs: Sequence[int] = ()
+        self,
+        member: WorkerHandle,
+        tasks: _Tasks,
+        forget: list[int],
+        old_runs: Sequence[int] = (),
     ) -> None:
         """Send the first fields of a message, with arenas and with what the worker can forget."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
             self._put(member, FlightMessage(arenas=some), some)
         arenas, member.lent = member.lent, []
-        forget, member.worker.forget = member.worker.forget, []
         old, member.old_functions = member.old_functions, []
         self._put(member, FlightMessage(*tasks, forget, arenas, old_runs, old), arenas)
 
