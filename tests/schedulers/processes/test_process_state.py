@@ -47,6 +47,14 @@ def test_random_histories_without_trouble():
     play(range(20), 150, CALM)
 
 
+@pytest.mark.parametrize(
+    ("seed", "limits", "events"),
+    [(100_012, HARD, 400), (100_612, {}, 150), (101_285, {}, 150), (100_140, CALM, 200)],
+)
+def test_histories_that_found_a_fault(seed, limits, events):
+    play([seed], events, limits)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("limits", "events"), [({}, 150), (HARD, 400), (DEADLY, 300), (CALM, 200)])
 @pytest.mark.parametrize("first", range(100_000, 102_000, 500))  # 8,000: 40 ms each

@@ -247,3 +247,9 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
         lane.following.append(node)
     else:
         queues.make_ready(node)
+        home = node.home
+        if home is not None and not may(home, node.job) and not is_bound(queues, node):
+            # There it would wait for a worker that may not run it, and a later job go first.
+            queues.unqueue(node)
+            node.phase = READY
+            queues.push(node)
