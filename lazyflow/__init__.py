@@ -48,10 +48,9 @@ from lazyflow.schedulers.registry import shutdown
 if TYPE_CHECKING:
     from lazyflow.api.arrivals import as_completed
     from lazyflow.api.futures import Future
-    from lazyflow.api.putting import put
     from lazyflow.api.reduction import tree_reduce
     from lazyflow.api.submitting import map as map
-    from lazyflow.api.submitting import submit
+    from lazyflow.api.submitting import put, submit
     from lazyflow.api.tracing import trace
     from lazyflow.api.worker_states import worker_state
 
@@ -101,7 +100,7 @@ _ON_FIRST_USE = {
     "ActorPool": "lazyflow.api.actor_pool",
     "Future": "lazyflow.api.futures",  # concurrent.futures: 6 ms
     "map": "lazyflow.api.submitting",  # not in __all__: a star must not hide the builtin
-    "put": "lazyflow.api.putting",
+    "put": "lazyflow.api.submitting",
     "submit": "lazyflow.api.submitting",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "actor": "lazyflow.api.actors",

@@ -30,11 +30,9 @@ The modules; each imports only those above it, by test:
     reduction       `tree_reduce`
     tracing         `trace`: a graph that is planned once and run again with other values
     arrivals        `as_completed`
-    callbacks       the thread that calls users' callbacks
     retrying        failed tasks are run again
-    futures         `Future`
-    submitting      `submit` and `map`
-    putting         `put`
+    futures         `Future`, and the thread that calls users' callbacks
+    submitting      `submit`, `map` and `put`
     pending_calls   the limit on pending calls of an actor
     actor_settings  the options of an actor
     actors          `actor`, and the handles on actors

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from lazyflow.api.actors import Actor
+from lazyflow.api.arrivals import as_completed
 from lazyflow.api.futures import Future
 from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.departures import LastCall
@@ -68,12 +69,9 @@ class ActorPool:
         Examples
         --------
         >>> import lazyflow
-        >>> @lazyflow.actor
-        ... class Doubler:
-        ...     def double(self, x): return 2 * x
-        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
-        >>> pool.submit(lambda actor, x: actor.double(x), 21).result()
-        42
+        >>> pool = lazyflow.ActorPool([lazyflow.actor(list)("aab") for _ in range(2)])
+        >>> pool.submit(lambda actor, x: actor.count(x), "a").result()
+        2
         """
         self._pending.make_room(self._host)
         inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._dispatcher.scheduler)
@@ -91,23 +89,18 @@ class ActorPool:
         Examples
         --------
         >>> import lazyflow
-        >>> @lazyflow.actor
-        ... class Doubler:
-        ...     def double(self, x): return 2 * x
-        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
-        >>> list(pool.map(lambda actor, x: actor.double(x), "abc"))
-        ['aa', 'bb', 'cc']
+        >>> pool = lazyflow.ActorPool([lazyflow.actor(list)("aab") for _ in range(2)])
+        >>> list(pool.map(lambda actor, x: actor.count(x), "abc"))
+        [2, 1, 0]
         """
-        left = iter(values)
-        ahead = deque(self._some(fn, left, self._size * _AHEAD))
-        return self._in_order(fn, left, ahead)
+        calls = self._calls(fn, values)
+        return self._in_order(calls, deque(self._first(calls)))
 
-    def _in_order(
-        self, fn: Work, left: Iterator[Any], ahead: deque[Future]
-    ) -> Iterator[Any]:
-        while ahead:
-            value = ahead.popleft().result()
-            ahead.extend(self._some(fn, left, 1))
+    @staticmethod
+    def _in_order(calls: Iterator[Future], begun: deque[Future]) -> Iterator[Any]:
+        while begun:
+            value = begun.popleft().result()
+            begun.extend(islice(calls, 1))
             yield value
 
     def map_unordered(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
@@ -116,34 +109,26 @@ class ActorPool:
         Examples
         --------
         >>> import lazyflow
-        >>> @lazyflow.actor
-        ... class Doubler:
-        ...     def double(self, x): return 2 * x
-        >>> pool = lazyflow.ActorPool([Doubler(), Doubler()])
-        >>> sorted(pool.map_unordered(lambda actor, x: actor.double(x), range(4)))
-        [0, 2, 4, 6]
+        >>> pool = lazyflow.ActorPool([lazyflow.actor(list)("aab") for _ in range(2)])
+        >>> sorted(pool.map_unordered(lambda actor, x: actor.count(x), "abc"))
+        [0, 1, 2]
         """
-        left = iter(values)
-        done: SimpleQueue[Future] = SimpleQueue()
-        begun = self._noted(self._some(fn, left, self._size * _AHEAD), done)
-        return self._as_they_come(fn, left, begun, done)
-
-    def _as_they_come(
-        self, fn: Work, left: Iterator[Any], begun: int, done: SimpleQueue[Future]
-    ) -> Iterator[Any]:
-        while begun:
-            value = done.get().result()
-            begun += self._noted(self._some(fn, left, 1), done) - 1
-            yield value
-
-    def _some(self, fn: Work, left: Iterator[Any], count: int) -> list[Future]:
-        return [self.submit(fn, value) for value in islice(left, count)]
+        calls = self._calls(fn, values)
+        return self._as_they_come(calls, as_completed(self._first(calls)))
 
     @staticmethod
-    def _noted(futures: list[Future], done: SimpleQueue[Future]) -> int:
-        for future in futures:
-            future._inner.add_callback(lambda _, future=future: done.put(future))  # type: ignore[misc]
-        return len(futures)
+    def _as_they_come(calls: Iterator[Future], begun: as_completed) -> Iterator[Any]:
+        for future in begun:
+            value = future.result()
+            begun.update(islice(calls, 1))
+            yield value
+
+    def _calls(self, fn: Work, values: Iterable[Any]) -> Iterator[Future]:
+        """Return an iterator that begins a call for each future that is taken from it."""
+        return map(partial(self.submit, fn), values)
+
+    def _first(self, calls: Iterator[Future]) -> Iterator[Future]:
+        return islice(calls, self._size * _AHEAD)
 
 
 class _Dispatcher:

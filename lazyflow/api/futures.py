@@ -2,15 +2,20 @@
 
 A `Future` is a `concurrent.futures.Future`, which can be awaited; and it is a collection of one
 task: an argument of lazy calls and of other submits, at any depth, beside `Delayed`.
+
+Users' callbacks have a thread of their own, since one may compute, or wait for another future:
+the threads that run tasks or drive worker processes must not wait for that.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import threading
 from collections.abc import Callable, Generator, Sequence
+from queue import SimpleQueue
 from typing import Any
 
-from lazyflow.api.callbacks import call_later
 from lazyflow.api.collection import Collection
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.retrying import retry
@@ -64,7 +69,7 @@ class Future(concurrent.futures.Future[Any], Collection):
             callbacks: list[Any] = self._done_callbacks
             self._done_callbacks: list[Any] = []
         for callback in callbacks:
-            call_later(callback, self)
+            _call_later(callback, self)
 
     # -- the outcome ------------------------------------------------------------------------
 
@@ -242,7 +247,7 @@ class Future(concurrent.futures.Future[Any], Collection):
             if self._state == "PENDING":
                 self._done_callbacks.append(fn)
                 return
-        call_later(fn, self)
+        _call_later(fn, self)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._awaited().__await__()
@@ -298,3 +303,42 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def __bool__(self) -> bool:
         return True
+
+
+# -- the thread for callbacks ---------------------------------------------------------------
+
+_callbacks: SimpleQueue[tuple[Callable[[Any], object], Any]] = SimpleQueue()
+_has_thread: list[None] = []  # not empty: the thread is running
+_lock = threading.Lock()
+
+
+def _call_later(callback: Callable[[Any], object], argument: Any) -> None:
+    """Have a callback called in the thread for callbacks, after the earlier ones."""
+    _callbacks.put((callback, argument))
+    if not _has_thread:
+        with _lock:
+            if not _has_thread:
+                threading.Thread(target=_call_back, name="lazyflow-callbacks", daemon=True).start()
+                _has_thread.append(None)
+
+
+def _call_back() -> None:
+    while True:
+        callback, argument = _callbacks.get()
+        try:
+            callback(argument)
+        except BaseException:  # SystemExit too: the others must still be called
+            import logging
+
+            logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
+        del callback, argument
+
+
+def _in_fork() -> None:
+    global _callbacks, _lock
+    _callbacks, _lock = SimpleQueue(), threading.Lock()
+    _has_thread.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)

@@ -1,4 +1,4 @@
-"""The cells that hold a worker state's values, one for a process or one for each thread."""
+"""The cells that hold a worker state's values, and their use by tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from lazyflow.api.lock import Deadlock, TaskLock
-from lazyflow.departures import LastCall
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 
@@ -20,26 +19,6 @@ class HasFunctions(Protocol):
 
     def _open_functions(self) -> tuple[Any, ...]:
         """Return init, reset and teardown."""
-
-
-class ProcessCell:
-    """Leads to the cell that all threads of a process share."""
-
-    owner: CellOwner | None = None
-
-
-class ThreadCell(threading.local):
-    """Leads to the cell of the current thread."""
-
-    owner: CellOwner | None = None
-
-
-class CellOwner:
-    """Closes its cell when it is collected: with its thread, or with the state."""
-
-    def __init__(self, cell: StateCell) -> None:
-        self.cell = cell
-        self._end = LastCall(cell.close)
 
 
 class StateCell(task_resources.Kept):

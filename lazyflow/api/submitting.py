@@ -1,7 +1,8 @@
-"""Calls that start now, in the background: `submit` and `map`."""
+"""What makes futures: `submit` and `map` start calls, `put` gives a value to the workers."""
 
 from __future__ import annotations
 
+import copy as copying
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,16 +10,20 @@ from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.retrying import remember
-from lazyflow.api.run_options import RunOptions, SchedulerLike
+from lazyflow.api.run_options import RunOptions, SchedulerLike, scheduler_or_default
 from lazyflow.api.runs import start_background
+from lazyflow.graph.arguments import read_only
 from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
+from lazyflow.graph.kinds import ARRAY, COLLECTION, IMMUTABLE, LAZY, kinds
 from lazyflow.graph.options import check_options
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
+from lazyflow.schedulers.core.abilities import provides
+from lazyflow.schedulers.core.base import Puts
+from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
 
-__all__ = ["map", "submit"]
+__all__ = ["map", "put", "submit"]
 
 #: Submitted tasks run even when their futures are dropped, and a run holds its futures weakly.
 _unfinished: set[TaskFuture] = set()
@@ -160,3 +165,53 @@ def map(
 
 def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
     return [func(*item) for item in items]
+
+
+def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:
+    """Give a value to the workers once, and return a future that stands for it in any call.
+
+    Without this, a large argument travels once for every compute that it is given to; values put
+    on processes lie in shared memory, where every worker reads them without a copy.
+
+    Parameters
+    ----------
+    value
+        Any object; on schedulers with processes, one that can be pickled.
+    copy
+        True: a snapshot is taken now, and later edits of `value` are not seen. False: schedulers
+        that share the caller's memory keep `value` itself, which must not change any more.
+    scheduler
+        Where it will be used; left out: `config`'s, else threads.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> data = [1, 2, 3]
+    >>> x = lazyflow.put(data)
+    >>> data.append(4)
+    >>> lazyflow.submit(sum, x).result()
+    6
+    """
+    if isinstance(value, Future):
+        return value
+    inner = TaskFuture(f"put({summary(value)})", scheduler_or_default(scheduler))
+    leaf = new_leaf(Delayed, HELD, inner, depth=2)
+    keeper = inner.scheduler
+    kept = keeper.put(value, leaf) if provides(keeper, Puts) else _snapshot(value, copy)
+    inner.set_value(kept)
+    return Future(inner, leaf)
+
+
+def _snapshot(value: Any, copy: bool) -> Any:
+    """Return what stands for a value where tasks share the memory of this process."""
+    if kinds[type(value)] == ARRAY:
+        return read_only(value.copy() if copy else value)
+    if not copy or type(value) in IMMUTABLE:
+        return value
+    try:
+        return copying.deepcopy(value)
+    except Exception as error:
+        raise TypeError(
+            f"put() takes a snapshot, and {summary(value)} can't be copied: "
+            f"{type(error).__name__}: {error}. If it will not be changed: put(x, copy=False)"
+        ) from error

@@ -10,10 +10,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from lazyflow import config
-from lazyflow.api.state_cells import CellOwner, ProcessCell, StateCell, StateUse, ThreadCell
+from lazyflow.api.state_cells import StateCell, StateUse
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.current_worker import here
@@ -122,7 +123,8 @@ class WorkerState(Generic[T]):
         self._payload = payload
         self._pickled_by = 0  # the thread that pickles the functions
         self._end: LastCall | None = None  # of a state that was pickled
-        self._place: Any = ThreadCell() if scope == "thread" else ProcessCell()
+        #: Has the cell of the process, or of each thread; it is closed with the state or thread.
+        self._place: Any = threading.local() if scope == "thread" else SimpleNamespace()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -180,14 +182,15 @@ class WorkerState(Generic[T]):
             task_resources.task_over(run)
 
     def _cell(self) -> StateCell:
-        owner = self._place.owner
-        if owner is None:
+        place = self._place
+        if not hasattr(place, "cell"):
             with self._lock:
-                owner = self._place.owner
-                if owner is None:
-                    owner = self._place.owner = CellOwner(StateCell(self))
-        cell: StateCell = owner.cell
-        return cell
+                if not hasattr(place, "cell"):
+                    cell = StateCell(self)
+                    place.end = LastCall(cell.close)
+                    place.cell = cell
+        found: StateCell = place.cell
+        return found
 
     def _open_functions(self) -> tuple[Any, ...]:
         functions = self._functions
