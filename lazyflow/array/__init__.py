@@ -66,15 +66,16 @@ import numpy as np
 from lazyflow.api.evaluate import compute as compute
 from lazyflow.api.evaluate import persist as persist
 from lazyflow.array.core import Array as Array
-from lazyflow.array.dispatch import functions as _by_name
-from lazyflow.array.names import MODULES, OF_NUMPY
+from lazyflow.array.dispatch import functions as _functions
+from lazyflow.array.names import MODULES, OF_NUMPY, PUBLIC, by_name
 
 _UFUNCS = {
     name for name, found in vars(np).items()
     if isinstance(found, np.ufunc) and found.signature is None
 }
 
-_PUBLIC = {"compute", "persist", *_by_name, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
+_BY_NAME = by_name(PUBLIC)
+_PUBLIC = {"compute", "persist", *_BY_NAME, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
 __all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
@@ -85,8 +86,8 @@ def __getattr__(name: str) -> Any:
         from lazyflow.array.functions.ufuncs import UFUNCS
 
         found: Any = UFUNCS[name]
-    elif name in _by_name:
-        found = _by_name[name]
+    elif name in _BY_NAME:
+        found = _functions[name]
     elif name in _PUBLIC and name not in MODULES:
         found = getattr(np, name)
     elif name == "random":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.dispatch import helpers
+from lazyflow.array.dispatch import functions
 
 
 class AsObjects:
@@ -36,7 +36,7 @@ class AsObjects:
 
     @property
     def _numba_value_(self: Any) -> Any:
-        return helpers["numba_value"](self)
+        return functions["numba_value"](self)
 
     def _scalar(self: Any, convert: Any) -> Any:
         if self.size != 1:

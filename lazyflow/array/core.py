@@ -13,7 +13,7 @@ from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.dispatch import functions, helpers, method, of_numpy
+from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.evaluation.as_tasks import as_tasks
 from lazyflow.array.evaluation.assembly import Assembly, buffered, finished
 from lazyflow.array.evaluation.lengths import known
@@ -150,7 +150,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         >>> la.arange(6, chunks=2).blocks[1:].compute()
         array([2, 3, 4, 5])
         """
-        return helpers["blocks_of"](self)
+        return functions["Blocks"](self)
 
     partitions = blocks
 
@@ -162,7 +162,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         >>> la.arange(6, chunks=2).reshape(2, 3).vindex[[0, 1], [2, 0]].compute()
         array([2, 3])
         """
-        return helpers["vindex_of"](self)
+        return functions["vindex_of"](self)
 
     # -- sizes --------------------------------------------------------------------------------
 
@@ -191,12 +191,12 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Array:
         if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
-            return helpers["field"](self, key)
+            return functions["field"](self, key)
         if kinds[type(key)] == FOREIGN:
             key = Array(as_node(key))
         entries = keys.parse(key, self.shape)
         if not keys.is_basic(entries):
-            return helpers["getitem_by_arrays"](self, entries)
+            return functions["getitem_by_arrays"](self, entries)
         try:
             return Array(keys.basic(self._expr, entries))
         except SizesNeeded:
@@ -232,24 +232,24 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
         if how != "__call__":
-            return helpers["ufunc_method"](ufunc, how, *inputs, **kwargs)
+            return functions["ufunc_method"](ufunc, how, *inputs, **kwargs)
         name = "call_ufunc" if ufunc.signature is None else "call_gufunc"
-        return helpers[name](ufunc, inputs, **kwargs)
+        return functions[name](ufunc, inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         found = of_numpy(func)
         if found is not None:
             return found(*args, **kwargs)
-        return helpers["computed_call"](func, args, kwargs)
+        return functions["computed_call"](func, args, kwargs)
 
     def __eq__(self, other: Any) -> Any:
-        return helpers["compared"](np.equal, self, other)
+        return functions["compared"](np.equal, self, other)
 
     def __ne__(self, other: Any) -> Any:
-        return helpers["compared"](np.not_equal, self, other)
+        return functions["compared"](np.not_equal, self, other)
 
     def __pow__(self, other: Any) -> Any:
-        return helpers["power_by"](self, other)
+        return functions["power_by"](self, other)
 
     # -- values ---------------------------------------------------------------------------------
 

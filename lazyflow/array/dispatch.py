@@ -6,7 +6,7 @@ names.py, and registers what it has here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar, cast
@@ -18,64 +18,42 @@ from lazyflow.array.nodes.align import SizesNeeded
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class NamedFunctions(Mapping[str, Any]):
+#: The module of each function, below `lazyflow.array`.
+MODULE_OF = {**by_name(PUBLIC), **by_name(HELPERS)}
+
+
+class NamedFunctions(dict[str, Any]):
     """Functions by name; a module is loaded when one of its functions is first asked for."""
 
-    def __init__(self, table: dict[str, str]) -> None:
-        self._module_of = by_name(table)
-        self._found: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        found = self._found.get(name)
-        if found is None:
-            module = import_module(f"lazyflow.array.{self._module_of[name]}")
-            found = self._found[name] = getattr(module, name)
+    def __missing__(self, name: str) -> Any:
+        module = import_module(f"lazyflow.array.{MODULE_OF[name]}")
+        found = self[name] = getattr(module, name)
         return found
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._module_of
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._module_of)
-
-    def __len__(self) -> int:
-        return len(self._module_of)
-
-    def check(self, function: Callable[..., Any]) -> None:
-        """Raise ImportError for a function that the table does not list under its module."""
-        module = self._module_of.get(function.__name__)
-        if f"lazyflow.array.{module}" != function.__module__:
-            raise ImportError(
-                f"{function.__module__} defines {function.__name__}, but lazyflow/array/names.py "
-                f"has it {f'in {module}' if module else 'nowhere'}: list it there, under its module"
-            )
-
-
-#: By name, as in ``la.name``.
-functions = NamedFunctions(PUBLIC)
-
-#: What only methods of arrays and functions of NumPy call.
-helpers = NamedFunctions(HELPERS)
+functions = NamedFunctions()
 
 _of_numpy: dict[Any, Callable[..., Any]] = {}
 
 
 def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Mark a public function, and the functions of NumPy that it stands for with arrays."""
-    return _marked(functions, numpy_functions)
+    """Mark a function of the table, and the functions of NumPy that it stands for with arrays.
 
+    Raises
+    ------
+    ImportError
+        The table does not list it under its module.
+    """
 
-def helper(*numpy_functions: Any) -> Callable[[F], F]:
-    """Mark a function that only methods of arrays, or these functions of NumPy, call."""
-    return _marked(helpers, numpy_functions)
-
-
-def _marked(known: NamedFunctions, numpy_functions: tuple[Any, ...]) -> Callable[[F], F]:
     def register(function: F) -> F:
-        known.check(function)
+        module = MODULE_OF.get(function.__name__)
+        if f"lazyflow.array.{module}" != function.__module__:
+            raise ImportError(
+                f"{function.__module__} defines {function.__name__}, but lazyflow/array/names.py "
+                f"has it {f'in {module}' if module else 'nowhere'}: list it there, under its module"
+            )
         public = _with_lengths(function)
-        for one in numpy_functions:
-            _of_numpy[one] = public
+        _of_numpy.update(dict.fromkeys(numpy_functions, public))
         return public
 
     return register
@@ -106,18 +84,16 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 def of_numpy(function: Any) -> Callable[..., Any] | None:
     """Return the function that stands for one of NumPy with arrays, or None."""
     name = getattr(function, "__name__", "")
-    for table in functions, helpers:
-        if name in table:
-            table[name]  # loads its module, which registers it
+    if name in MODULE_OF:
+        functions[name]  # loads its module, which registers it
     return _of_numpy.get(function)
 
 
 def method(name: str) -> Any:
     """Return a method that calls the function of that name with the array first."""
-    known = functions if name in functions else helpers
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return known[name](self, *args, **kwargs)
+        return functions[name](self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"Return ``la.{name}(self, ...)``."

@@ -91,7 +91,7 @@ HELPERS: dict[str, str] = {
     "functions.reductions.by_ufunc": "ufunc_accumulate ufunc_reduce",
     "functions.ufuncs": "ufunc_method",
     "overlap": "map_overlap_of",
-    "users.blocks": "blocks_of",
+    "users.blocks": "Blocks",
     "users.map_blocks": "map_blocks_of",
     "users.numpy_gufuncs": "call_gufunc",
 }

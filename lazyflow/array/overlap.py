@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.core import Array, known
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 from lazyflow.array.users.block_layout import aligned, axis_numbers, from_last
@@ -289,7 +289,7 @@ def _trimmed(
     ])))
 
 
-@helper()
+@implements()
 def map_overlap_of(
     x: Array, func: Callable[..., Any], depth: Any = None, boundary: Any = None,
     trim: bool = True, **kwargs: Any,

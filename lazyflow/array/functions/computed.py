@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import helper
+from lazyflow.array.dispatch import implements
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 
@@ -25,7 +25,7 @@ _INSTEAD = {
 }
 
 
-@helper()
+@implements()
 def computed_call(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Return what a function of NumPy gives for the values of arrays, at any depth of lists."""
     arrays: list[Array] = []
@@ -68,14 +68,14 @@ def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
     return x
 
 
-@helper()
+@implements()
 def numba_value(x: Array) -> np.ndarray[Any, Any]:
     """Return the values of an array that a function compiled by Numba was called with."""
     warn_computed("a function compiled by Numba", _PER_BLOCK, [x])
     return np.ascontiguousarray(x.compute())
 
 
-@helper(np.may_share_memory, np.shares_memory)
+@implements(np.may_share_memory, np.shares_memory)
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Tell whether a change of one array is seen in the other: only in the array itself.
 

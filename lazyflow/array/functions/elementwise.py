@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     NUMBERS,
@@ -28,7 +28,7 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-@helper()
+@implements()
 def call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], **options: Any) -> Any:
     """Return what a ufunc gives for arrays; `options` are those of ufuncs of NumPy."""
     return _called(ufunc, inputs, **options)
@@ -92,7 +92,7 @@ def _ufunc_operand(x: Any) -> Any:
 _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
 
 
-@helper()
+@implements()
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
@@ -105,7 +105,7 @@ def power_by(x: Array, exponent: Any) -> Any:
 _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
 
 
-@helper()
+@implements()
 def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
     """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
     try:
@@ -261,7 +261,7 @@ def conjugated(x: Any) -> Array:
     return _called(np.conjugate, (as_array(x),))
 
 
-@helper()
+@implements()
 def conj_of(x: Array) -> Array:
     """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
     return x if x.dtype.kind in "biuf" else conjugated(x)
@@ -313,7 +313,7 @@ def copy(a: ArrayLike) -> Array:
     return Array(as_node(a))
 
 
-@helper()
+@implements()
 def field(x: Array, key: Any) -> Array:
     """Return a field of a structured array."""
     node = as_node(x)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.dispatch import helper
+from lazyflow.array.dispatch import implements
 
 
 def _refused(function: Any, instead: str) -> Any:
@@ -17,7 +17,7 @@ def _refused(function: Any, instead: str) -> Any:
         )
 
     refuse.__name__ = function.__name__
-    return helper(function)(refuse)
+    return implements(function)(refuse)
 
 
 put = _refused(np.put, "Write x[places] = values, where places count along an axis.")

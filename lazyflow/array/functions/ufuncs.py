@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import helper
+from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
@@ -24,7 +24,7 @@ _REDUCTIONS: dict[Any, Callable[..., Any]] = {
 }
 
 
-@helper()
+@implements()
 def ufunc_method(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
     """Return what a method of a ufunc gives for arrays: reduce, accumulate or outer."""
     if how == "outer":

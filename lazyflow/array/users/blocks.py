@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import helper
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.graph.task import Task
 
@@ -109,9 +108,3 @@ def _numbers(key: Any, axis: int, count: int) -> Index:
         text = str(error).replace("axis 0", f"axis {axis}")
         raise IndexError(f"blocks of an array: {text}") from None
     return tuple(map(int, np.atleast_1d(found)))
-
-
-@helper()
-def blocks_of(x: Array) -> Blocks:
-    """Return the blocks of an array, to be indexed by their numbers."""
-    return Blocks(x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
@@ -100,7 +100,7 @@ def map_blocks(
     return _called(call, nodes, labels, out, sizes, new_axes, adjust, True, dtype, meta)
 
 
-@helper()
+@implements()
 def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
     """Return ``map_blocks(func, x, ...)``."""
     return map_blocks(func, x, *args, **kwargs)

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import as_node
-from lazyflow.array.dispatch import functions, helper
+from lazyflow.array.dispatch import MODULE_OF, functions, implements
 from lazyflow.array.functions.arguments import assign_out
 from lazyflow.array.nodes.compiled import OneLoop, owner, takes_results
 from lazyflow.array.users.gufuncs import apply_gufunc
 
 
-@helper()
+@implements()
 def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any) -> Any:
     """Return the result of a generalised ufunc, by our function of its name if there is one.
 
     Otherwise the ufunc sees blocks in which its core dimensions are whole.
     """
-    found = functions.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None
-    if found is not None:
+    name = ufunc.__name__
+    if name in MODULE_OF and getattr(np, name, None) is ufunc:
+        found = functions[name]
         return found(*inputs, **kwargs) if out is None else found(*inputs, out=out, **kwargs)
     func = owner(ufunc)
     signature: Any = ufunc.signature

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
@@ -29,7 +29,7 @@ from lazyflow.array.nodes.indexing.keys import is_basic, parse
 from lazyflow.array.nodes.moments import axis_of
 
 
-@helper()
+@implements()
 def getitem_by_arrays(x: Array, entries: list[Any]) -> Array:
     """Return ``x[key]`` for a key with index arrays."""
     return Array(take_by_arrays(x, entries))
@@ -60,7 +60,7 @@ class PointIndexer:
         return Array(take_points(base.expr, as_indices(base, parts.arrays)))
 
 
-@helper()
+@implements()
 def vindex_of(x: Array) -> PointIndexer:
     """Return ``x.vindex``."""
     return PointIndexer(x)

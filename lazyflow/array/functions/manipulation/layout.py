@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
@@ -16,7 +16,7 @@ from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.per_block import PerBlock
 
 
-@helper()
+@implements()
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
     if dtype is None:

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import helper, implements
+from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
@@ -88,7 +88,7 @@ def _without_unknown(
     return found
 
 
-@helper()
+@implements()
 def reshape_method(
     x: Array, *shape: Any, order: str = "C", copy: bool | None = None, merge_chunks: bool = True,
     limit: int | str | None = None,
