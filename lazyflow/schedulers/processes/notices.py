@@ -13,7 +13,7 @@ import threading
 import traceback
 import warnings
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from lazyflow.store.pickling.serialize import Unpicklable, encode
 
@@ -22,30 +22,21 @@ __all__ = ["NoticeSettings", "handle", "handler_key", "notices"]
 _LOOKED: Any = "lazyflow"  # a key of the root logger's cache of levels, while nothing has changed
 
 
-class NoticeSettings(NamedTuple):
-    """The settings of logging and warnings that a worker takes over.
-
-    number
-        Grows with each change.
-    disabled
-        The level of `logging.disable`; None: logging is not configured here.
-    loggers
-        By name: the level, the handlers, and whether the logger is disabled.
-    filters
-        The filters of `warnings`, pickled.
-    """
-
-    number: int
-    disabled: int | None
-    loggers: dict[str, tuple[int, tuple[str, ...], bool]]
-    filters: list[bytes]
+#: The settings of logging and warnings that a worker takes over.
+NoticeSettings: TypeAlias = tuple[
+    int,  # a number that grows with each change
+    int | None,  # the level of `logging.disable`; None: logging is not configured here
+    # loggers by name: the level, the handlers, and whether the logger is disabled
+    dict[str, tuple[int, tuple[str, ...], bool]],
+    list[bytes],  # the filters of `warnings`, pickled
+]
 
 
 class Notices:
     """What this process has configured; `settings` are as of the last `look`."""
 
     def __init__(self) -> None:
-        self.settings = NoticeSettings(0, None, {}, [])
+        self.settings: NoticeSettings = (0, None, {}, [])
         self._filters: list[Any] = []
         self._lock = threading.Lock()
 
@@ -75,9 +66,9 @@ class Notices:
             for level, handlers, is_disabled in loggers.values()
         ):
             disabled, loggers = None, {}
-        before = self.settings
-        if (disabled, loggers, filters) != before[1:]:
-            self.settings = NoticeSettings(before.number + 1, disabled, loggers, filters)
+        number, *before = self.settings
+        if [disabled, loggers, filters] != before:
+            self.settings = number + 1, disabled, loggers, filters
 
 
 def _counts() -> tuple[int, int]:

@@ -151,7 +151,7 @@ def breaks_its_service() -> int:
     def broken(*_: Any) -> None:
         raise RuntimeError("the service is broken")
 
-    service.as_request = broken
+    service.send = broken
     return os.getpid()
 
 

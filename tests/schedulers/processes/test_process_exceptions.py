@@ -244,13 +244,13 @@ def test_a_large_result_is_not_copied() -> None:
 
 def hand_over(fault_at: str) -> None:
     """Have this worker die when it hands its next value over: before it tells, or after."""
-    from lazyflow.schedulers.processes.protocol import Shared, as_note
+    from lazyflow.schedulers.processes.protocol import SHARED
     from lazyflow.schedulers.processes.worker import service
 
     send = service.send
 
     def dying(sock: Any, message: Any, descriptors: Any = ()) -> None:
-        if type(as_note(message)) is not Shared:
+        if message[0] != SHARED:
             return send(sock, message, descriptors)
         if fault_at == "told":
             send(sock, message, descriptors)

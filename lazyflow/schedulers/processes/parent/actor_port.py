@@ -31,7 +31,7 @@ from lazyflow.schedulers.processes.parent.deaths import no_process
 from lazyflow.schedulers.processes.parent.packing import unsendable
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue, not_here
 from lazyflow.schedulers.processes.parent.putting import held_node
-from lazyflow.schedulers.processes.protocol import SkipRequest
+from lazyflow.schedulers.processes.protocol import SKIP
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
@@ -182,7 +182,7 @@ class ProcessLink:
         driver.pool.watch_writes(member)
 
     def skip(self, number: int) -> None:
-        self._driver.pool.request(self._member, SkipRequest(number))
+        self._driver.pool.request(self._member, SKIP, number)
 
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
         """Return what a future holds of a result, and give it to tasks that wait for it."""

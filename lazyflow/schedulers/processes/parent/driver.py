@@ -40,7 +40,7 @@ from lazyflow.schedulers.processes.parent.runs import Runs
 from lazyflow.schedulers.processes.parent.sending import Sender
 from lazyflow.schedulers.processes.parent.upkeep import Upkeep
 from lazyflow.schedulers.processes.parent.value_table import ValueTable
-from lazyflow.schedulers.processes.protocol import RecallRequest, ShareRequest
+from lazyflow.schedulers.processes.protocol import RECALL, SHARE
 from lazyflow.schedulers.remote.versions import versions
 
 
@@ -312,11 +312,11 @@ class Driver:
     def _share(self, do: instructions.Share) -> None:
         member = self.pool.members[do.worker]
         member.asked[do.node.id] = do.node
-        self.pool.request(member, ShareRequest(do.node.id))
+        self.pool.request(member, SHARE, do.node.id)
 
     def _recall(self, do: instructions.Recall) -> None:
         numbers = [flight.number for flight in reversed(do.worker.flights)]
-        self.pool.request(self.pool.members[do.worker], RecallRequest(numbers))
+        self.pool.request(self.pool.members[do.worker], RECALL, numbers)
 
     def _start(self, do: instructions.Start) -> None:
         for _ in range(do.count):

@@ -19,7 +19,7 @@ from lazyflow.schedulers.processes.parent.event_loop import Watch
 from lazyflow.schedulers.processes.parent.memory import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.receiving import Receiver
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
-from lazyflow.schedulers.processes.protocol import FreeRequest, Request, as_tuple
+from lazyflow.schedulers.processes.protocol import FREE
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
 
@@ -123,13 +123,13 @@ class WorkerPool:
         """Pass a free segment on to the worker that wrote it; False when that is dead."""
         for member in self.members.values():
             if member.worker.serial == serial:
-                self.request(member, FreeRequest([segment]))
+                self.request(member, FREE, [segment])
                 return True
         return False
 
-    def request(self, member: WorkerHandle, message: Request) -> None:
+    def request(self, member: WorkerHandle, kind: int, content: Any) -> None:
         """Ask a worker for something that it does while a task runs."""
-        member.requests_out.send(as_tuple(message))
+        member.requests_out.send((kind, content))
         self.watch_writes(member)
 
     def watch_writes(self, member: WorkerHandle) -> None:

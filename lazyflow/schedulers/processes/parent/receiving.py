@@ -22,10 +22,12 @@ from lazyflow.schedulers.processes.protocol import (
     KEPT,
     LAZY,
     PLAIN_KEPT,
-    Recalled,
-    Shared,
-    Unmapped,
-    as_note,
+    RECALLED,
+    SHARED,
+    UNMAPPED,
+    Answer,
+    Segment,
+    SharedValue,
 )
 from lazyflow.schedulers.remote.failures import error_of
 from lazyflow.store.pickling.serialize import Encoded, decode
@@ -56,17 +58,17 @@ class Receiver:
         self._state = driver.state
         self.messages = 0
         self.bytes = 0  # of values that came in messages
-        self._handlers: dict[type, Callable[[WorkerHandle, Any, list[int]], None]] = {
-            Shared: self._shared,
-            Unmapped: self._unmapped,
-            Recalled: self._recalled,
+        self._handlers: dict[int, Callable[[WorkerHandle, Any, list[int]], None]] = {
+            SHARED: self._shared,
+            UNMAPPED: self._unmapped,
+            RECALLED: self._recalled,
         }
 
     # -- answers to flights -----------------------------------------------------------------
 
-    def answer(self, member: WorkerHandle, message: Any, descriptors: list[int]) -> None:
+    def answer(self, member: WorkerHandle, message: Answer, descriptors: list[int]) -> None:
         """Take an answer to a flight."""
-        number, entries, failed, deferred, times, released, arenas, stats = message  # an Answer
+        number, entries, failed, deferred, times, released, arenas, stats = message
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
@@ -149,15 +151,18 @@ class Receiver:
 
     # -- what comes while a task runs -------------------------------------------------------
 
-    def take_note(self, member: WorkerHandle, message: Any, descriptors: list[int]) -> None:
+    def take_note(
+        self, member: WorkerHandle, note: tuple[int, Any], descriptors: list[int]
+    ) -> None:
         """Take a note of a worker's service thread."""
         self.messages += 1
-        note = as_note(message)
-        self._handlers[type(note)](member, note, descriptors)
+        kind, content = note
+        self._handlers[kind](member, content, descriptors)
 
-    def _shared(self, member: WorkerHandle, note: Shared, descriptors: list[int]) -> None:
-        self._memory.note_arenas(note.arenas, descriptors)
-        node, answer = member.asked.pop(note.i, None), note.answer
+    def _shared(self, member: WorkerHandle, shared: SharedValue, descriptors: list[int]) -> None:
+        i, answer, arenas = shared
+        self._memory.note_arenas(arenas, descriptors)
+        node = member.asked.pop(i, None)
         if not answer:  # it was dropped meanwhile
             return
         if node is not None and len(answer) == 1:
@@ -171,14 +176,18 @@ class Receiver:
         else:
             values.shared(self._state, node, value)
 
-    def _unmapped(self, member: WorkerHandle, note: Unmapped, _: list[int]) -> None:
-        member.stats = note.stats
-        self._memory.segments.remove(note.released, member)
+    def _unmapped(
+        self, member: WorkerHandle, content: tuple[list[Segment], tuple[int, int, int]], _: Any
+    ) -> None:
+        released, member.stats = content
+        self._memory.segments.remove(released, member)
 
-    def _recalled(self, member: WorkerHandle, note: Recalled, _: list[int]) -> None:
+    def _recalled(
+        self, member: WorkerHandle, groups: list[tuple[int, list[int] | None]], _: Any
+    ) -> None:
         sent = {flight.number: flight.nodes for flight in member.worker.flights}
         back = []
-        for number, ids in note.groups:
+        for number, ids in groups:
             if ids is None:
                 ids = [node.id for node in reversed(sent.get(number, ()))]
             back.append((number, [member.nodes.pop(i) for i in ids]))

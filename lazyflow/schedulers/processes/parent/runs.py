@@ -26,7 +26,7 @@ from lazyflow.schedulers.processes.parent.messages import (
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import EndedRun, RemoteRun
-from lazyflow.schedulers.processes.protocol import GiveUpRequest
+from lazyflow.schedulers.processes.protocol import GIVE_UP
 from lazyflow.store.pickling.serialize import Encoded
 
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
@@ -201,7 +201,7 @@ class Runs:
                 member = pool.members[worker]
                 node = member.running()
                 if node is not None and node.job is job:
-                    pool.request(member, GiveUpRequest(node.id))
+                    pool.request(member, GIVE_UP, node.id)
                 self._driver.watch.after(ABANDONED, partial(self._end_busy, worker, job))
 
     def _end_busy(self, worker: WorkerRecord, job: Any) -> None:

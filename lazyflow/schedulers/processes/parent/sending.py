@@ -88,9 +88,10 @@ class Sender:
         """Send a worker what has changed of the caller's modules and settings."""
         if member.versions != versions.current.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
-        if member.settings != notices.settings.number:
-            member.settings = notices.settings.number
-            self._put(member, (CONFIGURE, tuple(notices.settings)), [])
+        settings = notices.settings
+        if member.settings != settings[0]:
+            member.settings = settings[0]
+            self._put(member, (CONFIGURE, settings), [])
 
     def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
@@ -169,15 +170,16 @@ class Sender:
         """Send the first fields of a message, with arenas and with what the worker can forget."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
-            self._put(member, FlightMessage(arenas=some), some)
+            self._put(member, (*_NO_TASKS, (), some, (), ()), some)
         arenas, member.lent = member.lent, []
         old, member.old_functions = member.old_functions, []
-        self._put(member, FlightMessage(*tasks, forget, arenas, old_runs, old), arenas)
+        message: FlightMessage = (*tasks, forget, arenas, old_runs, old)
+        self._put(member, message, arenas)
 
     def _put(self, member: WorkerHandle, message: tuple[Any, ...], arenas: list[int]) -> None:
         descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]
         self.messages += 1
-        self.bytes += member.outgoing.send(tuple(message), descriptors)
+        self.bytes += member.outgoing.send(message, descriptors)
 
 
 def _quickly(value: Any) -> Encoded:

@@ -11,7 +11,7 @@ from lazyflow.schedulers.processes.parent.event_loop import Watch
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.sending import Sender
-from lazyflow.schedulers.processes.protocol import TrimRequest
+from lazyflow.schedulers.processes.protocol import TRIM
 
 OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do
 IDLE = 1.0  # seconds without work after which memory kept for later is given back
@@ -83,7 +83,7 @@ class Upkeep:
         self._is_trimmed = True
         self._driver.memory.arenas.trim()
         for member in self._driver.pool.members.values():
-            self._driver.pool.request(member, TrimRequest())
+            self._driver.pool.request(member, TRIM, None)
 
     def send_forgotten(self) -> None:
         """Send ids of values that workers can drop and that no other message took along."""

@@ -6,24 +6,22 @@ import errno
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.protocol import (
-    FreeRequest,
-    GiveUpRequest,
-    Recalled,
-    RecallRequest,
-    Shared,
-    ShareRequest,
-    SkipRequest,
-    TrimRequest,
-    Unmapped,
-    as_request,
-    as_tuple,
+    FREE,
+    GIVE_UP,
+    RECALL,
+    RECALLED,
+    SHARE,
+    SHARED,
+    SKIP,
+    TRIM,
+    UNMAPPED,
+    Segment,
 )
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import PICKLING, RUNNING, WorkerProcess
@@ -38,6 +36,8 @@ def end_worker(error: BaseException) -> NoReturn:
     """
     try:
         if not isinstance(error, OSError) or error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            import traceback  # which takes a while, and nearly no worker needs it
+
             traceback.print_exception(error)
             sys.stderr.flush()
     finally:
@@ -50,13 +50,13 @@ _ABSENT = object()
 class _Service:
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            ShareRequest: self._share,
-            RecallRequest: self._recall,
-            GiveUpRequest: self._give_up,
-            SkipRequest: self._skip,
-            FreeRequest: self._free,
-            TrimRequest: self._trim,
+        self._handlers: dict[int, Callable[[Any], None]] = {
+            SHARE: self._share,
+            RECALL: self._recall,
+            GIVE_UP: self._give_up,
+            SKIP: self._skip,
+            FREE: self._free,
+            TRIM: self._trim,
         }
 
     def serve(self) -> None:
@@ -64,17 +64,16 @@ class _Service:
         incoming = Incoming(self.worker.requests)
         try:
             while incoming.read():
-                for message, _ in incoming.messages():
-                    request = as_request(message)
-                    self._handlers[type(request)](request)
+                for (kind, content), _ in incoming.messages():
+                    self._handlers[kind](content)
         except ConnectionError:  # the parent does not listen any more
             pass
         except BaseException as error:
             end_worker(error)
 
-    def _share(self, request: ShareRequest) -> None:
+    def _share(self, i: int) -> None:
         """Send a value to the parent, its large parts by way of shared memory."""
-        worker, i = self.worker, request.i
+        worker = self.worker
         worker.words[PICKLING] = i
         value = worker.value_of(i, _ABSENT)
         answer: tuple[Any, ...] = ()
@@ -86,37 +85,36 @@ class _Service:
             answer = (failure_record(error),)
         value = None
         arenas = worker.arenas.take_new(worker.announced[1])
-        note = Shared(i, answer, [arena for arena, _ in arenas])
-        send(worker.requests, as_tuple(note), [fd for _, fd in arenas])
+        shared = (i, answer, [arena for arena, _ in arenas])
+        send(worker.requests, (SHARED, shared), [fd for _, fd in arenas])
         worker.words[PICKLING] = 0
 
-    def _free(self, request: FreeRequest) -> None:
+    def _free(self, segments: list[Segment]) -> None:
         """Use shared memory again that nothing refers to any more."""
-        for segment in request.segments:
+        for segment in segments:
             self.worker.arenas.free(segment)
 
-    def _trim(self, _: TrimRequest) -> None:
+    def _trim(self, _: None) -> None:
         """Give memory back that was kept for later; report what of others is not mapped here."""
         worker = self.worker
         worker.arenas.trim()
-        note = Unmapped(worker.mappings.take_released(), worker.memory_stats())
-        send(worker.requests, as_tuple(note))
+        unmapped = worker.mappings.take_released(), worker.memory_stats()
+        send(worker.requests, (UNMAPPED, unmapped))
 
-    def _skip(self, request: SkipRequest) -> None:
+    def _skip(self, number: int) -> None:
         """Do not begin a call of an actor: nobody wants its result."""
-        self.worker.skipped.add(request.number)
+        self.worker.skipped.add(number)
 
-    def _give_up(self, request: GiveUpRequest) -> None:
+    def _give_up(self, i: int) -> None:
         """Stop what a task computes, if it is running: nobody wants it."""
         cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
-        if self.worker.words[RUNNING] == request.i:
+        if self.worker.words[RUNNING] == i:
             inside.give_up()
             cancel_all(cancels)
 
-    def _recall(self, request: RecallRequest) -> None:
+    def _recall(self, numbers: list[int]) -> None:
         """Give back what was not begun of flights, the newest first; answer what is done."""
-        note = Recalled(self.worker.give_back(request.numbers))
-        send(self.worker.requests, as_tuple(note))
+        send(self.worker.requests, (RECALLED, self.worker.give_back(numbers)))
 
 
 def start(worker: WorkerProcess) -> None:

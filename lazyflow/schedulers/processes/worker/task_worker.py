@@ -103,50 +103,54 @@ class TaskWorker(WorkerProcess):
     # -- messages ---------------------------------------------------------------------------
 
     def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
-        sent = FlightMessage(*message)
+        sent: FlightMessage = message
         self._take_parts(sent, descriptors)
-        if not sent.number or self.claims.setdefault(sent.number, "main") != "main":
+        number, run, environment, _, _, records, *_ = sent
+        if not number or self.claims.setdefault(number, "main") != "main":
             return
-        self.claims.pop(sent.number - _REMEMBERED, None)
-        flight = self.flight = RunningFlight(sent.number, sent.records)
-        self._context_of(sent).run(self._run, flight)
+        self.claims.pop(number - _REMEMBERED, None)
+        flight = self.flight = RunningFlight(number, records)
+        self._context_of(run, environment, records).run(self._run, flight)
         self.answer(flight)
         self.words[RUNNING] = 0
         self.flight = None
 
     def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
         """Take in what comes with tasks, and forget what is not needed any more."""
-        for arena, fd in zip(sent.arenas, descriptors, strict=True):
+        _, _, _, functions, loads, records, blobs, forget, arenas, old_runs, old_functions = sent
+        for arena, fd in zip(arenas, descriptors, strict=True):
             self.mappings.add(arena, fd)
-        for i in sent.forget:
+        for i in forget:
             self.store.drop(i)
-        for run in sent.old_runs:
+        for run in old_runs:
             self.contexts.pop(run, None)
-        for function in sent.old_functions:
+        for function in old_functions:
             self.functions.pop(function, None)
-        for function, payload in sent.functions:
+        for function, payload in functions:
             self.functions[function] = payload  # opened when a task needs it
-        for i, value in sent.loads:
+        for i, value in loads:
             if value.__class__ is list:
                 self.store.values[i] = value[0]
             else:
                 self.store.put_unusual(i, UnopenedValue(self.mappings, value))
-        for at in sent.blobs:  # now, so that their memory is pinned, also if they never run
-            i, f, arguments, *rest = sent.records[at]
-            sent.records[at] = (i, f, UnopenedValue(self.mappings, arguments), *rest)
+        for at in blobs:  # now, so that their memory is pinned, also if they never run
+            i, f, arguments, *rest = records[at]
+            records[at] = (i, f, UnopenedValue(self.mappings, arguments), *rest)
 
-    def _context_of(self, sent: FlightMessage) -> contextvars.Context:
+    def _context_of(
+        self, run: int, environment: bytes | None, records: list[calls.Record]
+    ) -> contextvars.Context:
         """Return the context of a run; the first time with the caller's environment."""
-        context = self.contexts.get(sent.run)
+        context = self.contexts.get(run)
         if context is None:
-            context = self.contexts[sent.run] = contextvars.copy_context()
+            context = self.contexts[run] = contextvars.copy_context()
             self.follower.look()
             self.reporter.begin_run()
-            if sent.environment is not None:
-                from lazyflow.schedulers.remote import environment
+            if environment is not None:
+                from lazyflow.schedulers.remote.environment import enter
 
-                self.words[RUNNING] = sent.records[0][0]  # charged if this ends the process
-                context.run(environment.enter, sent.environment)
+                self.words[RUNNING] = records[0][0]  # charged if this ends the process
+                context.run(enter, environment)
         return context
 
     # -- running ----------------------------------------------------------------------------
@@ -352,8 +356,8 @@ class TaskWorker(WorkerProcess):
             arenas = self.arenas.take_new(self.announced[0])
             sys.stdout.flush()
             sys.stderr.flush()
-            answer = Answer(
+            answer: Answer = (
                 flight.number, results, failed, deferred, times, self.mappings.take_released(),
                 [arena for arena, _ in arenas], self.memory_stats(),
             )
-            send(self.flights, tuple(answer), [fd for _, fd in arenas])
+            send(self.flights, answer, [fd for _, fd in arenas])
