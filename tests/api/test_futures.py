@@ -6,7 +6,6 @@ import gc
 import operator
 import pickle
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_schedulers import CONCURRENT, ELSEWHERE, SCHEDULERS
+from waiting import until
 
 import lazyflow
 from lazyflow import (
@@ -48,14 +48,6 @@ def scheduler(request: pytest.FixtureRequest) -> Iterator[str]:
 def scheduled(request: pytest.FixtureRequest) -> Iterator[str]:
     with config.set(scheduler=request.param, num_workers=2):
         yield request.param
-
-
-def until(condition: Any) -> bool:
-    end = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < end:
-        gc.collect()
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def opened(gate: Gate, value: Any = None) -> Any:
@@ -224,12 +216,14 @@ def test_a_dropped_future_frees_its_value(scheduled: str) -> None:
             lambda: lazyflow.schedulers.info()["processes"]["shared_bytes"] >= 8_000_000
         )
         del future
+        gc.collect()
         assert until(
             lambda: lazyflow.schedulers.info()["processes"]["shared_bytes"] < 8_000_000
         )
     else:
         reference = weakref.ref(future.result())
         del future
+        gc.collect()
         assert until(lambda: reference() is None)
 
 

@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import cloudpickle
 import pytest
 from engine_schedulers import DISTRIBUTED, ELSEWHERE, LOCAL, SCHEDULERS, local_client
-from fault_tools import until
 from state_examples import IN_THIS_PROCESS, WORKERS, clear, make_state, one_at_a_time, use
+from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state

@@ -16,8 +16,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
+
+from waiting import until
 
 from lazyflow import compute, delayed
 from lazyflow.schedulers.processes.scheduler import processes
@@ -87,17 +88,7 @@ class ErrorOnLoad(ErrorOnDump):
     __reduce__ = OnLoad.__reduce__
 
 
-# -- waiting --------------------------------------------------------------------------------
-
-
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> bool:
-    """Look until something is so, or the time is up; tells which."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
+# -- looking --------------------------------------------------------------------------------
 
 
 def marked(mark: str) -> set[int]:

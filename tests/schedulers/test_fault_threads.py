@@ -6,14 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fault_graph_tools import (
-    inc,
-    until,
-)
+from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.schedulers.threads import threads as pool
+from lazyflow.testing.tasks import inc
 
 
 def test_nested_computes_on_few_threads() -> None:

@@ -41,15 +41,13 @@ import weakref
 from typing import Any
 
 import pytest
-from fault_graph_tools import (
-    BOTH,
-    inc,
-    until,
-)
+from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist
+from lazyflow.testing.tasks import inc
 
+BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
 SIZES = pytest.mark.parametrize(
     "n", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
 )

@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 from actor_examples import Counter, Weights
-from fault_tools import MARK, SLACK, Before, Program, new_mark, until
+from fault_tools import MARK, SLACK, Before, Program, new_mark
+from waiting import until
 
 from lazyflow import WorkerDied, compute, config, delayed, put, wait
 from lazyflow.schedulers.processes.scheduler import processes

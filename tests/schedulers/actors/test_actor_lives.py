@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from actor_examples import Async, Counter, Plain, Weights, after
-from fault_tools import until
+from waiting import until
 
 import lazyflow
 from lazyflow import (

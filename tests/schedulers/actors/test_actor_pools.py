@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from actor_examples import Counter, Plain
-from fault_tools import until
+from waiting import until
 
 from lazyflow import (
     ActorPool,

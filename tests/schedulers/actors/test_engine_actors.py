@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from actor_examples import Counter, Weights
 from engine_schedulers import local_client
+from waiting import until
 
 import lazyflow
 from lazyflow import (
@@ -55,20 +55,13 @@ def on_distributed(client):
         yield
 
 
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < end:
-        gc.collect()
-        time.sleep(0.01)
-    return condition()
-
-
 def journals():
     return set(glob.glob(os.path.join(os.environ["TMPDIR"], "lazyflow-actor-*")))
 
 
 def without_actors(client):
     """Wait until those of earlier tests are gone, and workers that were killed are there again."""
+    gc.collect()
     assert until(lambda: actors_in(client) == [0, 0])
     return journals()
 

@@ -12,8 +12,8 @@ from fault_tools import (
     Before,
     marked,
     new_mark,
-    until,
 )
+from waiting import until
 
 import lazyflow
 from lazyflow import (

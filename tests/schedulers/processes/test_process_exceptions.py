@@ -14,7 +14,6 @@ from fault_tools import (
     ON,
     Program,
     pids,
-    until,
 )
 from process_fault_tools import (
     around,
@@ -22,6 +21,7 @@ from process_fault_tools import (
     line,
     made_at,
 )
+from waiting import until
 
 from lazyflow import (
     RemoteTaskError,

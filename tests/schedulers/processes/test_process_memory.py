@@ -22,8 +22,8 @@ from fault_tools import (
     marked,
     new_mark,
     pids,
-    until,
 )
+from waiting import until
 
 import lazyflow
 from lazyflow import RemoteTaskError, StoreFull, compute, config, delayed, persist, wait

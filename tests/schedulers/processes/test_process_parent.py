@@ -11,13 +11,13 @@ from fault_tools import (
     DEATHS,
     SLACK,
     Program,
-    until,
 )
 from program_tools import (
     GONE,
     STATES,
     slow,
 )
+from waiting import until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

@@ -12,11 +12,11 @@ from fault_tools import (
     LIMIT,
     SLACK,
     Program,
-    until,
 )
 from program_tools import (
     GONE,
 )
+from waiting import until
 
 import lazyflow
 

@@ -18,7 +18,6 @@ from fault_tools import (
     ON,
     SLACK,
     marked,
-    until,
 )
 from process_fault_tools import (
     around,
@@ -26,6 +25,7 @@ from process_fault_tools import (
     line,
     meet,
 )
+from waiting import until
 
 import lazyflow
 from lazyflow import (

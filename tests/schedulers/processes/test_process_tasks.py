@@ -18,12 +18,12 @@ from fault_tools import (
     ON,
     SLACK,
     marked,
-    until,
 )
 from process_fault_tools import (
     around,
     slow,
 )
+from waiting import until
 
 import lazyflow
 from lazyflow import (

@@ -1,0 +1,67 @@
+"""`python -m benchmarks`: what there is, its options, and all of it as a user would type it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from benchmark_tools import ROOT
+from fault_tools import without_heartbeats
+
+from benchmarks import __main__, actors, bench, engines, overhead, processes
+
+
+class TestCommand:
+    def test_alone_it_lists_what_there_is(self, capsys):
+        assert __main__.main([]) == 0
+        out = capsys.readouterr().out
+        for name, module in __main__.BENCHMARKS.items():
+            assert f"  {name} " in out
+            assert module.__doc__.splitlines()[0] in out
+
+    def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
+        assert __main__.main(["overhaed"]) == 2
+        known = "overhead, processes, actors, arrays, engines, all, soak, interrupts"
+        said = f"no benchmark is named 'overhaed'; there is: {known}\n"
+        assert capsys.readouterr().err == said
+
+    @pytest.mark.parametrize("module", [overhead, processes, actors, engines])
+    def test_help_has_a_sentence_for_each_case(self, module, capsys):
+        with pytest.raises(SystemExit) as end:
+            __main__.main([module.__name__.split(".")[1], "--help"])
+        assert end.value.code == 0
+        out = capsys.readouterr().out
+        for name, case in module.CASES.items():
+            assert name in out and bench.title_of(case) in out
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--repeat", "0"], "--repeat 0: at least 1"),
+            (["--json", "no/such/folder/x.json"], "the folder of no/such/folder/x.json"),
+            (["--only", "trees"], "invalid choice: 'trees'"),
+        ],
+    )
+    def test_bad_options_are_found_before_anything_is_measured(self, arguments, said, capsys):
+        with pytest.raises(SystemExit) as end:
+            __main__.main(["overhead", "--size", "tiny", *arguments])
+        assert end.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("module", "only"), [
+    (overhead, ["chain", "persist"]),
+    (processes, ["single"]),
+    *(pytest.param(module, [], marks=pytest.mark.slow)
+      for module in (actors, overhead, processes, engines)),
+])
+def test_everything_as_a_user_would_type_it(module, only, tmp_path):
+    """All cases take minutes where all peers are installed."""
+    path, name = tmp_path / "out.json", module.__name__.split(".")[1]
+    command = [sys.executable, "-m", "benchmarks", name, "--size", "tiny", "--json", path]
+    command += [word for case in only for word in ("--only", case)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, without_heartbeats(done.stderr)) == (0, "")
+    cases = json.loads(path.read_text())["cases"]
+    assert [case["name"] for case in cases] == (only or list(module.CASES))
+    assert not any("failed" in why for case in cases for why in case["absent"].values())

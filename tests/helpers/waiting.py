@@ -1,0 +1,15 @@
+"""Waiting for what other threads and processes do on their own, and nothing announces."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def until(condition: Callable[[], Any], seconds: float = 10.0) -> bool:
+    """Look until something is so, or the time is up; tells which."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
