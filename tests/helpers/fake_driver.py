@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fake_callers import RETRIES, Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
-from lazyflow.schedulers.processes.decisions import answers, jobs, recovery, values, workers
+from lazyflow.schedulers.processes.decisions import answers, jobs, values, workers
 from lazyflow.schedulers.processes.decisions.instructions import (
     Arrived,
     Deliver,
@@ -165,7 +165,7 @@ class Driver(Callers):
         self._let_go(run)
 
     def _do_deliver(self, do: Deliver) -> None:
-        job, node, value = do.job, do.node, do.value
+        job, node, value = do.node.job, do.node, do.value
         run = job.run
         self._check_value(node, value)
         if run.over:  # it ended meanwhile, and nobody will have the value
@@ -188,7 +188,7 @@ class Driver(Callers):
         self._brought(node)
 
     def _do_lost(self, do: Lost) -> None:
-        node, error = do.node, do.error
+        node, error = do.node, do.value
         self._check_error(node, error)
         self._brought(node)
 
@@ -227,7 +227,7 @@ class Driver(Callers):
             raise AssertionError(f"nothing fails by {what}")
 
     def _do_report_failure(self, do: ReportFailure) -> None:
-        job, node, error = do.job, do.node, do.error
+        job, node, error = do.node.job, do.node, do.value
         run = job.run
         self._check_error(node, error)
         self._brought(node)
@@ -420,7 +420,7 @@ class Driver(Callers):
 
         if culprit is not None and (pickling is not None or is_genuine):
             self.charges[culprit] += 1
-        recovery.lost(self.state, worker, charged, death, pickled)
+        workers.lost(self.state, worker, charged, death, pickled)
         new = self._crashes() - before
         assert sum(new.values()) <= 1
         assert set(new) <= {culprit}, f"charged {new} for {culprit}, {running}, {pickling}"

@@ -37,16 +37,15 @@ caller's environment, and versions of the user's modules.
 
 decisions/, what is decided, without clock, process or socket:
 
-    nodes.py         a task as the scheduler sees it, the job of a run, the record of a worker
+    nodes.py         what is known of tasks, jobs, workers, flights and functions
     instructions.py  what the decisions have the driver do
     state.py         the state of the pool, which is made of:
     queues.py        ready tasks, and tasks that wait until a value can be had where they should run
     refcounts.py     the counts: what needs a value, what can be dropped, fails or is given up
     lineage.py       what is kept so that a lost value can be made again, and how it is
-    pace.py          what was measured of a function
     selection.py     the next task for a worker; batching.py: how many go there together
-    answers.py       the events of answers; values.py, jobs.py, workers.py: of values, jobs, workers
-    recovery.py      what a death costs; segments.py: counts of users of shared memory
+    answers.py       the events of answers; values.py, jobs.py: of values, jobs
+    workers.py       the events of workers, and what the death of one costs
 
 parent/, the way of one call first:
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-Segment: TypeAlias = tuple[int, int, int]
+from lazyflow.store.memory.ranges import Segment
 
 # -- tasks and answers ----------------------------------------------------------------------
 

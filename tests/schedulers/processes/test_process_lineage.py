@@ -239,7 +239,7 @@ def test_a_result_that_comes_after_the_end_of_its_run_is_let_go():
     while not fake.answers:
         fake.step()
     scene.read_answer(fake)
-    said = [(i.job, i.node, i.value) for i in scene.state.out if type(i) is Deliver]
+    said = [(i.node.job, i.node, i.value) for i in scene.state.out if type(i) is Deliver]
     assert said == [(run.job, x.node, MISSING)]
     jobs.end_job(scene.state, run.job)  # before that was carried out
     scene.perform()

@@ -8,10 +8,7 @@ from state_scene import Plan, Scene, chain, option
 
 from lazyflow.schedulers.processes.decisions import workers as worker_events
 from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, TARGET
-from lazyflow.schedulers.processes.decisions.nodes import (
-    FETCHING,
-)
-from lazyflow.schedulers.processes.decisions.pace import GROWTH
+from lazyflow.schedulers.processes.decisions.nodes import FETCHING, GROWTH
 
 # -- how much goes into a flight
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from lazyflow.schedulers.processes.decisions.batching import assign
 from lazyflow.schedulers.processes.decisions.nodes import DONE, WAITING, Node, WorkerRecord
-from lazyflow.schedulers.processes.decisions.pace import Pace
 from lazyflow.schedulers.processes.decisions.state import State
 
 
@@ -37,10 +36,7 @@ def answered(
     if flight is not None and times:
         flight.nodes[0].job.seconds += sum(seconds for _, seconds in times.values())
     for function, (calls, seconds) in times.items():
-        pace = state.paces.get(function)
-        if pace is None:
-            pace = state.paces[function] = Pace()
-        pace.measured(calls, seconds)
+        state.paces[function].measured(calls, seconds)
     for node, value, size, is_there in done:
         _done(state, node, worker, value, size, is_there)
     for node, error in failed:

@@ -86,7 +86,8 @@ def _has_room(worker: WorkerRecord) -> bool:
     last = worker.flights[-1]
     return last.is_short and not last.is_late
 
-# -- one flight ---------------------------------------------------------------------------
+
+# -- one flight -----------------------------------------------------------------------------
 
 
 def _fill(state: State, worker: WorkerRecord) -> Flight | None:
@@ -98,8 +99,8 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
     flight = Flight(state.flight_count)
     _place(worker, node, flight)
     node.job.last = worker
-    pace = state.paces.get(node.function)
-    if pace is None or node.task._options.crash_retries == 0:
+    pace = state.paces[node.function]
+    if not pace.allowed or node.task._options.crash_retries == 0:
         flight.is_short = False
     else:
         flight.cost = pace.mean
@@ -148,9 +149,8 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
         function = node.function
         known = budgets.get(function)
         if known is None:
-            pace = state.paces.get(function)
-            known = [0, 0.0] if pace is None else [pace.allowed, pace.mean]
-            budgets[function] = known
+            pace = state.paces[function]
+            known = budgets[function] = [pace.allowed, pace.mean]
         if not known[0] or node.task._options.crash_retries == 0:
             put_back(state.queues, worker, node)
             break
@@ -187,31 +187,25 @@ def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
         del worker.fetching[node]
     node.phase = SENT
     node.home = worker
-    active = job.active
-    active[worker] = active.get(worker, 0) + 1
+    job.active[worker] = job.active.get(worker, 0) + 1
     flight.nodes.append(node)
-    followers: list[Node] | None = None
+    followers = []
     for user in node.users:
         user.open -= 1
         user.flying += 1
-        site = user.site
-        if site is None:
+        if user.site is None:
             user.site = worker
-        elif site is not worker:
+        elif user.site is not worker:
             user.site = MIXED
             continue
         if not user.open and user.phase == WAITING and not user.job.has_priorities:
-            if user.job is not job:
-                worker.lanes[user.job.background].following.append(user)
-            elif followers is None:
-                followers = [user]
-            else:
+            if user.job is job:
                 followers.append(user)
-    if followers is not None:
-        if len(followers) > 1:
-            followers.reverse()
-        worker.lanes[job.background].following += followers
-    drops: list[int] | None = None
+            else:
+                worker.lanes[user.job.background].following.append(user)
+    if followers:
+        worker.lanes[job.background].following += followers[::-1]
+    drops = []
     for source in node.distinct:
         source.unsent -= 1
         if source.phase == SENT or source.holder is worker:
@@ -220,11 +214,8 @@ def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
             is_only = _load(worker, source, flight)
         if is_only and not source.unsent and not source.stays:
             source.dropped = True
-            if drops is None:
-                drops = [source.id]
-            else:
-                drops.append(source.id)
-    flight.drops.append(() if drops is None else tuple(drops))
+            drops.append(source.id)
+    flight.drops.append(tuple(drops))
 
 
 def _load(worker: WorkerRecord, source: Node, flight: Flight) -> bool:
@@ -244,9 +235,7 @@ def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:
 
     None: the worker waits for enough, and should take no more such tasks.
     """
-    missing = [
-        s for s in node.distinct if s.phase != SENT and not is_at(s, worker)
-    ]
+    missing = [s for s in node.distinct if s.phase != SENT and not is_at(s, worker)]
     if not missing:
         return True
     queues = state.queues

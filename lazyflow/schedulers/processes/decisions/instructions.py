@@ -46,30 +46,8 @@ class Recall(ToWorker):
     __slots__ = ()
 
 
-class Deliver:
-    """Hand a wanted value to its run; MISSING: it is at the node's holder."""
-
-    __slots__ = ("job", "node", "value")
-
-    def __init__(self, job: Job, node: Node, value: Any) -> None:
-        self.job = job
-        self.node = node
-        self.value = value
-
-
-class ReportFailure:
-    """Report that a task of a job failed, or something that the task needs."""
-
-    __slots__ = ("error", "job", "node")
-
-    def __init__(self, job: Job, node: Node, error: Any) -> None:
-        self.job = job
-        self.node = node
-        self.error = error
-
-
-class Arrived:
-    """Report that a delivered value is in this process, or is here again."""
+class OfValue:
+    """An instruction about a node's value, or about the error that is there instead."""
 
     __slots__ = ("node", "value")
 
@@ -78,14 +56,28 @@ class Arrived:
         self.value = value
 
 
-class Lost:
-    """Report that a delivered value can't be had any more."""
+class Deliver(OfValue):
+    """Hand a wanted value to its run; MISSING: it is at the node's holder."""
 
-    __slots__ = ("error", "node")
+    __slots__ = ()
 
-    def __init__(self, node: Node, error: Any) -> None:
-        self.node = node
-        self.error = error
+
+class Arrived(OfValue):
+    """Report that a delivered value is in this process, or is here again."""
+
+    __slots__ = ()
+
+
+class ReportFailure(OfValue):
+    """Report the error of a task that failed, or of something that it needs."""
+
+    __slots__ = ()
+
+
+class Lost(OfValue):
+    """Report why a delivered value can't be had any more."""
+
+    __slots__ = ()
 
 
 class Pack:

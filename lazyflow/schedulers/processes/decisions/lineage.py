@@ -51,8 +51,6 @@ class Lineage:
         Unsafe values that may not have been asked for; entries may be out of date.
     """
 
-    __slots__ = ("_out", "_queues", "_refcounts", "unshared")
-
     def __init__(self, out: deque[Instruction], queues: Queues, refcounts: RefCounts) -> None:
         self._out = out
         self._queues = queues
@@ -80,7 +78,7 @@ class Lineage:
             if node.want == ALWAYS or dear or job.lineage_size > LONGEST:
                 self._queues.share(node)
         if is_new:
-            self._out.append(Deliver(job, node, node.value))
+            self._out.append(Deliver(node, node.value))
         elif node.value is not MISSING:
             self._out.append(Arrived(node, node.value))
 

@@ -1,6 +1,7 @@
-"""A task as the processes scheduler sees it, the job of a run, and the record of a worker.
+"""What the decisions know of tasks, of jobs, of workers with their flights, and of functions.
 
-Counts are over distinct inputs and distinct users. For a node that still has to run,
+A `Node` is a task of a run. Its counts are over distinct inputs and distinct users. For a node that
+still has to run,
 
     open     inputs that are neither made nor sent to a worker to be made
     flying   inputs that were sent to a worker and are not made yet; `site` is that worker, or
@@ -32,6 +33,9 @@ FAILED = 6
 
 IF_SMALL = 1  # the parent wants the value of a node if it is small
 ALWAYS = 2  # the parent wants the value of a node, large or small
+
+GROWTH = 4  # times as many tasks of one function in a flight as were measured so far
+_MOST = 1 << 20  # tasks of one function in a flight
 
 
 class _NoValue:
@@ -69,8 +73,6 @@ class Lane:
         Ready tasks whose inputs are at the worker: a stack, of which others steal the oldest.
     """
 
-    __slots__ = ("arrived", "following", "queue")
-
     def __init__(self) -> None:
         self.following: list[Node] = []
         self.arrived: deque[Node] = deque()
@@ -98,11 +100,6 @@ class WorkerRecord:
     doomed
         It is being ended: nothing is sent to it any more.
     """
-
-    __slots__ = (
-        "doomed", "fetching", "flights", "forget", "holding", "lanes", "recalling", "serial",
-        "up",
-    )
 
     def __init__(self, serial: int) -> None:
         self.serial = serial
@@ -286,27 +283,9 @@ class Job:
     """
 
     __slots__ = (
-        "active",
-        "background",
-        "cap",
-        "crash_retries",
-        "crashes",
-        "delivered",
-        "dependents",
-        "depends",
-        "given",
-        "has_priorities",
-        "last",
-        "later",
-        "lineage_size",
-        "listed",
-        "nodes",
-        "over",
-        "ready",
-        "run",
-        "seconds",
-        "unsafe",
-        "verdicts",
+        "active", "background", "cap", "crash_retries", "crashes", "delivered", "dependents",
+        "depends", "given", "has_priorities", "last", "later", "lineage_size", "listed", "nodes",
+        "over", "ready", "run", "seconds", "unsafe", "verdicts",
     )
 
     def __init__(
@@ -338,3 +317,26 @@ class Job:
         """Return how often a task is run again after a death of its worker."""
         own: int | None = task._options.crash_retries
         return self.crash_retries if own is None else own
+
+
+class Pace:
+    """What was measured of one function.
+
+    mean
+        Seconds that a call takes; before the first is measured, a guess.
+    allowed
+        How many tasks of the function may go in one flight with others; 0: none was measured.
+    """
+
+    __slots__ = ("allowed", "mean")
+
+    def __init__(self) -> None:
+        self.mean = 0.01
+        self.allowed = 0
+
+    def measured(self, calls: int, seconds: float) -> None:
+        """Take in that so many calls took so long."""
+        mean = seconds / calls
+        # Recent calls count for more: half of what is known comes from the last answer.
+        self.mean = (self.mean + mean) / 2 if self.allowed else mean
+        self.allowed = max(self.allowed, min(calls * GROWTH, _MOST))

@@ -48,8 +48,6 @@ class Queues:
         Values that can't leave their worker, and why.
     """
 
-    __slots__ = ("_out", "_pushes", "by_priority", "queued", "rota", "stuck", "waiters")
-
     def __init__(self, out: deque[Instruction]) -> None:
         self._out = out
         self.rota: tuple[deque[Job], deque[Job]] = (deque(), deque())
@@ -99,7 +97,7 @@ class Queues:
     def unqueue(self, node: Node) -> None:
         """Have a ready or fetching task wait again; the caller may end it."""
         if node.phase == FETCHING:
-            self.unfetch(node)
+            self._unfetch(node)
         elif node.phase == READY and node.home is not None:
             self.queued -= 1
         node.home = None
@@ -124,8 +122,8 @@ class Queues:
             self.waiters.setdefault(source, {})[node] = None
             self.share(source)
 
-    def unfetch(self, node: Node) -> None:
-        """Take a task back that waits for inputs from elsewhere."""
+    def _unfetch(self, node: Node) -> None:
+        """Let a task wait for no input from elsewhere any more."""
         assert node.home is not None
         if node.home.fetching.pop(node):
             for source in node.distinct:
@@ -134,8 +132,6 @@ class Queues:
                     waiters.pop(node, None)
                     if not waiters:
                         del self.waiters[source]
-        node.home = None
-        node.phase = WAITING
 
     def fetched(self, source: Node) -> None:
         """Queue the tasks that waited for this value alone."""

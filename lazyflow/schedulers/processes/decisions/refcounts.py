@@ -38,8 +38,6 @@ class RefCounts:
         Jobs that are over and may be forgotten, unless something can need them.
     """
 
-    __slots__ = ("_out", "_queues", "ended", "unsafe")
-
     def __init__(self, out: deque[Instruction], queues: Queues) -> None:
         self._out = out
         self._queues = queues
@@ -150,13 +148,12 @@ class RefCounts:
             node.value = error
             self.uses_no_more(node, sent_to is not None)
             sent_to = None
-            job = node.job
-            job.later.discard(node)
-            if node in job.delivered:
+            node.job.later.discard(node)
+            if node in node.job.delivered:
                 self.not_unsafe(node)
                 self._out.append(Lost(node, error))
             else:
-                self._out.append(ReportFailure(job, node, error))
+                self._out.append(ReportFailure(node, error))
             todo.extend(node.users)
             if not node.left:
                 self.let_go(node)

@@ -28,7 +28,6 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 from lazyflow.schedulers.processes.decisions.queues import Queues, is_at, pop
 from lazyflow.schedulers.processes.decisions.state import State
 
-_UNKNOWN = 0.01  # seconds; what a function that was never measured is taken for
 _LATE = 1e9  # seconds; what is left of a flight that takes longer than it should
 _LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
 
@@ -42,10 +41,8 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
     following = lane.following
     if following:
         node = following[-1]
-        if (
-            node.phase == WAITING and not node.open and node.site is worker
-            and node.job is job
-        ):
+        is_valid = node.phase == WAITING and not node.open and node.site is worker
+        if is_valid and node.job is job:
             return following.pop()
     if following or lane.arrived or lane.queue:
         found = _local(queues, worker, lane, job)
@@ -141,9 +138,9 @@ def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) 
             return None
         arrived.popleft()
         if node.open or (node.flying and node.site is not worker):  # an input was lost
-            queues.unfetch(node)
+            queues.unqueue(node)
         elif not may(worker, node.job):
-            queues.unfetch(node)
+            queues.unqueue(node)
             queues.make_ready(node)
         else:
             return node
@@ -154,9 +151,7 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
     """Take a task that may run anywhere; the next flight begins with the next job."""
     for _ in range(len(rota)):
         job = rota[0]
-        node = None
-        if may(worker, job):
-            node = pop(job)
+        node = pop(job) if may(worker, job) else None
         if job.ready:
             rota.rotate(-1)
         else:
@@ -213,7 +208,7 @@ def _steal_from(state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRec
     if not queue:
         return None
     wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
-    wait += _mean(state, queue[0]) * len(queue)
+    wait += state.paces[queue[0].function].mean * len(queue)
     for at, node in enumerate(islice(queue, _LOOKED_AT)):
         if node.phase != READY or node.home is not victim or not may(thief, node.job):
             continue
@@ -231,11 +226,6 @@ def _steal_from(state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRec
 def is_bound(queues: Queues, node: Node) -> bool:
     """Tell whether a task can run at one worker only, which an input of it can't leave."""
     return bool(queues.stuck) and not queues.stuck.keys().isdisjoint(node.distinct)
-
-
-def _mean(state: State, node: Node) -> float:
-    pace = state.paces.get(node.function)
-    return pace.mean if pace is not None else _UNKNOWN
 
 
 def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:

@@ -2,18 +2,16 @@
 
 Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
 random histories. An event is a function of a `State`, in answers.py (what workers send),
-values.py, jobs.py, workers.py and recovery.py (the death of a worker); what has to be done is
-appended to `out`, see instructions.py.
+values.py, jobs.py and workers.py; what has to be done is appended to `out`, see instructions.py.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 
 from lazyflow.schedulers.processes.decisions.instructions import Instruction
 from lazyflow.schedulers.processes.decisions.lineage import Lineage
-from lazyflow.schedulers.processes.decisions.nodes import Job, WorkerRecord
-from lazyflow.schedulers.processes.decisions.pace import Pace
+from lazyflow.schedulers.processes.decisions.nodes import Job, Pace, WorkerRecord
 from lazyflow.schedulers.processes.decisions.queues import Queues
 from lazyflow.schedulers.processes.decisions.refcounts import RefCounts
 
@@ -47,11 +45,6 @@ class State:
         Whether a task went to a worker for which work was looked for already.
     """
 
-    __slots__ = (
-        "flight_count", "has_moved", "is_job_of_priorities_next", "jobs", "lineage", "out",
-        "paces", "queues", "refcounts", "size", "starting", "workers",
-    )
-
     def __init__(self) -> None:
         self.out: deque[Instruction] = deque()
         self.workers: list[WorkerRecord] = []
@@ -59,7 +52,7 @@ class State:
         self.queues = Queues(self.out)
         self.refcounts = RefCounts(self.out, self.queues)
         self.lineage = Lineage(self.out, self.queues, self.refcounts)
-        self.paces: dict[int, Pace] = {}
+        self.paces: defaultdict[int, Pace] = defaultdict(Pace)
         self.size = 0
         self.starting = 0
         self.flight_count = 0

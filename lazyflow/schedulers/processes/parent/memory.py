@@ -7,17 +7,73 @@ to map results for the caller. So values that were shared outlive the worker tha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.schedulers.processes.decisions.nodes import Literal, WorkerRecord
-from lazyflow.schedulers.processes.decisions.segments import Segment, Segments
-from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.serialize import Encoded, encode
 
 STEP = 1 << 24  # between the numbers of one process's arenas: what is left of one is its owner
+
+
+class Segments:
+    """Counts of the users of shared memory, which is freed with the last one.
+
+    The users of a segment are values that the parent knows (one count for each `Encoded`), and
+    processes that map it: one count for each time it was sent to a worker or opened here. When none
+    is left, its owner, a worker or this process, may use the memory again.
+
+    Parameters
+    ----------
+    free
+        Called with a segment that has no user any more.
+    """
+
+    def __init__(self, free: Callable[[Segment], None]) -> None:
+        self._free = free
+        self._counts: Counter[Segment] = Counter()
+        self._of_user: defaultdict[Any, Counter[Segment]] = defaultdict(Counter)
+        self._by_arena: Counter[int] = Counter()
+        self.bytes = 0
+
+    def has_any(self, arena: int) -> bool:
+        """Tell whether anything in an arena has a user."""
+        return arena in self._by_arena
+
+    def add(self, segments: Iterable[Segment], user: Any = None) -> None:
+        """Count segments in, for a worker or (None) for what this process knows."""
+        for segment in segments:
+            self._of_user[user][segment] += 1
+            if segment not in self._counts:
+                self.bytes += segment[2]
+                self._by_arena[segment[0]] += 1
+            self._counts[segment] += 1
+
+    def remove(self, segments: Iterable[Segment], user: Any = None) -> None:
+        """Count segments out again, for the same user."""
+        for segment in segments:
+            _lower(self._of_user[user], segment)
+            if not _lower(self._counts, segment):
+                self.bytes -= segment[2]
+                _lower(self._by_arena, segment[0])
+                self._free(segment)
+
+    def forget_worker(self, user: Any) -> None:
+        """Count out all that a dead worker used."""
+        self.remove(list(self._of_user[user].elements()), user)
+        del self._of_user[user]
+
+
+def _lower(counts: Counter[Any], key: Any) -> int:
+    """Count one less of a key, and return how many are left; of one that is not there, KeyError."""
+    left = counts.pop(key) - 1
+    if left:
+        counts[key] = left
+    return left
 
 
 class Borrower(Protocol):

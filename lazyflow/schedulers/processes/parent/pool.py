@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
-from lazyflow.schedulers.processes.decisions import recovery, workers
+from lazyflow.schedulers.processes.decisions import workers
 from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
-from lazyflow.schedulers.processes.decisions.segments import Segment
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.notices import handle
 from lazyflow.schedulers.processes.parent.deaths import never_answered, no_process, worker_died
@@ -22,6 +21,7 @@ from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import FREE
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
+from lazyflow.store.memory.ranges import Segment
 
 _LEAST_KEPT = 128 << 20  # bytes
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
@@ -240,7 +240,7 @@ class WorkerPool:
                 self._driver.give_up(never_answered(self._vain, how))
                 self._vain = 0
         died = partial(worker_died, how, process.pid, process.peak)
-        recovery.lost(self._state, worker, charged, died, pickled)
+        workers.lost(self._state, worker, charged, died, pickled)
         self._driver.memory.forget_worker(member)
         self._driver.perform()
 

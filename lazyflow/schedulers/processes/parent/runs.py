@@ -97,8 +97,9 @@ class Runs:
 
     def deliver(self, do: Deliver) -> None:
         """Hand a wanted value to its run."""
-        node, value, run = do.node, do.value, do.job.run
-        if do.job.over or run is None:  # it ended meanwhile, and nobody will have the value
+        node, value, job = do.node, do.value, do.node.job
+        run = job.run
+        if job.over or run is None:  # it ended meanwhile, and nobody will have the value
             values.unpin(self._state, node)
             return
         if type(value) is Literal:
@@ -112,12 +113,13 @@ class Runs:
         else:
             values.unpin(self._state, node)
         run.arrived(node.i, value)
-        self._finish_if_made(do.job)
+        self._finish_if_made(job)
 
     def report_failure(self, do: ReportFailure) -> None:
         """Report to a run that a task of it failed."""
-        node, error, run = do.node, do.error, do.job.run
-        if do.job.over or run is None or run.over:
+        node, error, job = do.node, do.value, do.node.job
+        run = job.run
+        if job.over or run is None or run.over:
             return
         if id(error) not in run.reported:
             run.reported[id(error)] = error
@@ -129,7 +131,7 @@ class Runs:
         if node.pinned:
             values.unpin(self._state, node)
         run.arrived(node.i, None)
-        self._finish_if_made(do.job)
+        self._finish_if_made(job)
 
     def _finish_if_made(self, job: Job) -> None:
         if not job.over and job.run is not None and not job.run.wanted:  # over: an EndedRun

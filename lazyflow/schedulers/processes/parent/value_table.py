@@ -174,7 +174,7 @@ class ValueTable:
     def lost(self, do: Lost) -> None:
         """Wake all that wait for a value that can't be had."""
         for fetch in self._fetches.pop(do.node, ()):
-            fetch.done(None, do.error)
+            fetch.done(None, do.value)
 
     def refuse_fetches(self, why: BaseException) -> None:
         """Wake all that wait for a value: none comes any more."""
