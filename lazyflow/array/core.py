@@ -23,7 +23,6 @@ from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.sources import Const, InMemory, Tasks
-from lazyflow.array.nodes.user_lines import users_line
 from lazyflow.array.nodes.views import transposed
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
@@ -60,7 +59,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     __array_priority__ = 11
 
     def __init__(self, expr: Expr) -> None:
-        give_line(expr, users_line)
+        give_line(expr)
         self._expr = expr
 
     # -- what it is -------------------------------------------------------------------------

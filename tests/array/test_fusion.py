@@ -8,8 +8,8 @@ import pytest
 from array_examples import Store
 
 import lazyflow.array as la
+from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.passes.pipeline import optimize
 
 

@@ -1,5 +1,5 @@
 """From wanted expressions to results.
 
-`as_tasks` runs the passes and makes the tasks, `assembly` makes the whole array of their results.
-`lengths` finds lengths out before; `light` tells whether threads would help.
+`as_tasks` runs the passes, makes the tasks and tells whether threads would help; `assembly` makes
+the whole array of their results. `lengths` finds lengths out before.
 """

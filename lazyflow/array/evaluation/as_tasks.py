@@ -1,15 +1,30 @@
-"""From wanted expressions to nodes of tasks: all passes, and the tasks of what they give."""
+"""From wanted expressions to nodes of tasks: all passes, and the tasks of what they give.
+
+It also tells whether these tasks are so short that one thread is faster than several.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 
 from lazyflow import config
-from lazyflow.array.evaluation.light import is_light
-from lazyflow.array.nodes.expr import Expr, same_line
+from lazyflow.array.nodes.elementwise import Fused
+from lazyflow.array.nodes.expr import Expr, below, same_line
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.rechunking import Rechunk
+from lazyflow.array.nodes.reduce import Reduced
+from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
+from lazyflow.array.nodes.views import View
+from lazyflow.array.passes.fuse import QUICK
 from lazyflow.array.passes.pipeline import optimize
+from lazyflow.graph.task import HELD
+
+_LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
+_CALL = 12e-6  # seconds of a task without its elements
+_ELEMENT = 0.4e-9  # seconds of one operation on an element that is in a cache
+
+_CHEAP = {"full", "arange", "eye", "tri", "linspace"}
 
 
 def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
@@ -24,9 +39,42 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
     2
     """
     nodes = optimize(wanted, keep, config.get("array_fusion"))
-    light = is_light(nodes)
+    light = _are_light(nodes)
     found = []
     for node, made, tasks in zip(wanted, nodes, Lowering().lower(nodes), strict=True):
         found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light))
         same_line(found[-1], node)
     return found
+
+
+def _are_light(nodes: Iterable[Expr]) -> bool:
+    """Tell whether all tasks of some nodes take less than about 50 µs, as far as can be known.
+
+    A task of a few microseconds holds the interpreter lock for most of its time, so that threads
+    only wait for each other.
+    """
+    return all(_seconds(node) < _LIGHT for node in below(nodes))
+
+
+def _seconds(node: Expr) -> float:
+    """Return an estimate of the seconds of one task of a node; infinity if there is none."""
+    if isinstance(node, Const | InMemory | View):
+        return 0.0
+    if isinstance(node, Made):
+        return 0.0 if node.name in _CHEAP else float("inf")
+    if isinstance(node, Tasks):
+        return 0.0 if all(task._func is HELD for task in node.tasks) else float("inf")
+    if isinstance(node, Fused):
+        steps = node.program.steps
+        if any(getattr(step.op, "__name__", None) not in QUICK for step in steps):
+            return float("inf")
+        reads = [x for x in node.inputs if None not in x.shape]
+        if len(reads) < len(node.inputs):
+            return float("inf")
+        elements = max([prod(map(max, x.chunks)) for x in reads], default=1)
+        return _CALL + elements * (len(steps) + len(node.program.outputs) + 1) * _ELEMENT
+    if isinstance(node, Reduced | Rechunk):
+        if None in node.shape:
+            return float("inf")
+        return _CALL + 16 * prod(map(max, node.chunks)) * _ELEMENT
+    return float("inf")

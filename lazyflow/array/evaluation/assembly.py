@@ -18,7 +18,7 @@ from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
-from lazyflow.graph.kinds import ATOM
+from lazyflow.array.nodes.task_parts import TaskDetails
 
 _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
@@ -69,14 +69,30 @@ class Assembly:
         return assembled(self.chunks, self.dtype, values)
 
 
-class ResultBuffer:
-    """The memory of a result that tasks fill; in another process there is none."""
+class ResultBuffer(TaskDetails):
+    """The memory of a result, an array that tasks fill; in another process there is none."""
 
-    _lazyflow_kind = ATOM
+    def __reduce__(self) -> Any:
+        return TaskDetails, (None,)
 
-    def __init__(self, chunks: Chunks, dtype: np.dtype[Any]) -> None:
-        self.chunks = chunks
-        self.array: Any = np.empty(tuple(map(sum, chunks)), dtype)
+
+def put(block: Any, buffer: TaskDetails, place: TaskDetails) -> Any:
+    """Copy a block to its place in a buffer; return the block where there is no buffer."""
+    (array,), (slices,) = buffer.values, place.values
+    if array is None:
+        return block
+    array[slices] = block
+    return None
+
+
+class BufferedTasks(Tasks):
+    """Tasks that copy their blocks into an array; to be run once."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, tasks: Any, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
+        super().__init__(tasks, array.dtype, chunks)
+        self.array = array
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
@@ -84,49 +100,6 @@ class ResultBuffer:
             if value is not None:
                 self.array[place] = value
         return self.array
-
-    def __reduce__(self) -> Any:
-        return NoBuffer, ()
-
-
-class NoBuffer:
-    """Stands for a `ResultBuffer` in another process."""
-
-    _lazyflow_kind = ATOM
-    array = None
-
-
-class BlockSlices:
-    """The slices of the whole array that a block is."""
-
-    __slots__ = ("slices",)
-    _lazyflow_kind = ATOM
-
-    def __init__(self, slices: tuple[slice, ...]) -> None:
-        self.slices = slices
-
-    def __reduce__(self) -> Any:
-        return BlockSlices, (self.slices,)
-
-
-def put(block: Any, buffer: Any, place: BlockSlices) -> Any:
-    """Copy a block to its place in a buffer; return the block where there is no buffer."""
-    if buffer.array is None:
-        return block
-    buffer.array[place.slices] = block
-    return None
-
-
-class BufferedTasks(Tasks):
-    """Tasks that copy their blocks into a buffer; to be run once."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(
-        self, tasks: Any, dtype: np.dtype[Any], chunks: Chunks, buffer: ResultBuffer
-    ) -> None:
-        super().__init__(tasks, dtype, chunks)
-        self.buffer = buffer
 
 
 def buffered(node: Expr) -> Expr:
@@ -137,13 +110,14 @@ def buffered(node: Expr) -> Expr:
         return node
     if node.size * dtype.itemsize < _LARGE:
         return node
-    buffer = ResultBuffer(node.chunks, dtype)
+    array = np.empty(tuple(map(sum, node.chunks)), dtype)
+    buffer = ResultBuffer(array)
     low = Lowering()
     tasks = [
-        low.task(put, (task, buffer, BlockSlices(place)), node)
+        low.task(put, (task, buffer, TaskDetails(place)), node)
         for task, place in zip(node.tasks, _places(node.chunks), strict=True)
     ]
-    made = BufferedTasks(tasks, dtype, node.chunks, buffer)
+    made = BufferedTasks(tasks, array, node.chunks)
     same_line(made, node)
     return made
 
@@ -151,5 +125,5 @@ def buffered(node: Expr) -> Expr:
 def finished(node: Expr, values: list[Any]) -> Any:
     """Return the value of a node of tasks, given what these returned."""
     if isinstance(node, BufferedTasks):
-        return node.buffer.finish(values)
+        return node.finish(values)
     return assembled(node.chunks, node.known_dtype, values)

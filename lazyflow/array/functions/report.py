@@ -10,10 +10,10 @@ from lazyflow import config
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.kernels import run
+from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.reduce import Partials
+from lazyflow.array.nodes.reduce import Reduced
 from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.pipeline import explain_passes, optimize
@@ -73,11 +73,9 @@ def _counts(nodes: list[Expr]) -> dict[Expr, int]:
 def _lines(node: Expr, count: int) -> list[str]:
     if isinstance(node, Fused):
         return _of_fused(node, count)
-    if isinstance(node, Partials):
-        return []
     if isinstance(node, Tasks):
         return [f"{count:,} x {node.name}: blocks that are tasks already, or kept"]
-    does = "merges partial results" if any(isinstance(x, Partials) for x in node.inputs) else (
+    does = "merges partial results" if isinstance(node, Reduced) else (
         "a view of blocks" if isinstance(node, View) else (
             "blocks as they are" if node.inputs else "copies what is read"
         )

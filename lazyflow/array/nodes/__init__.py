@@ -10,6 +10,6 @@ rechunking, reshaped, joined, contraction, extended, indexing
     Other chunks and shapes, products, neighbours, and index arrays.
 per_block, bound_call, block_call, returned, compiled
     Functions of blocks: lazyflow's and users' own.
-fused, reading, lowering, user_lines
-    The node of a fused group; how tasks read; the tasks of a compute; the lines they trace to.
+task_parts, reading, lowering
+    What tasks are made of besides blocks; how they read; the tasks of a compute.
 """

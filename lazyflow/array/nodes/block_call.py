@@ -12,8 +12,8 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.bound_call import BoundCall, ones
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
-from lazyflow.array.nodes.reading import BlockPosition
 from lazyflow.array.nodes.returned import ReturnCheck
+from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
 

@@ -44,13 +44,6 @@ def takes_results(func: Any) -> bool:
     return bool(getattr(func, "is_dynamic", False))
 
 
-class OneLoop:
-    """Calls one loop of such an object, without arrays for the results."""
-
-    def __init__(self, func: Any, types: tuple[np.dtype[Any], ...]) -> None:
-        self.__name__ = func.__name__
-        self.func = func
-        self.types = types
-
-    def __call__(self, *blocks: Any, **options: Any) -> Any:
-        return self.func.ufunc(*blocks, signature=self.types, **options)
+def one_loop(func: Any, types: tuple[np.dtype[Any], ...], *blocks: Any, **options: Any) -> Any:
+    """Call one loop of such an object, without arrays for the results."""
+    return func.ufunc(*blocks, signature=types, **options)

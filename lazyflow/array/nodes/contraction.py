@@ -22,6 +22,7 @@ from lazyflow.array.nodes.elementwise import cast
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, same_line
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
 from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
@@ -77,7 +78,8 @@ class Contraction(Expr):
         one, other = self.inputs
         sums, count = low.shared(self, "summed", self._summed)
         at = dict(zip(self.labels[2], index, strict=True))
-        multiply = low.shared(self, "multiply", Multiply, self.labels, self.dtype, self.name)
+        plan = low.shared(self, "plan", planned, self.labels)
+        func = low.shared(self, "multiply", named, self.name, multiply, plan, self.dtype)
         pairs = []
         for number in product(*[range(n) for _, n in sums]):
             at.update(zip([label for label, _ in sums], number, strict=True))
@@ -86,7 +88,7 @@ class Contraction(Expr):
                 low.block(other, tuple([at[label] for label in self.labels[1]])),
             ))
         parts = [
-            low.task(multiply, [x for pair in pairs[i:i + count] for x in pair], self)
+            low.task(func, [x for pair in pairs[i:i + count] for x in pair], self)
             for i in range(0, len(pairs), count)
         ]
         return parts[0] if len(parts) == 1 else merged(low, self, parts, Add(self.name))
@@ -166,41 +168,32 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
     return MatrixLayout(orders, (len(batch), len(rows), len(columns)), back)
 
 
-class Multiply:
-    """Multiplies pairs of blocks and adds the products up, in order."""
+def multiply(plan: MatrixLayout, dtype: np.dtype[Any], *blocks: Any) -> Any:
+    """Return the sum, in order, of the products of pairs of blocks."""
+    total: Any = None
+    more: Any = None
+    for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+        a, b, shape = _matrices(plan, one, other)
+        if total is None:
+            total = np.matmul(a, b)
+            continue
+        more = np.matmul(a, b, out=more)
+        total += more
+    return total.reshape(shape).transpose(plan.back).astype(dtype, copy=False)
 
-    def __init__(
-        self, labels: tuple[Labels, Labels, Labels], dtype: np.dtype[Any], name: str
-    ) -> None:
-        self.plan = planned(labels)
-        self.dtype = dtype
-        self.__name__ = name
 
-    def __call__(self, *blocks: Any) -> Any:
-        total: Any = None
-        more: Any = None
-        for one, other in zip(blocks[::2], blocks[1::2], strict=True):
-            a, b, shape = self._matrices(one, other)
-            if total is None:
-                total = np.matmul(a, b)
-                continue
-            more = np.matmul(a, b, out=more)
-            total += more
-        found = total.reshape(shape).transpose(self.plan.back)
-        return found.astype(self.dtype, copy=False)
-
-    def _matrices(self, one: Any, other: Any) -> tuple[Any, Any, tuple[int, ...]]:
-        (first, second), (batch, rows, columns), _ = self.plan
-        a, b = one.transpose(first), other.transpose(second)
-        right = b.ndim - columns
-        shape = (*a.shape[: batch + rows], *b.shape[right:])
-        stack = a.shape[:batch]
-        middle = prod(a.shape[batch + rows:])
-        return (
-            a.reshape(*stack, prod(a.shape[batch: batch + rows]), middle),
-            b.reshape(*stack, middle, prod(b.shape[right:])),
-            shape,
-        )
+def _matrices(plan: MatrixLayout, one: Any, other: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    (first, second), (batch, rows, columns), _ = plan
+    a, b = one.transpose(first), other.transpose(second)
+    right = b.ndim - columns
+    shape = (*a.shape[: batch + rows], *b.shape[right:])
+    stack = a.shape[:batch]
+    middle = prod(a.shape[batch + rows:])
+    return (
+        a.reshape(*stack, prod(a.shape[batch: batch + rows]), middle),
+        b.reshape(*stack, middle, prod(b.shape[right:])),
+        shape,
+    )
 
 
 class Add(TreeReduction):

@@ -1,4 +1,4 @@
-"""Operations on each element: ufuncs, `where`, casts, and functions that act like them."""
+"""Operations on each element: ufuncs, `where`, casts and functions like them; fused groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.program import CAST, WHERE, Step, TileFunction
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.kernels.program import CAST, WHERE, Program, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
 from lazyflow.array.nodes.expr import Expr
@@ -50,6 +51,41 @@ class Elementwise(Expr):
     def step(self, operands: tuple[int, ...]) -> Step:
         """Return the operation on numbered values."""
         return Step(self.op, operands, self.loop, self.result)
+
+
+class Fused(Expr):
+    """A program over nodes whose chunks fit.
+
+    program
+        Its inputs are the constants, then the nodes.
+    consts
+        0-d arrays.
+    called
+        What messages call it.
+    why
+        Why the group ends here, in words.
+    """
+
+    __slots__ = ("called", "consts", "program", "why")
+
+    def __init__(
+        self,
+        inputs: tuple[Expr, ...],
+        program: Program,
+        consts: tuple[np.ndarray[Any, Any], ...],
+        dtype: np.dtype[Any],
+        chunks: Chunks,
+        called: str,
+        why: str,
+    ) -> None:
+        super().__init__(inputs, dtype, chunks)
+        self.program = program
+        self.consts = consts
+        self.called = called
+        self.why = why
+
+    def key(self) -> Any:
+        return self.program, *map(id, self.consts), self.chunks
 
 
 def _share(node: Expr, whole: Expr, selection: Selection) -> Selection:

@@ -8,6 +8,7 @@ thousand operations works.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from operator import attrgetter
@@ -217,11 +218,17 @@ def _of_one_origin(chunks: tuple[Any, ...]) -> tuple[Any, ...]:
 # -- lines of users' code -----------------------------------------------------------------------
 
 
-def give_line(node: Expr, find: Callable[[], Line]) -> None:
-    """Give a node that has none, and all such nodes below it, the line that `find` returns."""
+_PASSED_ON = ("lazyflow.", "numpy.", "numba.")  # modules that call lazyflow on behalf of the user
+
+
+def give_line(node: Expr) -> None:
+    """Give a node that has none, and all such nodes below it, the user's line that makes it.
+
+    To be called by ``Array.__init__``.
+    """
     if node._line is not None:
         return
-    line = find()
+    line = _users_line()
     stack = [node]
     while stack:
         one = stack.pop()
@@ -230,10 +237,28 @@ def give_line(node: Expr, find: Callable[[], Line]) -> None:
             stack.extend(one.inputs)
 
 
+def _users_line() -> Line:
+    """Return the line outside of lazyflow that is making an array."""
+    frame = sys._getframe(3)  # above this, `give_line` and `Array.__init__`
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(_PASSED_ON) or name.startswith("lazyflow.testing"):
+            break
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
 def same_line(made: Expr, node: Expr) -> None:
     """Give a node that replaces another the line of that one, if it has none."""
     if made._line is None:
         made._line = node._line
+
+
+def hand_down(nodes: list[Expr]) -> None:
+    """Give nodes that passes made the line of the node that uses them; inputs come first."""
+    for node in reversed(nodes):
+        for x in node.inputs:
+            same_line(x, node)
 
 
 # -- walks --------------------------------------------------------------------------------------

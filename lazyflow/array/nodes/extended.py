@@ -11,8 +11,8 @@ import numpy as np
 
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.selection import Pick, cut
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 #: What stands beyond the edge, by name; anything else is a value that does.
@@ -158,8 +158,8 @@ class Extended(Expr):
             for axis, own in zip(axes, numbers, strict=True)
         ]
         values = tuple([margin.boundary for margin in self.margins])
-        task = ExtendBlock(placed, tuple(map(len, numbers)), values)
-        return low.task(task, [low.block(node, i) for i in product(*numbers)], self)
+        func = named("overlap", extended_block, placed, tuple(map(len, numbers)), values)
+        return low.task(func, [low.block(node, i) for i in product(*numbers)], self)
 
     def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
         """Tell whether a block of the input is taken as it is."""
@@ -180,8 +180,10 @@ def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
     return [[0, *accumulate(margin.grid)] for margin in margins]
 
 
-class ExtendBlock:
-    """Assembles an extended block of pieces of blocks.
+def extended_block(
+    pieces: list[list[Piece]], counts: tuple[int, ...], values: tuple[Any, ...], *blocks: Any
+) -> Any:
+    """Return an extended block, assembled of pieces of blocks.
 
     pieces
         For each axis; numbers are places among the blocks.
@@ -190,42 +192,26 @@ class ExtendBlock:
     values
         What stands beyond the edge of each axis, where no block does.
     """
-
-    __name__ = "overlap"
-    _lazyflow_kind = ATOM
-
-    def __init__(
-        self, pieces: list[list[Piece]], counts: tuple[int, ...], values: tuple[Any, ...]
-    ) -> None:
-        self.pieces = pieces
-        self.counts = counts
-        self.values = values
-
-    def __call__(self, *blocks: Any) -> Any:
-        if len(blocks) == 1 and all(
-            len(axis) == 1 and axis[0].number is not None for axis in self.pieces
-        ):
-            (found,) = blocks
-            taken = found[tuple([axis[0].place for axis in self.pieces])]
-            if taken.shape == tuple([axis[0].length for axis in self.pieces]):
-                return taken
-        shape = tuple([sum([piece.length for piece in axis]) for axis in self.pieces])
-        out = np.empty_like(blocks[0], shape=shape, subok=True)
-        spans = [_spans(axis) for axis in self.pieces]
-        for places in product(*spans):
-            numbers = [piece.number for _, piece in places]
-            if None not in numbers:
-                at = 0
-                for number, count in zip(numbers, self.counts, strict=True):
-                    at = at * count + number  # type: ignore[operator]
-                out[tuple([to for to, _ in places])] = blocks[at][
-                    tuple([piece.place for _, piece in places])
-                ]
-        for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
-            for to, piece in own:
-                if piece.number is None:
-                    out[(*[slice(None)] * axis, to)] = self.values[axis]
-        return read_only(out)
+    if len(blocks) == 1 and all(len(axis) == 1 and axis[0].number is not None for axis in pieces):
+        taken = blocks[0][tuple([axis[0].place for axis in pieces])]
+        if taken.shape == tuple([axis[0].length for axis in pieces]):
+            return taken
+    shape = tuple([sum([piece.length for piece in axis]) for axis in pieces])
+    out = np.empty_like(blocks[0], shape=shape, subok=True)
+    spans = [_spans(axis) for axis in pieces]
+    for places in product(*spans):
+        numbers = [piece.number for _, piece in places]
+        if None not in numbers:
+            at = 0
+            for number, count in zip(numbers, counts, strict=True):
+                at = at * count + number  # type: ignore[operator]
+            region = tuple([piece.place for _, piece in places])
+            out[tuple([to for to, _ in places])] = blocks[at][region]
+    for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
+        for to, piece in own:
+            if piece.number is None:
+                out[(*[slice(None)] * axis, to)] = values[axis]
+    return read_only(out)
 
 
 def _spans(axis: list[Piece]) -> list[tuple[slice, Piece]]:
@@ -266,19 +252,12 @@ class Trimmed(Expr):
         ends = tuple([own[i] for own, i in zip(self.cuts, index, strict=True)])
         if not any(map(any, ends)):
             return block
-        return low.task(low.shared(self, ends, TrimEnds, ends), [block], self)
+        return low.task(low.shared(self, ends, named, "trim", trim_ends, ends), [block], self)
 
 
-class TrimEnds:
-    """Takes elements off a block."""
-
-    __name__ = "trim"
-
-    def __init__(self, ends: tuple[tuple[int, int], ...]) -> None:
-        self.ends = ends
-
-    def __call__(self, block: Any) -> Any:
-        return block[tuple([
-            slice(before, max(n - after, before))
-            for (before, after), n in zip(self.ends, block.shape, strict=True)
-        ])]
+def trim_ends(ends: tuple[tuple[int, int], ...], block: Any) -> Any:
+    """Return a block without some elements before and after along each axis."""
+    return block[tuple([
+        slice(before, max(n - after, before))
+        for (before, after), n in zip(ends, block.shape, strict=True)
+    ])]

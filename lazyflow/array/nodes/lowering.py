@@ -8,9 +8,9 @@ from itertools import accumulate, product
 from typing import Any
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.array.nodes.expr import Expr, Index, below
-from lazyflow.array.nodes.reading import BlockPosition, prepared
-from lazyflow.array.nodes.user_lines import hand_down
+from lazyflow.array.nodes.expr import Expr, Index, below, hand_down
+from lazyflow.array.nodes.reading import prepared
+from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import OPERATOR, Options

@@ -12,35 +12,15 @@ import numpy as np
 
 from lazyflow.array.kernels.program import Program
 from lazyflow.array.kernels.reports import ArrayWarnings
+from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.selection import Index, Selection, as_slice, base_region, cut
 from lazyflow.array.nodes.sources import InMemory, Made, Stored
+from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ATOM
 
 _SMALL = 4  # an array in memory is at least so many times what is taken of it
-
-
-class BlockPosition:
-    """The number of the block that a task makes, and the regions of inputs that it needs.
-
-    An argument that is not searched for lazy values.
-    """
-
-    __slots__ = ("index", "regions")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
-        self.index = index
-        self.regions = regions
-
-    def __reduce__(self) -> Any:
-        return BlockPosition, (self.index, self.regions)
-
-    def _lazyflow_summary(self) -> str:
-        return f"block {self.index}"
 
 
 class Read:

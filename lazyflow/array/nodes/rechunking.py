@@ -19,8 +19,8 @@ from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.selection import Pick, Selection, cut
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import View
-from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
@@ -50,7 +50,7 @@ class Rechunk(Expr):
         source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
-            nothing = CopyPieces([tuple([found for (_, found, _), *_ in cuts])])
+            nothing = named("rechunk-cut", copies, [tuple([found for (_, found, _), *_ in cuts])])
             block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
             return low.parts(nothing, (block,), self, 1)[0]
         pieces = [
@@ -60,7 +60,7 @@ class Rechunk(Expr):
         if len(pieces) == 1:
             return pieces[0]
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
-        return low.task(Assemble(lengths, self.known_dtype), pieces, self)
+        return low.task(named("rechunk", assembled, lengths, self.known_dtype), pieces, self)
 
     def _piece(self, low: MakesTasks, source: Expr, number: Index, index: Index) -> Task:
         """Return the piece of a source block that belongs to a block of the result."""
@@ -77,7 +77,7 @@ class Rechunk(Expr):
         if len(places) == 1:
             return {indices[0]: block}
         slices = [_spans([n for _, _, n in pieces]) for pieces in cuts]  # of the source's block
-        func = CopyPieces([tuple(piece) for piece in product(*slices)])
+        func = named("rechunk-cut", copies, list(product(*slices)))
         return dict(zip(indices, low.parts(func, (block,), self, len(places)), strict=True))
 
 
@@ -158,43 +158,25 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
     return Rechunk((staged(node, middle),), middle)
 
 
-class CopyPieces:
-    """Copies the pieces of a block that different blocks need."""
-
-    __name__ = "rechunk-cut"
-
-    def __init__(self, slices: list[tuple[slice, ...]]) -> None:
-        self.slices = slices
-
-    def __call__(self, block: Any) -> tuple[Any, ...]:
-        return tuple([np.array(block[piece]) for piece in self.slices])
+def copies(slices: list[tuple[slice, ...]], block: Any) -> tuple[Any, ...]:
+    """Return copies of the pieces of a block that different blocks need."""
+    return tuple([np.array(block[piece]) for piece in slices])
 
 
-class Assemble:
-    """Assembles a block of its pieces.
+def assembled(
+    lengths: tuple[tuple[int | None, ...], ...], dtype: np.dtype[Any] | None, *parts: Any
+) -> Any:
+    """Return a block of its pieces.
 
     lengths
         Of the parts along each axis; None: of the only ones, which have any length.
     dtype
         Of the block; None: what the parts have.
     """
-
-    __name__ = "rechunk"
-    _lazyflow_kind = ATOM
-
-    def __init__(
-        self, lengths: tuple[tuple[int | None, ...], ...], dtype: np.dtype[Any] | None
-    ) -> None:
-        self.lengths = lengths
-        self.dtype = dtype
-
-    def __call__(self, *parts: Any) -> Any:
-        dtype = common_dtype(parts) if self.dtype is None else self.dtype
-        shape = [
-            n if None in axis else sum(axis)
-            for axis, n in zip(self.lengths, parts[0].shape, strict=True)
-        ]
-        out = np.empty(shape, dtype)
-        for part, place in zip(parts, product(*map(_spans, self.lengths)), strict=True):
-            out[place] = part
-        return out
+    shape = [
+        n if None in axis else sum(axis) for axis, n in zip(lengths, parts[0].shape, strict=True)
+    ]
+    out = np.empty(shape, common_dtype(parts) if dtype is None else dtype)
+    for part, place in zip(parts, product(*map(_spans, lengths)), strict=True):
+        out[place] = part
+    return out

@@ -35,11 +35,7 @@ class Reduce(Expr):
     def __init__(
         self, inputs: tuple[Expr, ...], reduction: Reduction, finish: Any, dtype: np.dtype[Any]
     ) -> None:
-        axes = reduction.axes
-        chunks = tuple([
-            (1,) if axis in axes else sizes for axis, sizes in enumerate(inputs[0].chunks)
-        ])
-        super().__init__(inputs, dtype, chunks)
+        super().__init__(inputs, dtype, _reduced(inputs[0].chunks, reduction.axes))
         self.reduction = reduction
         self.finish = finish
 
@@ -74,25 +70,15 @@ class Reduce(Expr):
         return [(x, inner) for x in self.inputs], make
 
 
-class Partials(Expr):
-    """The partial results of blocks: a fused node, as seen by the reductions that merge it."""
-
-    __slots__ = ("axes",)
-
-    def __init__(self, inputs: tuple[Expr, ...], axes: tuple[int, ...]) -> None:
-        (fused,) = inputs
-        super().__init__(inputs, fused.dtype, fused.chunks)
-        self.axes = axes
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        return low.block(self.inputs[0], index)
+def _reduced(chunks: Chunks, axes: tuple[int, ...]) -> Chunks:
+    return tuple([(1,) if axis in axes else sizes for axis, sizes in enumerate(chunks)])
 
 
 class Reduced(Expr):
     """The merged result of one of the reductions that a fused node did on each block.
 
     inputs
-        Partials.
+        The fused node.
     which
         The number of the reduction, where the node did several on each block.
     """
@@ -107,13 +93,7 @@ class Reduced(Expr):
         finish: Any,
         dtype: np.dtype[Any],
     ) -> None:
-        (partials,) = inputs
-        assert isinstance(partials, Partials)
-        chunks: Chunks = tuple([
-            (1,) if axis in partials.axes else sizes
-            for axis, sizes in enumerate(partials.chunks)
-        ])
-        super().__init__(inputs, dtype, chunks)
+        super().__init__(inputs, dtype, _reduced(inputs[0].chunks, reduction.axes))
         self.reduction = reduction._replace(mask=None)
         self.which = which
         self.finish = finish
@@ -124,9 +104,8 @@ class Reduced(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
-        assert isinstance(partials, Partials)
         ranges = [
-            range(len(sizes)) if axis in partials.axes else (index[axis],)
+            range(len(sizes)) if axis in self.reduction.axes else (index[axis],)
             for axis, sizes in enumerate(partials.chunks)
         ]
         parts = [low.block(partials, i) for i in product(*ranges)]

@@ -16,6 +16,7 @@ from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
 
@@ -90,19 +91,13 @@ class Reshape(Expr):
             own.extend(reversed(place))
         block = low.block(node, tuple(own))
         shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
-        return low.task(low.shared(self, shape, ToShape, shape), (block,), self)
+        func = low.shared(self, shape, named, "reshape", to_shape, shape)
+        return low.task(func, (block,), self)
 
 
-class ToShape:
-    """Gives a block another shape."""
-
-    __name__ = "reshape"
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-
-    def __call__(self, block: Any) -> Any:
-        return block.reshape(self.shape)
+def to_shape(shape: Shape, block: Any) -> Any:
+    """Return a block in another shape."""
+    return block.reshape(shape)
 
 
 def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = True) -> Expr:

@@ -11,6 +11,7 @@ from lazyflow.array.nodes.bound_call import REMEDIES, BoundCall
 from lazyflow.array.nodes.expr import Expr, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.graph.task import Task
 
 #: What to type, by the function of lazyflow that was called.
@@ -128,31 +129,29 @@ class SingleResult(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (several,) = self.inputs
-        func = low.shared(self, "which", TakeResult, self)
+        func = low.shared(self, "which", self._take)
         at = (*index, *[0] * several.ndim)[: several.ndim]
         return low.task(func, (index, low.block(several, at)), self)
 
+    def _take(self) -> Any:
+        check = None if self.call is None else ReturnCheck(
+            self.name, self.call.asked_by, self.chunks, self.known_dtype
+        )
+        return named(self.name, take_result, check, self.which, self.count)
 
-class TakeResult:
-    """Takes one of several results of a block."""
 
-    def __init__(self, node: SingleResult) -> None:
-        self.__name__ = node.name
-        self.check = None
-        if node.call is not None:
-            self.check = ReturnCheck(node.name, node.call.asked_by, node.chunks, node.known_dtype)
-        self.which = node.which
-        self.count = node.count
-
-    def __call__(self, index: Index, found: Any) -> Any:
-        if self.check is None:
-            return found[self.which]
-        if not isinstance(found, tuple | list) or len(found) != self.count:
-            what = f"{len(found)} results" if isinstance(found, tuple | list) else (
-                f"a {type(found).__name__}"
-            )
-            raise ValueError(
-                f"{self.check.name} returned {what} for block {index}, but the signature says a "
-                f"tuple of {self.count}"
-            )
-        return self.check.of(found[self.which], index)
+def take_result(
+    check: ReturnCheck | None, which: int, count: int, index: Index, found: Any
+) -> Any:
+    """Return one of several results of a block, checked if a user's function returned it."""
+    if check is None:
+        return found[which]
+    if not isinstance(found, tuple | list) or len(found) != count:
+        what = f"{len(found)} results" if isinstance(found, tuple | list) else (
+            f"a {type(found).__name__}"
+        )
+        raise ValueError(
+            f"{check.name} returned {what} for block {index}, but the signature says a "
+            f"tuple of {count}"
+        )
+    return check.of(found[which], index)

@@ -13,6 +13,7 @@ import numpy as np
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
 
@@ -79,18 +80,19 @@ class Scan(Expr):
         """Return the task that scans a block by itself."""
 
         def make() -> Task:
-            func = low.shared(self, "scan", ScanBlock, self.ufunc, self.axis, self.dtype, self.name)
+            details = self.name, scan_block, self.ufunc, self.axis, self.dtype
+            func = low.shared(self, "scan", named, *details)
             return low.task(func, (low.block(self.inputs[0], index),), self)
 
         found: Task = low.shared(self, ("alone", index), make)
         return found
 
     def _end(self, low: MakesTasks, index: Index) -> Task:
-        func = low.shared(self, "end", TakeLast, self.axis)
+        func = low.shared(self, "end", named, "end", last_along, self.axis)
         return low.task(func, (self._alone(low, index),), self)
 
     def _joined(self, low: MakesTasks, before: Task, after: Task) -> Task:
-        func = low.shared(self, "join", AddCarry, self.ufunc, self.dtype, self.name)
+        func = low.shared(self, "join", named, self.name, with_carry, self.ufunc, self.dtype)
         return low.task(func, (before, after), self)
 
     def _prefixes(self, low: MakesTasks, index: Index) -> list[Task]:
@@ -114,44 +116,21 @@ class Scan(Expr):
         return found
 
 
-class ScanBlock:
-    """Scans a block."""
-
-    def __init__(self, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], name: str) -> None:
-        self.ufunc = ufunc
-        self.axis = axis
-        self.dtype = dtype
-        self.__name__ = name
-
-    def __call__(self, block: Any) -> Any:
-        # NumPy takes no dtype for dates and times, whose unit it would have to keep
-        dtype = None if self.dtype.kind in "mM" else self.dtype
-        return self.ufunc.accumulate(block, axis=self.axis, dtype=dtype)
+def scan_block(ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], block: Any) -> Any:
+    """Return the scan of a block by itself."""
+    # NumPy takes no dtype for dates and times, whose unit it would have to keep
+    wanted = None if dtype.kind in "mM" else dtype
+    return ufunc.accumulate(block, axis=axis, dtype=wanted)
 
 
-class TakeLast:
-    """Copies the last element along an axis, so that the block need not be kept for it."""
-
-    __name__ = "end"
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def __call__(self, block: Any) -> Any:
-        return block[(*[slice(None)] * self.axis, slice(-1, None))].copy()
+def last_along(axis: int, block: Any) -> Any:
+    """Return a copy of the last element along an axis, so that the block need not be kept."""
+    return block[(*[slice(None)] * axis, slice(-1, None))].copy()
 
 
-class AddCarry:
-    """Combines a scanned block with the carry of the blocks before it."""
-
-    def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], name: str) -> None:
-        self.ufunc = ufunc
-        self.dtype = dtype
-        self.__name__ = name
-
-    def __call__(self, before: Any, after: Any) -> Any:
-        found = self.ufunc(before, after)
-        return found.astype(self.dtype, copy=False)
+def with_carry(ufunc: np.ufunc, dtype: np.dtype[Any], before: Any, after: Any) -> Any:
+    """Return a scanned block combined with the carry of the blocks before it."""
+    return ufunc(before, after).astype(dtype, copy=False)
 
 
 def scan(

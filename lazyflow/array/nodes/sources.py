@@ -112,7 +112,7 @@ class Tasks(Source):
     tasks
         In C order of the blocks.
     light
-        Whether they are all short: see light.py.
+        Whether they are all short: see evaluation/as_tasks.py.
     """
 
     __slots__ = ("light", "tasks")

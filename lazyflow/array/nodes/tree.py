@@ -16,9 +16,9 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import Chunks, normalize_chunks
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
-from lazyflow.array.nodes.reading import BlockPosition
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.task_parts import BlockPosition, named
 from lazyflow.array.nodes.views import view
 from lazyflow.graph.task import Task
 
@@ -117,7 +117,7 @@ class Tree(Expr):
         ]
         everywhere = [low.block(x, (0,) * x.ndim) for x in self.inputs[self.count:]]
         alone = prod(map(len, ranges)) == 1
-        first = low.shared(self, "first", FirstStep, op, alone)
+        first = low.shared(self, "first", named, op.__name__, first_part, op, alone)
         parts = []
         for number in product(*ranges):
             place = [self._place(low, number)] if op.placed else []
@@ -133,37 +133,22 @@ class Tree(Expr):
         return BlockPosition(number, starts)
 
 
-class FirstStep:
-    """The function of the tasks that make parts of blocks."""
-
-    def __init__(self, op: TreeReduction, alone: bool) -> None:
-        self.op = op
-        self.alone = alone
-        self.__name__ = op.__name__
-
-    def __call__(self, *blocks: Any) -> Any:
-        found = self.op.first(*blocks)
-        return self.op.last(found) if self.alone else found
+def first_part(op: TreeReduction, alone: bool, *blocks: Any) -> Any:
+    """Return the part of one block; the result, if there is no other."""
+    found = op.first(*blocks)
+    return op.last(found) if alone else found
 
 
-class MergeStep:
-    """The function of the tasks that merge neighbouring parts.
+def merged_parts(op: TreeReduction, is_last: bool, which: int | None, *parts: Any) -> Any:
+    """Return one part for some neighbouring parts; the result, if they are the last.
 
     which
         The number of what is merged, where blocks gave tuples; None: they did not.
     """
-
-    def __init__(self, op: TreeReduction, is_last: bool, which: int | None) -> None:
-        self.op = op
-        self.is_last = is_last
-        self.which = which
-        self.__name__ = op.__name__ if is_last else op.merge_name or f"{op.__name__}-merge"
-
-    def __call__(self, *parts: Any) -> Any:
-        if self.which is not None:
-            parts = tuple([part[self.which] for part in parts])
-        found = self.op.merge(parts) if len(parts) > 1 else parts[0]
-        return self.op.last(found) if self.is_last else found
+    if which is not None:
+        parts = tuple([part[which] for part in parts])
+    found = op.merge(parts) if len(parts) > 1 else parts[0]
+    return op.last(found) if is_last else found
 
 
 def merged(
@@ -172,13 +157,15 @@ def merged(
 ) -> Task:
     """Return the task of some parts merged, neighbours first: a tree whose order is fixed."""
     while len(parts) > op.together:
-        step = low.shared(node, ("merge", which), MergeStep, op, False, which)
+        name = op.merge_name or f"{op.__name__}-merge"
+        step = low.shared(node, ("merge", which), named, name, merged_parts, op, False, which)
         parts = [
             low.task(step, parts[i:i + op.together], node)
             for i in range(0, len(parts), op.together)
         ]
         which = None
-    return low.task(low.shared(node, ("last", which), MergeStep, op, True, which), parts, node)
+    last = low.shared(node, ("last", which), named, op.__name__, merged_parts, op, True, which)
+    return low.task(last, parts, node)
 
 
 def tree(

@@ -15,11 +15,10 @@ import numpy as np
 from lazyflow.array.chunks import Chunks, coalesced
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import operand_chunks
-from lazyflow.array.nodes.elementwise import Elementwise
+from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
+from lazyflow.array.nodes.reduce import Reduce, Reduced
 from lazyflow.array.nodes.sources import Const
 
 _CHEAP = 4  # steps that are repeated rather than kept
@@ -211,10 +210,9 @@ class _Fusion:
             tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block"
         )
         same_line(fused, bundle[0])
-        partials = Partials((fused,), bundle[0].reduction.axes)
         for at, node in enumerate(bundle):
             which = at if len(bundle) > 1 else None
-            self._add(node, Reduced((partials,), node.reduction, which, node.finish, node.dtype))
+            self._add(node, Reduced((fused,), node.reduction, which, node.finish, node.dtype))
 
 
 class _GroupProgram:

@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lazyflow.array.nodes.expr import Expr, below, same_line
+from lazyflow.array.nodes.expr import Expr, below, hand_down, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.user_lines import hand_down
 from lazyflow.array.passes.equal import explain_merges, merge_equal
 from lazyflow.array.passes.fuse import explain_groups, fuse
 from lazyflow.array.passes.rechunks_down import explain_rechunks, rechunks_down

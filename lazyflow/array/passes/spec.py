@@ -14,17 +14,16 @@ from typing import Any
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.contraction import Contraction
-from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, Unknown, length
+from lazyflow.array.nodes.elementwise import Elementwise, Fused
+from lazyflow.array.nodes.expr import Expr, Unknown, below, length
 from lazyflow.array.nodes.extended import Extended, Trimmed
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.indexing.assign import Assigned
 from lazyflow.array.nodes.indexing.gather import Gather
 from lazyflow.array.nodes.indexing.masks import Masked
 from lazyflow.array.nodes.joined import Concatenate
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import Rechunk
-from lazyflow.array.nodes.reduce import Partials, Reduce, Reduced
+from lazyflow.array.nodes.reduce import Reduce, Reduced
 from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.scan import Scan
 from lazyflow.array.nodes.sources import InMemory, Tasks
@@ -93,11 +92,8 @@ def check_pass(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> Non
 
 def broken_rules(nodes: Sequence[Expr]) -> list[str]:
     """Return a line for each rule that some nodes, or nodes below them, break."""
-    order, cycle = _in_order(nodes)
-    if cycle is not None:
-        return [f"inputs come before their users: {cycle} is below itself"]
     broken: dict[str, list[str]] = {}
-    for node in order:
+    for node in below(nodes):
         for sentence, rule in _rules_of(type(node).__mro__):
             for what in rule(node):
                 broken.setdefault(sentence, []).append(f"{node}: {what}")
@@ -116,23 +112,6 @@ def _rules_of(classes: tuple[type[Any], ...]) -> list[tuple[str, Rule]]:
         (sentence, rule) for sentence, (types, rule) in RULES.items()
         if not types or set(types) & set(classes)
     ]
-
-
-def _in_order(nodes: Sequence[Expr]) -> tuple[list[Expr], Expr | None]:
-    """Return all nodes, inputs first, and a node that is below itself, if there is one."""
-    done: dict[Expr, bool] = {}  # False while the inputs of a node are looked at
-    stack = [(node, False) for node in nodes]
-    while stack:
-        node, is_ready = stack.pop()
-        if is_ready:
-            done[node] = True
-        elif done.get(node) is False:
-            return [], node
-        elif node not in done:
-            done[node] = False
-            stack.append((node, True))
-            stack.extend((x, False) for x in node.inputs if done.get(x) is not True)
-    return list(done), None
 
 
 def _fit(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -224,7 +203,7 @@ def _reduce(node: Reduce) -> Iterator[str]:
 @_rule("merged reductions are made of partial results", Reduced)
 def _reduced(node: Reduced) -> Iterator[str]:
     (partials,) = node.inputs
-    if not isinstance(partials, Partials) or not isinstance(partials.inputs[0], Fused):
+    if not isinstance(partials, Fused):
         yield f"of {partials}"
 
 
@@ -254,7 +233,7 @@ def _contraction(node: Contraction) -> Iterator[str]:
                 yield f"axis {axis} of {x}"
 
 
-@_rule("these have the chunks of their input", Scan, Partials, Assigned)
+@_rule("these have the chunks of their input", Scan, Assigned)
 def _same_chunks(node: Expr) -> Iterator[str]:
     yield from _unequal(node.chunks, node.inputs[0].chunks)
 

@@ -13,11 +13,16 @@ from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, ones, tried
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.users.gufuncs import apply_gufunc
 from lazyflow.array.users.map_blocks import blockwise
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
+
+
+def _name_of(func: Any) -> str:
+    return str(getattr(func, "__name__", type(func).__name__))
 
 
 @implements(np.apply_along_axis)
@@ -58,31 +63,21 @@ def apply_along_axis(
     labels = [("axis", k) for k in range(x.ndim)]
     new = [("new", k) for k in range(len(shape))]
     return blockwise(
-        AlongAxis(func1d, axis, shape, np.dtype(dtype)),
+        named(_name_of(func1d), _slices_applied, func1d, axis, shape, np.dtype(dtype)),
         (*labels[:axis], *new, *labels[axis + 1:]),
         x.rechunk({axis: -1}), labels, args, None, kwargs, None,
         dtype=dtype, new_axes=dict(zip(new, shape, strict=True)), concatenate=True,
     )
 
 
-class AlongAxis:
-    """Applies a function to the slices of a block, which may have none."""
-
-    def __init__(
-        self, func: Callable[..., Any], axis: int, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
-        self.__name__ = getattr(func, "__name__", type(func).__name__)
-        self.func = func
-        self.axis = axis
-        self.shape = shape
-        self.dtype = dtype
-
-    def __call__(self, block: Any, args: Any, kwargs: Any) -> Any:
-        others = block.shape[: self.axis] + block.shape[self.axis + 1:]
-        if not prod(others):  # np.apply_along_axis refuses
-            whole = others[: self.axis] + self.shape + others[self.axis:]
-            return np.empty(whole, self.dtype)
-        return np.apply_along_axis(self.func, self.axis, block, *args, **kwargs)
+def _slices_applied(
+    func: Any, axis: int, shape: tuple[int, ...], dtype: Any, block: Any, args: Any, kwargs: Any
+) -> Any:
+    """Apply a function to the slices of a block, which may have none."""
+    others = block.shape[:axis] + block.shape[axis + 1:]
+    if not prod(others):  # np.apply_along_axis refuses
+        return np.empty(others[:axis] + shape + others[axis:], dtype)
+    return np.apply_along_axis(func, axis, block, *args, **kwargs)
 
 
 @implements(np.apply_over_axes)
@@ -131,7 +126,7 @@ class PyFunc:
         self.func = func
         self.nin = nin
         self.nout = nout
-        self.__name__ = getattr(func, "__name__", type(func).__name__)
+        self.__name__ = _name_of(func)
         self.__doc__ = getattr(func, "__doc__", None)
         self.signature = f"{','.join(['()'] * nin)}->{','.join(['()'] * nout)}"
 
@@ -141,26 +136,17 @@ class PyFunc:
             raise TypeError(
                 f"{self.__name__}() takes {self.nin} arrays; {len(args)} were given"
             )
-        return apply_gufunc(
-            PerElement(self), self.signature, *args, output_dtypes=[object] * self.nout
-        )
+        func = named(self.__name__, _elements_applied, self.func, self.nin, self.nout)
+        return apply_gufunc(func, self.signature, *args, output_dtypes=[object] * self.nout)
 
     def __repr__(self) -> str:
         return f"<lazyflow.array.frompyfunc {self.__name__!r}>"
 
 
-class PerElement:
-    """The function of a `PyFunc`'s tasks: calls the user's for each element of blocks."""
-
-    def __init__(self, pyfunc: PyFunc) -> None:
-        self.__name__ = pyfunc.__name__
-        self.details = pyfunc.func, pyfunc.nin, pyfunc.nout
-
-    def __call__(self, *blocks: Any) -> Any:
-        found = np.frompyfunc(*self.details)(*blocks)
-        if isinstance(found, tuple):
-            return tuple([_objects(each) for each in found])
-        return _objects(found)
+def _elements_applied(func: Any, nin: int, nout: int, *blocks: Any) -> Any:
+    """Call a function for each element of blocks; a ufunc that does that can't be pickled."""
+    found = np.frompyfunc(func, nin, nout)(*blocks)
+    return tuple(map(_objects, found)) if isinstance(found, tuple) else _objects(found)
 
 
 def _objects(found: Any) -> Any:
@@ -219,7 +205,7 @@ class vectorize:
         self.pyfunc = pyfunc
         self.otypes = list(otypes) if otypes is not None else None
         self.signature = signature
-        self.__name__ = getattr(pyfunc, "__name__", type(pyfunc).__name__)
+        self.__name__ = _name_of(pyfunc)
         self.__doc__ = getattr(pyfunc, "__doc__", None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -273,19 +259,13 @@ def piecewise(
     for each in conditions:
         pairs += [each, axes[x.ndim - each.ndim:]]
     return blockwise(
-        Pieces(count), axes, *pairs, list(funclist), None, args, None, kw, None, dtype=x.dtype
+        _pieces, axes, *pairs, list(funclist), None, args, None, kw, None, dtype=x.dtype,
+        name="piecewise",
     )
 
 
-class Pieces:
-    """Calls functions with the elements of a block where conditions hold."""
-
-    __name__ = "piecewise"
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __call__(self, block: Any, *others: Any) -> Any:
-        conditions = [np.broadcast_to(each, block.shape) for each in others[: self.count]]
-        funcs, args, kw = others[self.count:]
-        return np.piecewise(block, conditions, funcs, *args, **kw)
+def _pieces(block: Any, *others: Any) -> Any:
+    """Call functions with the elements of a block where conditions hold."""
+    *conditions, funcs, args, kw = others
+    whole = [np.broadcast_to(each, block.shape) for each in conditions]
+    return np.piecewise(block, whole, funcs, *args, **kw)

@@ -9,7 +9,8 @@ import numpy as np
 from lazyflow.array.core import as_node
 from lazyflow.array.dispatch import MODULE_OF, functions, implements
 from lazyflow.array.functions.arguments import assign_out
-from lazyflow.array.nodes.compiled import OneLoop, owner, takes_results
+from lazyflow.array.nodes.compiled import one_loop, owner, takes_results
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.users.gufuncs import apply_gufunc
 
 
@@ -28,7 +29,7 @@ def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwa
     targets = out if isinstance(out, tuple) else (out,) * ufunc.nout
     if takes_results(func):
         types = tuple([as_node(x).dtype for x in (*inputs, *targets)])
-        func = OneLoop(func, types)
+        func = named(func.__name__, one_loop, func, types)
         kwargs["output_dtypes"] = list(types[len(inputs):])
     made = apply_gufunc(func, signature, *inputs, allow_rechunk=True, **kwargs)
     results = made if isinstance(made, tuple) else (made,)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
+from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
-from lazyflow.array.nodes.fused import Fused
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.pipeline import optimize

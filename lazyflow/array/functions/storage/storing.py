@@ -14,10 +14,10 @@ from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
-from lazyflow.array.evaluation.assembly import BlockSlices
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.task_parts import TaskDetails
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
@@ -118,7 +118,7 @@ def _tasks(
         tasks = []
         for index in product(*map(range, node.numblocks)):
             block = low.block(node, index)
-            place = BlockSlices(tuple([
+            place = TaskDetails(tuple([
                 slice(edges[i], edges[i + 1]) for edges, i in zip(bounds, index, strict=True)
             ]))
             task = low.task(write, (block, writer, place), node)
@@ -197,9 +197,9 @@ def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) 
     return StoreTarget(np.memmap(name, dtype, "r+", offset, shape), region, None)
 
 
-def write(block: Any, target: StoreTarget, place: BlockSlices) -> None:
+def write(block: Any, target: StoreTarget, place: TaskDetails) -> None:
     """Write a block where it belongs."""
-    at = target.place(place.slices)
+    at = target.place(*place.values)
     if target.guard is None:
         target.store[at] = block
     else:
@@ -217,6 +217,6 @@ def _all_written(written: list[None]) -> None:
 _all_written.__name__ = "store"
 
 
-def read(written: None, target: StoreTarget, place: BlockSlices) -> Any:
+def read(written: None, target: StoreTarget, place: TaskDetails) -> Any:
     """Return what was written."""
-    return np.asarray(target.store[target.place(place.slices)])
+    return np.asarray(target.store[target.place(*place.values)])

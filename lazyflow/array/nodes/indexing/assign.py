@@ -11,7 +11,7 @@ from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, cut
-from lazyflow.graph.kinds import ATOM
+from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
 
 
@@ -105,9 +105,10 @@ class Assigned(Expr):
         ]))
         if whole:
             shape = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
-            return low.task(fill, (BlockShape(shape), values), self)
-        func = low.shared(self, "write", Write, self.targets.axes if self.targets else ())
-        target = WrittenPart(tuple(region), local)
+            return low.task(fill, (TaskDetails(shape), values), self)
+        axes = self.targets.axes if self.targets else ()
+        func = low.shared(self, "write", named, "setitem", write, axes)
+        target = TaskDetails(tuple(region), local)
         return low.task(func, (target, low.block(node, index), values), self)
 
 
@@ -142,53 +143,25 @@ def _cuts(node: Assigned) -> list[dict[int, tuple[int, slice, int]] | None]:
     ]
 
 
-class WrittenPart:
-    """The part of a block that is written: a region, and points of the axes of index arrays."""
+def write(axes: Index, where: TaskDetails, block: Any, values: Any) -> Any:
+    """Return a copy of a block into which values are written.
 
-    __slots__ = ("local", "region")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, region: tuple[slice, ...], local: Any) -> None:
-        self.region = region
-        self.local = local
-
-    def __reduce__(self) -> Any:
-        return WrittenPart, (self.region, self.local)
-
-
-class Write:
-    """Writes values into a copy of a block."""
-
-    __name__ = "setitem"
-
-    def __init__(self, axes: Index) -> None:
-        self.axes = axes
-
-    def __call__(self, target: WrittenPart, block: Any, values: Any) -> Any:
-        out = np.array(block)
-        part = out[target.region]
-        if target.local is None:
-            part[...] = values
-        else:
-            np.moveaxis(part, self.axes, range(len(self.axes)))[target.local] = values
-        return out
+    axes
+        Those of the index arrays.
+    where
+        A region of the block, and index arrays for it or None.
+    """
+    region, local = where.values
+    out = np.array(block)
+    part = out[region]
+    if local is None:
+        part[...] = values
+    else:
+        np.moveaxis(part, axes, range(len(axes)))[local] = values
+    return out
 
 
-class BlockShape:
-    """The shape of a block."""
-
-    __slots__ = ("shape",)
-    _lazyflow_kind = ATOM
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def __reduce__(self) -> Any:
-        return BlockShape, (self.shape,)
-
-
-def fill(where: BlockShape, values: Any) -> Any:
-    """Return a block that is written as a whole."""
-    return np.broadcast_to(values, where.shape)
-
-
+def fill(where: TaskDetails, values: Any) -> Any:
+    """Return a block of a shape that is written as a whole."""
+    (shape,) = where.values
+    return np.broadcast_to(values, shape)

@@ -18,8 +18,8 @@ import numpy as np
 from lazyflow.array.chunks import coalesced
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.selection import base_region
+from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.array.nodes.views import View
-from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
@@ -53,7 +53,7 @@ class Direct:
         self.array = _seen(node.inputs[0])
         self.bounds = low.bounds(node)
         self.indices = indices
-        self.func = TakePoints(indices.axes)
+        self.func = named("take", take, indices.axes)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
@@ -61,7 +61,7 @@ class Direct:
         points = self.indices.points
         places = tuple([each[tuple(spans[points])] for each in self.indices.arrays])
         rest = (*spans[:points.start], *spans[points.stop:])
-        return low.task(self.func, (ArrayPoints(places, rest), self.array), self.node)
+        return low.task(self.func, (TaskDetails(places, rest), self.array), self.node)
 
 
 def _seen(node: Expr) -> np.ndarray[Any, Any]:
@@ -80,35 +80,16 @@ def _seen(node: Expr) -> np.ndarray[Any, Any]:
     return np.broadcast_to(found, node.shape)  # type: ignore[arg-type]
 
 
-class ArrayPoints:
-    """Which points a task takes, and of which part of the other axes."""
+def take(axes: Index, points: TaskDetails, array: Any) -> Any:
+    """Return points of a whole array.
 
-    __slots__ = ("places", "rest")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, places: tuple[Any, ...], rest: tuple[slice, ...]) -> None:
-        self.places = places
-        self.rest = rest
-
-    def __reduce__(self) -> Any:
-        return ArrayPoints, (self.places, self.rest)
-
-
-class TakePoints:
-    """Takes points of a whole array."""
-
-    __name__ = "take"
-
-    def __init__(self, axes: Index) -> None:
-        self.axes = axes
-
-    def __call__(self, points: ArrayPoints, array: Any) -> Any:
-        rest = iter(points.rest)
-        ndim = len(points.rest) + len(self.axes)
-        part = array[tuple([
-            slice(None) if axis in self.axes else next(rest) for axis in range(ndim)
-        ])]
-        return taken(part, self.axes, points.places)
+    points
+        Index arrays for the axes, and which part of the other axes.
+    """
+    places, spans = points.values
+    rest = iter(spans)
+    part = array[tuple([slice(None) if k in axes else next(rest) for k in range(array.ndim)])]
+    return taken(part, axes, places)
 
 
 def taken(block: Any, axes: Index, places: tuple[Any, ...]) -> Any:
@@ -139,7 +120,7 @@ class Exchange:
         self.shapes = list(product(*chunks))
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
         self._find(_in_order(indices.arrays, chunks))
-        self.collect = Collect(self.axes, node.dtype)
+        self.collect = named("take", collect, self.axes, node.dtype)
         self.made: dict[Any, Task] = {}
         self._group(low)
 
@@ -176,8 +157,8 @@ class Exchange:
         self.of_group = [each for each in np.split(order, cuts) if len(each)]
         edge = self.ends[:-1:self.next] + self.ends[-1:]
         self.slices = [np.searchsorted(each, edge).tolist() for each in self.of_group]
-        self.spread = Spread(self.points.start, self.node.dtype)
-        self.cut = TakeSlice(self.points.start)
+        self.spread = named("take-spread", spread, self.points.start, self.node.dtype)
+        self.cut = named("take-cut", take_slice, self.points.start)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
@@ -194,7 +175,8 @@ class Exchange:
             return self._spread_over(low, number, rest, shape)
         start = self.ends[number - number % self.next]
         whole = self._spread_over(low, number // self.next, rest, None)
-        return low.task(self.cut, (SliceOfPoints(a - start, b - start, shape), whole), self.node)
+        piece = TaskDetails(slice(a - start, b - start), shape)
+        return low.task(self.cut, (piece, whole), self.node)
 
     def _collected(self, low: MakesTasks, chosen: Any, rest: Index, shape: Any) -> Task:
         """Return a task that takes chosen points of all blocks that they are in."""
@@ -206,7 +188,7 @@ class Exchange:
             numbers = np.zeros(1, dtype=int)
         blocks = [low.block(self.base, self._index(int(number), rest)) for number in numbers]
         cuts = [*starts.tolist()[1:], len(source)]
-        where = BlockPoints(None if len(blocks) == 1 else order, local, cuts, shape)
+        where = TaskDetails(None if len(blocks) == 1 else order, local, cuts, shape)
         return low.task(self.collect, (where, *blocks), self.node)
 
     def _index(self, number: int, rest: Index) -> Index:
@@ -231,7 +213,7 @@ class Exchange:
                 spans.append((a, b))
                 to.append(chosen[a:b] - start)
         stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
-        where = GroupSlices(to, spans, stop - start, shape)
+        where = TaskDetails(to, spans, stop - start, shape)
         found = self.made[number, rest] = low.task(self.spread, (where, *groups), self.node)
         return found
 
@@ -275,116 +257,50 @@ def _together(count: int, size: int) -> int:
     return max(min(isqrt(count), _GROUP // max(size, 1)), 1)
 
 
-class BlockPoints:
-    """Which points a task takes of its blocks.
+def collect(axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any) -> Any:
+    """Return points of blocks, each where it goes.
 
-    order
-        Where they go, those of the first block first; None: as they come, of one block.
-    local
-        Index arrays of the blocks, in the same order.
-    cuts
-        How many points end with each block.
-    shape
-        Of the axes of points in the result; None: one axis.
+    points
+        Where they go, those of the first block first (None: as they come, of one block); index
+        arrays of the blocks, in the same order; how many points end with each block; and the
+        shape of the axes of points in the result (None: one axis).
     """
-
-    __slots__ = ("cuts", "local", "order", "shape")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, order: Any, local: tuple[Any, ...], cuts: list[int], shape: Any) -> None:
-        self.order = order
-        self.local = local
-        self.cuts = cuts
-        self.shape = shape
-
-    def __reduce__(self) -> Any:
-        return BlockPoints, (self.order, self.local, self.cuts, self.shape)
-
-
-class Collect:
-    """Takes points of blocks, and puts them where they go."""
-
-    __name__ = "take"
-
-    def __init__(self, axes: Index, dtype: np.dtype[Any]) -> None:
-        self.axes = axes
-        self.dtype = dtype
-        self.first = axes[0] if len(axes) == 1 else 0
-
-    def __call__(self, parts: BlockPoints, *blocks: Any) -> Any:
-        if parts.order is None:
-            return shaped(taken(blocks[0], self.axes, parts.local), self.first, parts.shape)
-        rest = [n for axis, n in enumerate(blocks[0].shape) if axis not in self.axes]
-        out = np.empty((*rest[:self.first], len(parts.order), *rest[self.first:]), self.dtype)
-        lead = (slice(None),) * self.first
-        start = 0
-        for block, stop in zip(blocks, parts.cuts, strict=True):
-            local = tuple([each[start:stop] for each in parts.local])
-            out[(*lead, parts.order[start:stop])] = taken(block, self.axes, local)
-            start = stop
-        return shaped(out, self.first, parts.shape)
+    order, local, cuts, shape = points.values
+    first = axes[0] if len(axes) == 1 else 0
+    if order is None:
+        return shaped(taken(blocks[0], axes, local), first, shape)
+    rest = [n for axis, n in enumerate(blocks[0].shape) if axis not in axes]
+    out = np.empty((*rest[:first], len(order), *rest[first:]), dtype)
+    lead = (slice(None),) * first
+    start = 0
+    for block, stop in zip(blocks, cuts, strict=True):
+        out[(*lead, order[start:stop])] = taken(
+            block, axes, tuple([each[start:stop] for each in local])
+        )
+        start = stop
+    return shaped(out, first, shape)
 
 
-class GroupSlices:
-    """What a task takes of sorted groups: a slice of each, and where its points go."""
+def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -> Any:
+    """Return slices of sorted groups with their points where they go.
 
-    __slots__ = ("count", "shape", "spans", "to")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, to: list[Any], spans: list[tuple[int, int]], count: int, shape: Any) -> None:
-        self.to = to
-        self.spans = spans
-        self.count = count
-        self.shape = shape
-
-    def __reduce__(self) -> Any:
-        return GroupSlices, (self.to, self.spans, self.count, self.shape)
-
-
-class Spread:
-    """Puts slices of sorted groups in the places of their points."""
-
-    __name__ = "take-spread"
-
-    def __init__(self, first: int, dtype: np.dtype[Any]) -> None:
-        self.first = first
-        self.dtype = dtype
-
-    def __call__(self, where: GroupSlices, *groups: Any) -> Any:
-        shape = groups[0].shape
-        out = np.empty((*shape[:self.first], where.count, *shape[self.first + 1:]), self.dtype)
-        lead = (slice(None),) * self.first
-        for group, to, (a, b) in zip(groups, where.to, where.spans, strict=True):
-            out[(*lead, to)] = group[(*lead, slice(a, b))]
-        return shaped(out, self.first, where.shape)
+    where
+        Where the points of each slice go; the slices; how many points there are in all; and the
+        shape of the axes of points in the result.
+    """
+    to, spans, count, shape = where.values
+    before, after = groups[0].shape[:first], groups[0].shape[first + 1:]
+    out = np.empty((*before, count, *after), dtype)
+    lead = (slice(None),) * first
+    for group, places, (a, b) in zip(groups, to, spans, strict=True):
+        out[(*lead, places)] = group[(*lead, slice(a, b))]
+    return shaped(out, first, shape)
 
 
-class SliceOfPoints:
-    """Which points of neighbouring blocks are those of one."""
-
-    __slots__ = ("shape", "start", "stop")
-    _lazyflow_kind = ATOM
-
-    def __init__(self, start: int, stop: int, shape: Any) -> None:
-        self.start = start
-        self.stop = stop
-        self.shape = shape
-
-    def __reduce__(self) -> Any:
-        return SliceOfPoints, (self.start, self.stop, self.shape)
-
-
-class TakeSlice:
-    """Cuts a block out of neighbours that were made together."""
-
-    __name__ = "take-cut"
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-
-    def __call__(self, piece: SliceOfPoints, whole: Any) -> Any:
-        found = whole[(*(slice(None),) * self.first, slice(piece.start, piece.stop))]
-        return shaped(found, self.first, piece.shape)
+def take_slice(first: int, piece: TaskDetails, whole: Any) -> Any:
+    """Return a block, cut out of neighbours that were made together."""
+    points, shape = piece.values
+    return shaped(whole[(*(slice(None),) * first, points)], first, shape)
 
 
 def shaped(found: Any, first: int, shape: Any) -> Any:

@@ -14,6 +14,7 @@ from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Unknown
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import view
 from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task
@@ -71,7 +72,7 @@ class Masked(Expr):
         node, mask = self.inputs
         first = self.first
         at = tuple(map(int, np.unravel_index(index[first], mask.numblocks)))
-        func = low.shared(self, "mask", Choose, first, mask.ndim)
+        func = low.shared(self, "mask", named, "getitem", choose, first, mask.ndim)
         block = low.block(node, (*index[:first], *at, *index[first + 1:]))
         return low.task(func, (block, low.block(mask, at)), self)
 
@@ -85,19 +86,11 @@ class Masked(Expr):
         return Masked(self.inputs, self.first, counts)
 
 
-class Choose:
-    """Takes the elements of a block that a mask chooses."""
-
-    __name__ = "getitem"
-
-    def __init__(self, first: int, axes: int) -> None:
-        self.first = first
-        self.axes = axes
-
-    def __call__(self, block: Any, mask: Any) -> Any:
-        if self.axes == 1:
-            return np.compress(mask, block, axis=self.first)
-        return block[(*(slice(None),) * self.first, mask)]
+def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
+    """Return the elements of a block that a mask chooses."""
+    if axes == 1:
+        return np.compress(mask, block, axis=first)
+    return block[(*(slice(None),) * first, mask)]
 
 
 def masked(node: Expr, mask: Expr, first: int) -> Expr:

@@ -1,0 +1,54 @@
+"""What tasks are made of besides blocks: functions of some details, and details of one task."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from lazyflow.array.nodes.selection import Index
+from lazyflow.graph.kinds import ATOM
+
+
+def named(name: str, func: Any, *details: Any) -> Any:
+    """Return a function that gets some details before the blocks, under a name of its own.
+
+    >>> take_from = named("take", lambda axis, block, places: block.take(places, axis), 0)
+    >>> take_from.__name__, take_from(np.arange(3) * 2, [2, 0])
+    ('take', array([4, 0]))
+    """
+    made: Any = partial(func, *details)
+    made.__name__ = name
+    return made
+
+
+class TaskDetails:
+    """What differs between the tasks of a node, as an argument not searched for lazy values."""
+
+    __slots__ = ("values",)
+    _lazyflow_kind = ATOM
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __reduce__(self) -> Any:
+        return TaskDetails, self.values
+
+
+class BlockPosition:
+    """The number of the block that a task makes, and the regions of inputs that it needs.
+
+    An argument that is not searched for lazy values.
+    """
+
+    __slots__ = ("index", "regions")
+    _lazyflow_kind = ATOM
+
+    def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
+        self.index = index
+        self.regions = regions
+
+    def __reduce__(self) -> Any:
+        return BlockPosition, (self.index, self.regions)
+
+    def _lazyflow_summary(self) -> str:
+        return f"block {self.index}"
