@@ -29,7 +29,7 @@ _MANY = 20_000
 
 
 class Rechunk(Expr):
-    """Blocks that are assembled of pieces of the input's blocks."""
+    """Blocks that are pieces_joined of pieces of the input's blocks."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Rechunk(Expr):
         if len(pieces) == 1:
             return pieces[0]
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
-        return low.task(named("rechunk", assembled, lengths, self.known_dtype), pieces, self)
+        return low.task(named("rechunk", pieces_joined, lengths, self.known_dtype), pieces, self)
 
     def _piece(self, low: MakesTasks, source: Expr, number: Index, index: Index) -> Task:
         """Return the piece of a source block that belongs to a block of the result."""
@@ -163,7 +163,7 @@ def copies(slices: list[tuple[slice, ...]], block: Any) -> tuple[Any, ...]:
     return tuple([np.array(block[piece]) for piece in slices])
 
 
-def assembled(
+def pieces_joined(
     lengths: tuple[tuple[int | None, ...], ...], dtype: np.dtype[Any] | None, *parts: Any
 ) -> Any:
     """Return a block of its pieces.
