@@ -39,8 +39,7 @@ class BackgroundContract(Part):
         assert calls.items() == ["x"]
 
     def test_persist_returns_at_once(self) -> None:
-        if self.eager:
-            pytest.skip("this scheduler computes where it stands")
+        self.needs(not self.eager, "this scheduler computes where it stands")
         release = Gate()
         x = self.persist(delayed(release.wait)(60))
         assert repr(x) == "<Delayed wait: pending>"
@@ -117,8 +116,7 @@ class BackgroundContract(Part):
         assert caplog.records == []
 
     def test_dropped_work_is_not_started(self) -> None:
-        if self.eager:
-            pytest.skip("persist is done before it can be dropped")
+        self.needs(not self.eager, "persist is done before it can be dropped")
         release, ran = Gate(), Tally()
 
         def step(x: Any, name: str) -> int:
@@ -136,8 +134,7 @@ class BackgroundContract(Part):
         assert ran.items() == ["first", "wanted"]
 
     def test_work_nobody_wants_any_more_ends(self) -> None:
-        if self.eager:
-            pytest.skip("persist is done before it can be dropped")
+        self.needs(not self.eager, "persist is done before it can be dropped")
         release, started, ran = Gate(), Gate(), Tally()
 
         def wait_here() -> None:
@@ -155,8 +152,7 @@ class BackgroundContract(Part):
         assert ran.items() == []
 
     def test_pending_values_are_inputs_like_any_other(self) -> None:
-        if self.eager:
-            pytest.skip("nothing is pending here")
+        self.needs(not self.eager, "nothing is pending here")
         release = Gate()
         x = self.persist(delayed(lambda: release.wait(60) and 5)())
         y = self.persist(delayed(add)(x, 1))
@@ -165,8 +161,7 @@ class BackgroundContract(Part):
         assert self.compute(z, x) == (11, 5)
 
     def test_at_most_max_runs_ahead(self) -> None:
-        if self.eager:
-            pytest.skip("nothing runs ahead here")
+        self.needs(not self.eager, "nothing runs ahead here")
         release, passed = Gate(), threading.Semaphore(0)
 
         def user() -> None:
@@ -179,27 +174,22 @@ class BackgroundContract(Part):
 
         thread = threading.Thread(target=user)
         thread.start()
-        try:
+        with release:
             assert all(passed.acquire(timeout=30) for _ in range(3))
             assert not passed.acquire(timeout=0.05)
-        finally:
-            release.open()
         assert passed.acquire(timeout=30)
         thread.join()
 
     def test_wait_gives_done_and_pending_in_order(self) -> None:
-        if self.eager:
-            pytest.skip("everything is done here")
+        self.needs(not self.eager, "everything is done here")
         release = Gate()
         slow = self.persist(delayed(release.wait)(60), num_workers=2)
         quick = [self.persist(delayed(inc)(i), num_workers=2) for i in range(3)]
-        try:
+        with release:
             done, pending = wait([quick[0], slow, *quick[1:]], num_returns=3)
             assert [id(x) for x in done] == [id(x) for x in quick]
             assert pending[0] is slow and len(pending) == 1
             assert wait(slow, timeout=0.01)[0] == []
-        finally:
-            release.open()
         assert wait([slow])[1] == []
 
     def test_wait_counts_failures_as_done(self) -> None:

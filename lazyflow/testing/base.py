@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import pytest
+
 import lazyflow
 from lazyflow.testing.signals import Level
 from lazyflow.testing.tasks import inc
@@ -34,6 +36,11 @@ class Part:
     eager = False
     survives_fork = True
     shares_memory = True
+
+    def needs(self, able: bool, why_not: str) -> None:
+        """Skip the test unless this scheduler is able to do what it asks for."""
+        if not able:
+            pytest.skip(why_not)
 
     def compute(self, *args: Any, **options: Any) -> Any:
         """Compute on this scheduler; one value for one argument."""

@@ -233,44 +233,34 @@ class FailureContract(Part):
         hold = partial(release.wait, 30) if self.interrupts else partial(time.sleep, 0.02)
         x = delayed(hold, name="slow")()
         y = delayed(inc)(x)
-        try:
+        with release:
             with pytest.raises(TaskTimeout, match=r"no result of inc after 0\.01 s") as caught:
                 self.compute(y, timeout=0.01)
             assert isinstance(caught.value, TimeoutError)
             if self.interrupts:
                 assert "slow, made at" in str(caught.value)
-        finally:
-            release.open()
         assert self.compute(delayed(inc)(1), timeout=30) == 2
 
     def test_endless_tasks_do_not_stop_the_next_compute(self) -> None:
-        if not self.interrupts:
-            pytest.skip("a task can't be left behind here")
+        self.needs(self.interrupts, "a task can't be left behind here")
         release = Gate()
         xs = [delayed(release.wait)(60) for _ in range(4)]
-        try:
+        with release:
             with pytest.raises(TaskTimeout):
                 self.compute(xs, timeout=0.05, num_workers=2)
             assert self.compute([delayed(inc)(i) for i in range(10)], num_workers=2)[-1] == 10
-        finally:
-            release.open()
 
     def test_an_error_does_not_wait_for_other_tasks(self) -> None:
-        if not self.interrupts:
-            pytest.skip("one task at a time")
+        self.needs(self.interrupts, "one task at a time")
         release, later = Gate(), Tally()
         slow, bad = slow_and_bad(release)
-        try:
-            with pytest.raises(Odd):
-                self.compute(bad, [delayed(later.add)(slow) for _ in range(50)], num_workers=2)
-        finally:
-            release.open()
+        with release, pytest.raises(Odd):
+            self.compute(bad, [delayed(later.add)(slow) for _ in range(50)], num_workers=2)
         self.compute(delayed(inc)(1))
         assert later.items() == []
 
     def test_what_waits_for_a_worker_does_not_start_after_an_error(self) -> None:
-        if not self.interrupts:
-            pytest.skip("one task at a time")
+        self.needs(self.interrupts, "one task at a time")
         release, later = Gate(), Tally()
 
         def queued(i: int) -> None:
@@ -278,17 +268,13 @@ class FailureContract(Part):
             release.wait()
 
         slow, bad = slow_and_bad(release)
-        try:
-            with pytest.raises(Odd):
-                self.compute(slow, bad, [delayed(queued)(i) for i in range(50)], num_workers=2)
-        finally:
-            release.open()
+        with release, pytest.raises(Odd):
+            self.compute(slow, bad, [delayed(queued)(i) for i in range(50)], num_workers=2)
         # A worker elsewhere may have started on one more before it heard of the end.
         assert len(later) <= (0 if self.shares_memory else 1)
 
     def test_a_cancelled_run_cancels_what_its_tasks_compute(self) -> None:
-        if not self.interrupts:
-            pytest.skip("one task at a time")
+        self.needs(self.interrupts, "one task at a time")
         release, inner = Gate(), Tally()
 
         def nested() -> None:
@@ -338,15 +324,12 @@ class FailureContract(Part):
         assert len(recorder.heard) == 2 * (2 + 5 * 2)
 
     def test_a_cancelled_value_raises_cancelled(self) -> None:
-        if self.eager:
-            pytest.skip("persist is done before it can be cancelled")
+        self.needs(not self.eager, "persist is done before it can be cancelled")
         release = Gate()
-        try:
+        with release:
             x, y = self.persist(delayed(release.wait)(60), delayed(inc)(1))
             assert x.cancel() is True
             assert x.cancel() is False
             with pytest.raises(Cancelled, match="wait was cancelled before it was computed"):
                 x.compute()
-        finally:
-            release.open()
         assert y.compute() == 2

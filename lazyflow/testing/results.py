@@ -6,8 +6,9 @@ import contextvars
 import decimal
 import os
 import random
-import threading
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -197,22 +198,16 @@ class ResultContract(Part):
             assert self.compute(delayed(config.get)("max_runs_ahead")) == 3
 
     def test_several_threads_may_compute_at_once(self) -> None:
-        found: dict[int, Any] = {}
-
-        def user(k: int) -> None:
+        def user(k: int) -> list[Any]:
             x = tree([delayed(inc)(i * k) for i in range(200)])
-            found[k] = [self.compute(x) for _ in range(3)]
+            return [self.compute(x) for _ in range(3)]
 
-        users = [threading.Thread(target=user, args=(k,)) for k in range(4)]
-        for u in users:
-            u.start()
-        for u in users:
-            u.join()
-        assert found == {k: [sum(i * k + 1 for i in range(200))] * 3 for k in range(4)}
+        with ThreadPoolExecutor(4) as users:
+            found = list(users.map(user, range(4)))
+        assert found == [[sum(i * k + 1 for i in range(200))] * 3 for k in range(4)]
 
     def test_tasks_run_at_the_same_time(self) -> None:
-        if not self.parallel:
-            pytest.skip("one task at a time")
+        self.needs(self.parallel, "one task at a time")
         meeting = Barrier(2)
         both = [delayed(meeting.wait)() for _ in range(2)]
         assert sorted(self.compute(both, num_workers=2)) == [0, 1]
@@ -247,26 +242,18 @@ class ResultContract(Part):
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
     def test_a_forked_child_can_compute(self) -> None:
-        if not self.survives_fork:
-            pytest.skip("threads of somebody else's pool are not there in the child")
+        self.needs(self.survives_fork, "threads of somebody else's pool are not there in the child")
         x = tree([delayed(inc)(i) for i in range(32)])
         self.compute(x)
         pid = os.fork()
         if pid == 0:  # pragma: no cover
             try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(30)  # it ends, whatever it waits for
                 os._exit(0 if self.compute(x) == 32 * 33 // 2 else 1)
             finally:
                 os._exit(2)
-        deadline = time.monotonic() + 30
-        while True:
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done or time.monotonic() > deadline:
-                break
-            time.sleep(0.005)
-        if not done:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-        assert done and os.waitstatus_to_exitcode(status) == 0
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
     def test_a_trace_reruns_with_other_leaves(self) -> None:
         built: list[int] = []  # here, not in a task
@@ -284,15 +271,12 @@ class ResultContract(Part):
         step = trace(
             lambda x: tree([delayed(add)(x, i) for i in range(64)]), scheduler=self.scheduler
         )
-        found: dict[int, list[Any]] = {}
 
-        def user(k: int) -> None:
-            found[k] = [step(k * j) for j in range(20)]
+        def user(k: int) -> list[Any]:
+            return [step(k * j) for j in range(20)]
 
-        users = [threading.Thread(target=user, args=(k,)) for k in range(3)]
-        for u in users:
-            u.start()
-        for u in users:
-            u.join()
-        plain = {k: [sum(k * j + i for i in range(64)) for j in range(20)] for k in range(3)}
-        assert found == plain
+        with ThreadPoolExecutor(3) as users:
+            found = list(users.map(user, range(3)))
+        assert found == [
+            [sum(k * j + i for i in range(64)) for j in range(20)] for k in range(3)
+        ]

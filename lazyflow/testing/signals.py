@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 _LONGEST = 60.0  # seconds of any wait
@@ -44,9 +43,9 @@ class Tally(_Files):
     (1, 2, ['first', 'second'], 2)
     """
 
-    @property
-    def _file(self) -> str:
-        return os.path.join(self.folder, "items")
+    def __init__(self) -> None:
+        super().__init__()
+        self._file = os.path.join(self.folder, "items")
 
     def add(self, item: Any) -> int:
         """Append an item; return how many there are with it."""
@@ -73,6 +72,8 @@ class Tally(_Files):
 class Gate(_Files):
     """A gate that is closed until it is opened, and then open for ever.
 
+    As a context manager it is opened at the end of the block.
+
     >>> gate = Gate()
     >>> gate.wait(0)
     False
@@ -83,11 +84,13 @@ class Gate(_Files):
 
     def __init__(self) -> None:
         super().__init__()
-        _make_pipe(self, self._pipe)
+        self._pipe = _make_pipe(self)
 
-    @property
-    def _pipe(self) -> str:
-        return os.path.join(self.folder, "pipe")
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.open()
 
     def open(self) -> None:
         """Let all pass, those that wait and those that come later."""
@@ -133,11 +136,7 @@ class Level(_Files):
     def __init__(self) -> None:
         super().__init__()
         self._changes = Tally()
-        _make_pipe(self, self._bell)
-
-    @property
-    def _bell(self) -> str:
-        return os.path.join(self.folder, "bell")
+        self._bell = _make_pipe(self)
 
     def _change(self, by: int) -> None:
         with _held(self._bell) as rope:  # who sees the change may be gone before the bell rings
@@ -156,12 +155,7 @@ class Level(_Files):
         self.up()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.down()
 
     def now(self) -> int:
@@ -202,9 +196,11 @@ def _highest(changes: list[int]) -> int:
 # when the maker is gone those who wait for it hear so.
 
 
-def _make_pipe(maker: object, path: str) -> None:
+def _make_pipe(maker: _Files) -> str:
+    path = os.path.join(maker.folder, "pipe")
     os.mkfifo(path, 0o600)
     weakref.finalize(maker, os.close, os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    return path
 
 
 @contextmanager

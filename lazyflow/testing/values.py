@@ -45,8 +45,7 @@ class ValueContract(Part):
 
     @pytest.mark.parametrize("size", SIZES)
     def test_two_tasks_read_one_array_at_the_same_time(self, size: int) -> None:
-        if not self.parallel:
-            pytest.skip("one task at a time")
+        self.needs(self.parallel, "one task at a time")
         made, meeting = Tally(), Barrier(2)
 
         def make() -> Any:
