@@ -33,6 +33,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -289,16 +290,11 @@ def cpu_count() -> int:
     return max(1, cores)
 
 
-_default_workers = 0
-
-
+@cache
 def default_workers() -> int:
     """Return the number of workers where none is given: `cpu_count`, looked up once.
 
     >>> default_workers() >= 1
     True
     """
-    global _default_workers
-    if not _default_workers:
-        _default_workers = cpu_count()
-    return _default_workers
+    return cpu_count()

@@ -10,12 +10,12 @@ import argparse
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -98,30 +98,26 @@ class Meter(Observer):
         self.task_ended(run, i)
 
 
-class Check(NamedTuple):
-    """One line of the summary: a result, its goal, and whether the goal holds."""
-
-    what: str
-    reached: str
-    goal: str
-    holds: bool
-
-
-def metered(train: Callable[[], SolverResult], scheduler: str) -> tuple[SolverResult, str]:
-    """Train under a meter; return the model and a line on the cost of its tasks."""
+def trained(
+    heading: str, unit: str, train: Callable[..., SolverResult], scheduler: str
+) -> tuple[SolverResult, str]:
+    """Train under a meter and print the trace; return the model and a line on its tasks' cost."""
+    print(f"\n{heading}")
     meter = Meter()
     token = observers.set((*observers.get(), meter))
     began = perf_counter()
     try:
-        model = train()
+        model = train(classes=range(10), C=C, scheduler=scheduler)
     finally:
         observers.reset(token)
     wall = perf_counter() - began
+    print_trace(model, unit)
+    cost = f"  {meter.tasks:,} tasks in {wall:.2f} s"
     if scheduler == "processes":  # its tasks are observed only when their results arrive
-        return model, f"{meter.tasks:,} tasks in {wall:.2f} s"
+        return model, cost
     outside = 1e6 * (wall - meter.busy) / max(1, meter.tasks)
     return model, (
-        f"{meter.tasks:,} tasks in {wall:.2f} s; {outside:.1f} µs per task outside their functions"
+        f"{cost}; {outside:.1f} µs per task outside their functions"
         f"\n  (wall time in which no task's function ran / tasks: graphs, plans, scheduling, the"
         f"\n  solver's own loop and this clock)"
     )
@@ -136,72 +132,56 @@ def print_trace(model: SolverResult, unit: str) -> None:
         print(f"  {step:>9}  {objective:>12.8f}  {norm:>13.2e}  {seconds:>8.3f}")
 
 
-def print_checks(checks: Sequence[Check]) -> None:
-    """Print facts beside their goals."""
-    for check in checks:
-        verdict = "ok" if check.holds else "MISSED"
-        print(f"  {check.what:<63} {check.reached:>7}  {check.goal:<14}  {verdict}")
+def check(what: str, reached: str, goal: str, holds: bool) -> bool:
+    """Print a result beside its goal; return whether the goal holds."""
+    print(f"  {what:<63} {reached:>7}  {goal:<14}  {'ok' if holds else 'MISSED'}")
+    return holds
 
 
-def checks_of(
+def checks(
     model: SolverResult, tol: float, accuracy: float, least: float, difference: float, of: str
-) -> list[Check]:
-    """Return the three checks that both solvers must pass."""
+) -> list[bool]:
+    """Make the three checks that both solvers must pass."""
     norm = model.trace[-1].gradient_norm
+    place = f"max|coef - scikit-learn's|, {of}"
     return [
-        Check("max|gradient| at the end", f"{norm:.1e}", f"goal <= {tol:g}", norm <= tol),
-        Check(
-            "accuracy on the test rows",
-            f"{accuracy:.4f}",
-            f"goal >= {least:.4f}",
+        check("max|gradient| at the end", f"{norm:.1e}", f"goal <= {tol:g}", norm <= tol),
+        check(
+            "accuracy on the test rows", f"{accuracy:.4f}", f"goal >= {least:.4f}",
             accuracy >= least,
         ),
-        Check(
-            f"max|coef - scikit-learn's|, {of}",
-            f"{difference:.1e}",
-            "goal <= 0.001",
-            difference <= 1e-3,
-        ),
+        check(place, f"{difference:.1e}", "goal <= 0.001", difference <= 1e-3),
     ]
 
 
-def run_lbfgs(digits: Digits, chunks: list[Any], scheduler: str) -> list[Check]:
+def run_lbfgs(digits: Digits, chunks: list[Any], scheduler: str) -> list[bool]:
     """Train softmax regression, print its trace, and compare it with scikit-learn's."""
     from sklearn.linear_model import LogisticRegression
 
     from lazyflow.learn.lbfgs import softmax_regression
 
     tol = 1e-8
-    print("\nSoftmax regression by L-BFGS (lazyflow/learn/lbfgs.py)")
-    model, cost = metered(
-        lambda: softmax_regression(chunks, classes=range(10), C=C, tol=tol, scheduler=scheduler),
-        scheduler,
-    )
-    print_trace(model, "iteration")
+    heading = "Softmax regression by L-BFGS (lazyflow/learn/lbfgs.py)"
+    train = partial(softmax_regression, chunks, tol=tol)
+    model, cost = trained(heading, "iteration", train, scheduler)
     reference = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10)
     reference.fit(digits.X_train, digits.y_train)
-    # A shift common to all classes changes no probability, so it is taken out of both.
-    theirs = centred(np.column_stack([reference.coef_, reference.intercept_]))
-    ours = centred(np.column_stack([model.coef, model.intercept]))
-    checks = checks_of(
-        model,
-        tol,
-        accuracy=digits.accuracy(model),
-        least=0.968,
-        difference=float(abs(ours - theirs).max()),
-        of="both less their mean over classes",
+    apart = theta(model.coef, model.intercept) - theta(reference.coef_, reference.intercept_)
+    apart -= apart.mean(axis=0)  # a shift common to all classes changes no probability
+    held = checks(
+        model, tol, digits.accuracy(model), 0.968, float(abs(apart).max()),
+        "both less their mean over classes",
     )
-    print_checks(checks)
-    print(f"  {cost}")
-    return checks
+    print(cost)
+    return held
 
 
-def centred(theta: np.ndarray) -> np.ndarray:
-    """Return `theta` (K, d + 1) less its mean over the K classes."""
-    return theta - theta.mean(axis=0)
+def theta(coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """Return (K, d) coefficients and K intercepts as (K, d + 1)."""
+    return np.column_stack([coef, intercept])
 
 
-def run_saga(digits: Digits, chunks: list[Any], scheduler: str) -> list[Check]:
+def run_saga(digits: Digits, chunks: list[Any], scheduler: str) -> list[bool]:
     """Train one-against-rest regression, print its trace, and compare it with scikit-learn's."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
@@ -209,32 +189,22 @@ def run_saga(digits: Digits, chunks: list[Any], scheduler: str) -> list[Check]:
     from lazyflow.learn.saga import one_vs_rest
 
     tol = 1e-7
-    print("\nOne-against-rest logistic regression by SAGA (lazyflow/learn/saga.py)")
-    model, cost = metered(
-        lambda: one_vs_rest(chunks, classes=range(10), C=C, tol=tol, scheduler=scheduler),
-        scheduler,
-    )
-    print_trace(model, "epoch")
+    heading = "One-against-rest logistic regression by SAGA (lazyflow/learn/saga.py)"
+    model, cost = trained(heading, "epoch", partial(one_vs_rest, chunks, tol=tol), scheduler)
     rival = OneVsRestClassifier(LogisticRegression(C=C, solver="saga", random_state=0))
     exact = OneVsRestClassifier(LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its 100 epochs end before its tolerance is reached
         rival.fit(digits.X_train, digits.y_train)
     exact.fit(digits.X_train, digits.y_train)
-    # Each class is a problem with one optimum: nothing to centre.
-    theirs = np.array([[*e.coef_[0], e.intercept_[0]] for e in exact.estimators_])
-    ours = np.column_stack([model.coef, model.intercept])
-    checks = checks_of(
-        model,
-        tol,
-        accuracy=digits.accuracy(model),
-        least=digits.accuracy(rival) - 0.01,
-        difference=float(abs(ours - theirs).max()),
-        of="one-vs-rest newton-cholesky",
+    optimum = np.vstack([theta(each.coef_, each.intercept_) for each in exact.estimators_])
+    apart = theta(model.coef, model.intercept) - optimum
+    held = checks(
+        model, tol, digits.accuracy(model), digits.accuracy(rival) - 0.01,
+        float(abs(apart).max()), "one-vs-rest newton-cholesky",
     )
-    print_checks(checks)
-    print(f"  {cost}")
-    return checks
+    print(cost)
+    return held
 
 
 def run_cyclic(chunks: list[Any], scheduler: str, epochs: int = 60) -> None:
@@ -311,12 +281,13 @@ def run_example(name: str, scheduler: str) -> int:
     """Run a program of `lazyflow.learn.examples`; returns the exit status."""
     from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
 
-    mains: tuple[Callable[[str], Any], ...] = (
-        parameter_averaging.main, partial(parameter_averaging.main, with_actors=True),
-        gradient_averaging.main, partial(gradient_averaging.main, with_actors=True),
-        batched_lbfgs.main,
-    )
-    outcome = dict(zip(EXAMPLES, mains, strict=True))[name](scheduler)
+    programs: dict[str, Callable[..., Any]] = {
+        "parameter-averaging": parameter_averaging.main,
+        "gradient-averaging": gradient_averaging.main,
+        "batched-lbfgs": batched_lbfgs.main,
+    }
+    options = {"with_actors": True} if name.endswith("-actors") else {}
+    outcome = programs[name.removesuffix("-actors")](scheduler, **options)
     return 0 if outcome.reached else 1
 
 
@@ -343,13 +314,9 @@ def main(argv: list[str]) -> int:
         f"scheduler {options.scheduler}"
     )
     with one_blas_thread():
-        checks = run_lbfgs(digits, chunks, options.scheduler)
-        checks += run_saga(digits, chunks, options.scheduler)
+        held = run_lbfgs(digits, chunks, options.scheduler)
+        held += run_saga(digits, chunks, options.scheduler)
         if options.cyclic:
             run_cyclic(chunks, options.scheduler)
-    missed = [check for check in checks if not check.holds]
-    print(
-        f"\n{len(checks) - len(missed)} of {len(checks)} goals reached "
-        f"in {perf_counter() - began:.1f} s"
-    )
-    return 1 if missed else 0
+    print(f"\n{sum(held)} of {len(held)} goals reached in {perf_counter() - began:.1f} s")
+    return 0 if all(held) else 1

@@ -9,19 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazyflow.diagnostics.boxes import (
-    BACKGROUND,
-    LINE,
-    RANKDIRS,
-    STYLES,
-    Vertex,
-    check,
-    count,
-    label_of,
-    listed,
-    one_of,
-    tooltip,
-)
+from lazyflow.diagnostics import boxes
+from lazyflow.diagnostics.boxes import Vertex
 from lazyflow.diagnostics.svg import to_svg
 
 __all__ = ["Picture", "Vertex", "draw"]
@@ -52,7 +41,7 @@ class Picture:
 
     def __repr__(self) -> str:
         """Say what is drawn and where it went, never the data."""
-        size = count(len(self.data), "character" if isinstance(self.data, str) else "byte")
+        size = boxes.count(len(self.data), "character" if isinstance(self.data, str) else "byte")
         where = f", written to {self.filename!r}" if self.filename else ""
         return f"<Picture: {self.summary}, {self.format} of {size}{where}>"
 
@@ -102,7 +91,7 @@ def draw(
     path, kind = _target(filename, format)
     if engine is None:
         engine = "builtin" if kind == "svg" else "graphviz"
-    one_of("engine", engine, ENGINES)
+    boxes.one_of("engine", engine, ENGINES)
     if engine == "builtin" and kind != "svg":
         raise ValueError(
             f"engine='builtin' writes svg, not {kind}: leave engine out, or give format='svg'"
@@ -115,14 +104,14 @@ def draw(
     if path is not None:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
     edges = sum(len(set(node.inputs)) for node in nodes)
-    summary = f"{count(len(nodes), 'node')}, {count(edges, 'edge')}"
+    summary = f"{boxes.count(len(nodes), 'node')}, {boxes.count(edges, 'edge')}"
     return Picture(data, kind, summary, None if path is None else str(path))
 
 
 def _target(filename: str | os.PathLike[str] | None, format: str | None) -> tuple[Path | None, str]:
     """Return where to write, with its ending, and the format."""
     if format is not None:
-        one_of("format", format, FORMATS)
+        boxes.one_of("format", format, FORMATS)
     if filename is None:
         return None, format or "svg"
     path = Path(filename)
@@ -132,7 +121,7 @@ def _target(filename: str | os.PathLike[str] | None, format: str | None) -> tupl
     if format is None and ending and ending not in FORMATS:
         raise ValueError(
             f"filename={path.name!r} ends in no known format: end it in one of "
-            f"{listed('.' + known for known in FORMATS)}, or give format="
+            f"{boxes.listed('.' + known for known in FORMATS)}, or give format="
         )
     if format is not None and ending in FORMATS and ending != format:
         raise ValueError(f"filename={path.name!r} and format={format!r} do not agree: drop one")
@@ -142,8 +131,8 @@ def _target(filename: str | os.PathLike[str] | None, format: str | None) -> tupl
 
 def _by_graphviz(nodes: Sequence[Vertex], format: str, rankdir: str) -> str | bytes:
     """Draw with the program ``dot``, with the same looks."""
-    one_of("rankdir", rankdir, RANKDIRS)
-    check(nodes)
+    boxes.one_of("rankdir", rankdir, boxes.RANKDIRS)
+    boxes.check(nodes)
     instead = "The built-in svg needs neither: give format='svg' and leave engine out"
     try:
         import graphviz
@@ -153,16 +142,16 @@ def _by_graphviz(nodes: Sequence[Vertex], format: str, rankdir: str) -> str | by
             f"graphviz) and its program 'dot', and the package is missing. {instead}"
         ) from error
     graph = graphviz.Digraph(
-        graph_attr={"rankdir": rankdir, "bgcolor": BACKGROUND},
+        graph_attr={"rankdir": rankdir, "bgcolor": boxes.BACKGROUND},
         node_attr={"shape": "box", "style": "rounded,filled", "fontname": "sans-serif"},
-        edge_attr={"color": LINE, "arrowsize": "0.7"},
+        edge_attr={"color": boxes.LINE, "arrowsize": "0.7"},
     )
     for index, node in enumerate(nodes):  # dot reads entities in texts, so & is written as one
-        fill, border, width, _ = STYLES[node.kind]
+        fill, border, width, _ = boxes.STYLES[node.kind]
         graph.node(
             str(index),
-            graphviz.escape(label_of(node).replace("&", "&amp;")),
-            tooltip=graphviz.escape(tooltip(node).replace("&", "&amp;")),
+            graphviz.escape(boxes.label_of(node).replace("&", "&amp;")),
+            tooltip=graphviz.escape(boxes.tooltip(node).replace("&", "&amp;")),
             fillcolor=fill,
             color=border,
             penwidth=str(width),

@@ -10,22 +10,8 @@ from html import escape
 from itertools import pairwise
 from math import sqrt
 
-from lazyflow.diagnostics.boxes import (
-    BACKGROUND,
-    BOX_HEIGHT,
-    FONT_SIZE,
-    INK,
-    LINE,
-    RANKDIRS,
-    STYLES,
-    Vertex,
-    check,
-    count,
-    label_of,
-    one_of,
-    text_width,
-    tooltip,
-)
+from lazyflow.diagnostics import boxes
+from lazyflow.diagnostics.boxes import BOX_HEIGHT, FONT_SIZE, Vertex, count
 from lazyflow.diagnostics.layout import Layout
 
 __all__ = ["to_svg"]
@@ -55,8 +41,8 @@ def to_svg(nodes: Sequence[Vertex], *, rankdir: str = "TB", max_tasks: int = MAX
     >>> to_svg([Vertex("inc", ())]).count("<rect")
     2
     """
-    one_of("rankdir", rankdir, RANKDIRS)
-    check(nodes)
+    boxes.one_of("rankdir", rankdir, boxes.RANKDIRS)
+    boxes.check(nodes)
     if len(nodes) > max_tasks:
         values = sum(node.kind == "value" for node in nodes)
         raise ValueError(
@@ -66,13 +52,13 @@ def to_svg(nodes: Sequence[Vertex], *, rankdir: str = "TB", max_tasks: int = MAX
             "or steps), or give engine='graphviz'"
         )
     if not nodes:
-        text = f'<text x="80" y="34" text-anchor="middle" fill="{INK}">empty graph</text>'
+        text = f'<text x="80" y="34" text-anchor="middle" fill="{boxes.INK}">empty graph</text>'
         return _document(160, 60, "empty graph", [text])
     parts = [_Component(nodes, members, rankdir) for members in _components(nodes)]
     width, height = _shelve(parts)
-    body = [f'<g fill="none" stroke="{LINE}" stroke-width="1.2" stroke-linejoin="round">']
+    body = [f'<g fill="none" stroke="{boxes.LINE}" stroke-width="1.2" stroke-linejoin="round">']
     body += [line for part in parts for line in part.edge_elements()]
-    body += ["</g>", f'<g text-anchor="middle" fill="{INK}">']
+    body += ["</g>", f'<g text-anchor="middle" fill="{boxes.INK}">']
     body += [line for part in parts for line in part.box_elements(nodes)]
     return _document(width, height, f"task graph of {count(len(nodes), 'node')}", [*body, "</g>"])
 
@@ -85,7 +71,7 @@ def _document(width: float, height: float, name: str, body: list[str]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} '
             f'{height:.0f}" font-family="sans-serif" font-size="{FONT_SIZE}" role="img" '
             f'aria-label="{name}">',
-            f'<rect {size} rx="6" fill="{BACKGROUND}"/>',
+            f'<rect {size} rx="6" fill="{boxes.BACKGROUND}"/>',
             *body,
             "</svg>\n",
         ]
@@ -99,8 +85,8 @@ class _Component:
         local = {index: i for i, index in enumerate(members)}
         inputs = [[local[s] for s in dict.fromkeys(nodes[i].inputs)] for i in members]
         self.members = members
-        self.labels = [label_of(nodes[index]) for index in members]
-        self.widths = [max(40.0, text_width(label) + 20) for label in self.labels]
+        self.labels = [boxes.label_of(nodes[index]) for index in members]
+        self.widths = [max(40.0, boxes.text_width(label) + 20) for label in self.labels]
         self.rankdir = rankdir
         self.sideways = rankdir in ("LR", "RL")
         heights = [BOX_HEIGHT] * len(members)
@@ -188,9 +174,9 @@ class _Component:
             start, end = self._box_span(vertex)
             x, y = self._turn(self.layout.across[vertex], (start + end) / 2)
             width = self.widths[vertex]
-            fill, border, line, radius = STYLES[nodes[index].kind]
+            fill, border, line, radius = boxes.STYLES[nodes[index].kind]
             yield (
-                f'<g data-node="{index}"><title>{escape(tooltip(nodes[index]))}</title>'
+                f'<g data-node="{index}"><title>{escape(boxes.tooltip(nodes[index]))}</title>'
                 f'<rect x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" width="{width:.1f}" '
                 f'height="{BOX_HEIGHT:.0f}" rx="{radius:.0f}" fill="{fill}" stroke="{border}" '
                 f'stroke-width="{line:g}"/><text x="{x:.1f}" y="{y + FONT_SIZE * 0.35:.1f}">'
