@@ -22,7 +22,7 @@ from interrupt_steps import interrupt
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.schedulers.core.event import _Bell
-from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.testing.signals import Gate
 
 PATIENCE = 20.0  # seconds
@@ -83,7 +83,7 @@ def test_the_start_of_a_pool_interrupted_at_every_step(scheduler: str, step: int
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@pytest.mark.parametrize("make", [Watch, _Bell])
+@pytest.mark.parametrize("make", [EventLoop, _Bell])
 def test_what_opens_descriptors_interrupted_at_every_step(make: Callable[[], Any]) -> None:
     at_first = len(os.listdir("/proc/self/fd"))
     places = 0

@@ -51,9 +51,8 @@ parent/, the way of one call first:
 
     remote_run.py     a run, as the rest of the library sees it
     job_builder.py    from a plan to a job, in the caller's thread
-    messages.py       what threads post to the driver
-    driver.py         the thread that connects decisions, workers and runs; loop_thread.py starts it
-    event_loop.py     what it waits for
+    driver.py         the thread that connects decisions, workers and runs
+    event_loop.py     what it waits for, and the steps that other threads post to it
     runs.py           runs are taken in, given results, and end
     value_table.py    values of nodes are given, packed, fetched, and let go
     upkeep.py         late flights, idle memory, values that have to be copied

@@ -25,7 +25,6 @@ from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.job_builder import Link, width
-from lazyflow.schedulers.processes.parent.messages import Abandon, DropNamed, EndTask
 from lazyflow.schedulers.processes.parent.putting import put
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote import environment
@@ -92,7 +91,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
     def abandon(self, run: Any) -> None:
         """End the workers that are busy with tasks of a run that was given up."""
         if run.driver is not None:
-            run.driver.post(Abandon(run))
+            run.driver.loop.post(run.driver.runs.abandon, run)
 
     def end_task(self, run: Any, i: int) -> None:
         """End the worker that runs task `i` of a run, if one does."""
@@ -100,7 +99,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         if host is not None:  # the call of an actor
             host.force(run)
         elif run.driver is not None:
-            run.driver.post(EndTask(run, i))
+            run.driver.loop.post(run.driver.runs.end_task, run, i)
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in a process of its own."""
@@ -128,7 +127,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """Have workers let go of what they keep by a name."""
         driver = self._driver
         if driver is not None:
-            driver.post(DropNamed(name))
+            driver.drop_named(name)
 
     def _running_driver(self) -> Driver:
         driver = self._driver

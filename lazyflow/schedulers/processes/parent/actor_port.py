@@ -55,7 +55,7 @@ class ProcessPort:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = self.keeper = driver
-        self.post = driver.call_soon
+        self.post = driver.loop.post_always
         self.pump_soon = driver.pumps.add
         self._lock = threading.Lock()
 
@@ -76,7 +76,7 @@ class ProcessPort:
 
     def own(self, packed: Any) -> None:
         if type(packed) is Encoded:
-            self.driver.memory.written(packed)
+            self.driver.memory.take_own(packed)
 
     def release(self, *packed: Any) -> None:
         for each in packed:

@@ -1,36 +1,33 @@
 """The thread that connects the decisions to the workers and to the runs of this process.
 
 Everything that changes the state happens here, one event after the other; other threads, and
-weak references to what has gone, append to `inbox` and wake this one. Nothing here waits for a
-worker: sockets do not block, and what a busy worker does not take yet is kept until it does.
+weak references to what has gone, post steps to `loop`. Nothing here waits for a worker: sockets
+do not block, and what a busy worker does not take yet is kept until it does.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from time import monotonic
 from typing import Any
 
-from lazyflow.departures import Gone, gone
+from lazyflow.departures import Gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.processes.decisions import instructions, values
-from lazyflow.schedulers.processes.decisions.nodes import DONE, MISSING
+from lazyflow.schedulers.processes.decisions.nodes import DONE, MISSING, Node
 from lazyflow.schedulers.processes.decisions.state import State
-from lazyflow.schedulers.processes.parent import messages
 from lazyflow.schedulers.processes.parent.deaths import scheduler_lost
-from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop, LoopThread
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
 from lazyflow.schedulers.processes.parent.job_builder import Link
 from lazyflow.schedulers.processes.parent.launch import fill_standard_streams
-from lazyflow.schedulers.processes.parent.loop_thread import LoopThread
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.messages import Message
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.pool_value import Fetch, PoolValue, not_here
 from lazyflow.schedulers.processes.parent.receiving import Receiver
@@ -70,10 +67,10 @@ class Driver:
         self.why: BaseException = Cancelled("lazyflow was shut down before the run was done")
         self.reloads = versions.look()  # of the user's modules, as far as a warning has shown them
         self.says_reloads = True
-        self.inbox: deque[Message | Gone] = deque()
-        self._held: dict[int, tuple[Gone, Gone]] = {}  # for every PoolValue that lives
+        self._held: dict[int, list[Gone]] = {}  # for every PoolValue that lives
+        self._numbers = count()  # of those
         fill_standard_streams()
-        self.watch = Watch()
+        self.loop = EventLoop()
         self.functions = FunctionTable()
         self.copies = RepeatedCopies()
         self.pool = WorkerPool(self)
@@ -82,16 +79,14 @@ class Driver:
         self.receiver = Receiver(self)
         self.runs = Runs(self)
         self.values = ValueTable(self)
-        self.upkeep = Upkeep(self)
+        self.upkeep = Upkeep(self.state, self.loop, self.memory, self.pool, self.sender)
         self.actors: set[Any] = set()  # hosts of those that did not end
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
         self._on_instruction = self._instruction_handlers()
-        self._on_message = self._message_handlers()
         self._ended = Event()
-        self._is_over = False  # nothing that is posted is taken in by the thread any more
-        self._loop = LoopThread(self._serve)
-        self.thread = self._loop.thread
-        self.begin = self._loop.begin
+        self._starter = LoopThread(self._serve)
+        self.thread = self._starter.thread
+        self.begin = self._starter.begin
 
     def _instruction_handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -108,57 +103,19 @@ class Driver:
             instructions.Free: self.values.free,
         }
 
-    def _message_handlers(self) -> dict[type, Callable[[Any], None]]:
-        runs, table = self.runs, self.values
-        return {
-            messages.Call: self._call,
-            messages.Close: self._close,
-            messages.DropNamed: self._drop_named,
-            messages.AddJob: runs.add_job,
-            messages.EndRun: runs.end_run,
-            messages.Abandon: runs.abandon,
-            messages.EndTask: runs.end_task,
-            messages.Cull: runs.cull,
-            messages.CullDropped: runs.cull_dropped,
-            messages.TakeOutcome: table.take_outcome,
-            messages.Provide: table.provide,
-            messages.FailNode: table.fail_node,
-            messages.Delivered: table.delivered,
-            messages.Refused: table.refused,
-            messages.Remade: table.remade,
-            messages.NotRemade: table.not_remade,
-            messages.Packed: table.packed,
-            messages.FetchValue: table.fetch_value,
-            messages.Synchronize: table.synchronize,
-            messages.CountIn: table.count_in,
-            messages.Viewed: table.viewed,
-            messages.LetGo: table.let_go,
-        }
-
     @property
     def has_begun(self) -> bool:
         """Whether its thread runs, or did."""
-        return self._loop.has_begun
+        return self._starter.has_begun
 
     # -- for other threads ------------------------------------------------------------------
-
-    def post(self, message: Message) -> None:
-        """Have a message handled in the driver's thread. Never locks."""
-        self.inbox.append(message)
-        self.watch.wake()
-        if self._is_over:
-            self._refuse_rest()
-
-    def call_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have a function called in the driver's thread. Never locks."""
-        self.post(messages.Call(function, arguments))
 
     def add(self, link: Link) -> None:
         """Take a job in."""
         if threading.current_thread() is self.thread:
             self.runs.add(link)
         else:
-            self.post(messages.AddJob(link))
+            self.loop.post_always(self.runs.add, link)
 
     def fetch(self, value: PoolValue) -> Any:
         """Return a value of which a worker has the only copy, encoded or as it is."""
@@ -176,33 +133,32 @@ class Driver:
                 f"{task_name(value.task)} was in a worker, and lazyflow was shut down"
             )
         fetch = Fetch()
-        self.post(messages.FetchValue(node, fetch))
+        self.loop.post_always(self.values.fetch, node, fetch)
         return fetch.wait()
 
     def view(self, segment: Any) -> Any:
         """Return the bytes of a segment of shared memory, for a value that is opened here."""
         if threading.current_thread() is self.thread:  # the value may be counted out next
-            self.values.viewed(messages.Viewed(segment))
+            self.memory.segments.add([segment])
             return self.memory.mappings.view(segment)
-        self.post(messages.Viewed(segment))  # before it can be seen to have died
+        self.loop.post(self.memory.segments.add, [segment])  # before it can be seen to have died
         if not self.memory.mappings.knows(segment[0]) and not self.closing:
             noted = Fetch()  # a value was put just now: its arena is noted by the driver
-            self.post(messages.Synchronize(noted))
+            self.loop.post_always(self._synchronize, noted)
             noted.wait()
         return self.memory.mappings.view(segment)
 
     def hold(self, value: PoolValue) -> None:
         """Keep what a value stands for until it has gone."""
-        if self.closing:
-            return
-        ring = gone(value, self.watch.ring)  # made first, so called last
-        record = gone(value, self.inbox.append)
-        record.then = messages.LetGo(value.node, value.value, id(record))
-        self._held[id(record)] = record, ring
+        if not self.closing:
+            number = next(self._numbers)
+            self._held[number] = self.loop.when_gone(
+                value, self._let_go, number, value.node, value.value
+            )
 
-    def release(self, number: int) -> None:
-        """Forget the record of a value that has gone."""
-        self._held.pop(number, None)
+    def drop_named(self, name: str) -> None:
+        """Have workers let go of what they keep by a name."""
+        self.loop.post(self._drop_named, name)
 
     def info(self) -> dict[str, Any]:
         """Return figures of the pool and of each worker."""
@@ -220,8 +176,8 @@ class Driver:
     def close(self, grace: float) -> list[str]:
         """End the pool; return the names of tasks that were still running after `grace`."""
         left: list[str] = []
-        self.post(messages.Close(grace, left))
-        if self._loop.has_begun:
+        self.loop.post(self._close, grace, left)
+        if self._starter.has_begun:
             self._ended.wait()  # which Ctrl-C ends for certain
             self.thread.join()
         return left
@@ -231,27 +187,30 @@ class Driver:
 
         What waits for them here would wait for ever.
         """
-        self.broken = self.closing = self.is_left = self._is_over = True
+        self.broken = self.closing = self.is_left = self.loop.is_over = True
         self.why = not_here("what was pending on processes when it was forked")
-        added = [item.link.run for item in self.inbox if isinstance(item, messages.AddJob)]
+        steps = [item for item in self.loop.steps if type(item) is tuple]
+        added = [details[0].run for step, details, _ in steps if step == self.runs.add]
         for run in (*self.pool.runs(), *added):
             run.observers.clear()  # the parent calls them
             run.cancel(self.why)
         for host in tuple(self.actors):
             host.stop(self.why)
-        self._refuse_rest()
+        self.loop.run_late_steps()
         for member in self.pool.members.values():
             for fd in member.process.descriptors():
                 os.close(fd)
-        self.watch.close()
+        self.loop.close()
 
     # -- the loop ---------------------------------------------------------------------------
 
     def _serve(self) -> None:
         try:
             while not self.broken:
-                self.watch.sleep(self.upkeep.until(), self._has_work)
-                self._run_inbox()
+                until = self.upkeep.until()
+                self.perform()
+                self.loop.sleep(until)
+                self.loop.run_steps()
                 if not self.closing:
                     while self.pumps:
                         self.pumps.pop().pump()
@@ -261,33 +220,24 @@ class Driver:
         except BaseException as bug:
             self._break(bug)
         finally:
-            self._is_over = True
-            self._refuse_rest()
+            self.loop.is_over = True
+            self.loop.run_late_steps()
             self._ended.set()
 
-    def _has_work(self) -> bool:
-        return bool(self.inbox)
+    def _synchronize(self, fetch: Fetch) -> None:
+        """Wake a thread: what it posted before is done, or is not done any more."""
+        fetch.done(None, self.why if self.closing else None)
 
-    def _run_inbox(self) -> None:
-        inbox = self.inbox
-        while inbox:
-            message = self._posted()
-            self._on_message[message.__class__](message)
+    def _let_go(self, number: int, node: Node | None, value: Any) -> None:
+        """Let go of what a `PoolValue` stood for, which has gone."""
+        self._held.pop(number, None)
+        if node is not None:
+            values.unpin(self.state, node)
+        self.memory.remove(value)
 
-    def _posted(self) -> Message:
-        item = self.inbox.popleft()
-        if isinstance(item, Message):
-            return item
-        message: Message = item.then
-        return message
-
-    def _call(self, message: messages.Call) -> None:
-        message.function(*message.arguments)
-
-    def _drop_named(self, message: messages.DropNamed) -> None:
-        """Have workers let go of what they keep by a name."""
+    def _drop_named(self, name: str) -> None:
         for member in self.pool.members.values() if not self.closing else ():
-            self.sender.drop(member, message.name)
+            self.sender.drop(member, name)
             self.pool.watch_writes(member)
 
     # -- instructions -----------------------------------------------------------------------
@@ -338,19 +288,19 @@ class Driver:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def _close(self, message: messages.Close) -> None:
+    def _close(self, grace: float, left: list[str]) -> None:
         """Cancel runs, save held values, end the workers, and this thread."""
         try:
             self.ending = True
             self.pool.end_given_up()
             busy = self.pool.busy()
             self._cancel_all(self.why)
-            self._run_inbox()
+            self.loop.run_steps()
             self.perform()
-            deadline = monotonic() + message.grace
+            deadline = monotonic() + grace
             self._save_held(deadline)
             self.closing = True
-            message.left += self.pool.end_all(deadline, busy)
+            left += self.pool.end_all(deadline, busy)
         finally:
             self.broken = self.closing = True
             self._release_all()
@@ -367,24 +317,15 @@ class Driver:
         while self.state.refcounts.unsafe and self.pool.members and monotonic() < deadline:
             values.make_safe(self.state, len(self.state.refcounts.unsafe))
             self.perform()
-            self.watch.sleep(deadline, self._has_work)
-            self._run_inbox()
+            self.loop.sleep(deadline)
+            self.loop.run_steps()
             self.perform()
 
     def _release_all(self) -> None:
         self.values.refuse_fetches(self.why)
         self._held.clear()
         self.memory.close()
-        self.watch.close()
-
-    def _refuse_rest(self) -> None:
-        """Refuse what was posted too late: in the driver's thread, or in that which posted it."""
-        while self.inbox:
-            try:
-                message = self._posted()
-            except IndexError:  # another thread had it
-                return
-            message.refuse(self.why)
+        self.loop.close()
 
     def _break(self, bug: BaseException) -> None:
         """End after a bug in lazyflow: no caller is left waiting, and no process is left."""

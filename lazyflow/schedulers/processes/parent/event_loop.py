@@ -1,27 +1,44 @@
-"""Which descriptors the driver watches, and what is called when one is ready."""
+"""The loop of the driver: what its thread waits for, and how the thread is started.
+
+It waits for descriptors, for timers, and for steps that other threads post. Each step is a
+function and its arguments, and is run once, in the order of the posts.
+"""
 
 from __future__ import annotations
 
 import heapq
 import os
 import select
+import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count, repeat
 from time import monotonic
+from typing import Any, TypeAlias
 
-from lazyflow.departures import opened
+from lazyflow.departures import Gone, gone, opened
 
 Call = Callable[[], None]
 
+#: A function, its arguments, and whether it is run after the end as well, by any thread.
+Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...], bool]
 
-class Watch:
-    """An epoll with a call for each descriptor, a way to be woken, and timers.
+
+class EventLoop:
+    """An epoll with a call for each descriptor, timers, and posted steps.
 
     What was printed is handled before anything else: it was written before the result.
+
+    steps
+        What was posted and not run yet. A weak reference there has its step as ``then``.
+    is_over
+        The thread of the loop runs no step any more.
     """
 
     def __init__(self) -> None:
+        self.steps: deque[Step | Gone] = deque()
+        self.is_over = False
         wake = opened(os.eventfd, 0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake = wake.fileno()
         #: Wakes whatever its argument is: in C, as a callback of weak references. It holds the
@@ -36,14 +53,55 @@ class Watch:
         self._numbers = count()
         self._is_awake = False
 
-    def wake(self) -> None:
-        """End a wait. Any thread may call it: it never locks.
+    # -- steps: any thread may post them, and none of this locks ------------------------------
 
-        Only the thread that waits sets `_is_awake`: set here, before the write, a Ctrl-C between
-        the two would leave it asleep for ever.
-        """
+    def post(self, step: Callable[..., None], *details: Any) -> None:
+        """Have a step run in the thread of the loop; it is dropped if that has ended."""
+        self._post((step, details, False))
+
+    def post_always(self, step: Callable[..., None], *details: Any) -> None:
+        """Likewise; after the end the thread that finds the step runs it."""
+        self._post((step, details, True))
+
+    def _post(self, item: Step) -> None:
+        self.steps.append(item)
+        # Only the thread that waits sets `_is_awake`: set here, before the write, a Ctrl-C between
+        # the two would leave it asleep for ever.
         if not self._is_awake:
             self.ring(None)
+        if self.is_over:
+            self.run_late_steps()
+
+    def when_gone(self, obj: Any, step: Callable[..., None], *details: Any) -> list[Gone]:
+        """Have a step run when an object was collected, if what this returns is held until then."""
+        callbacks, then = self.on_drop(step, *details)
+        return [gone(obj, callback, then) for callback in callbacks]
+
+    def on_drop(
+        self, step: Callable[..., None], *details: Any
+    ) -> tuple[list[Callable[[Any], Any]], Step]:
+        """Return functions of C that post a step, called in reverse order, and their argument."""
+        return [self.ring, self.steps.append], (step, details, False)
+
+    def run_steps(self) -> None:
+        """Run what was posted."""
+        while self.steps:
+            item = self.steps.popleft()
+            step, details, _ = item.then if isinstance(item, Gone) else item
+            step(*details)
+
+    def run_late_steps(self) -> None:
+        """Run those of the steps left that are always run: here, or where they are posted."""
+        while self.steps:
+            try:
+                item = self.steps.popleft()
+            except IndexError:  # another thread had it
+                return
+            step, details, is_always = item.then if isinstance(item, Gone) else item
+            if is_always:
+                step(*details)
+
+    # -- descriptors and timers -----------------------------------------------------------------
 
     def add(self, fd: int, call: Call, is_output: bool = False) -> None:
         """Watch a descriptor for reading."""
@@ -68,14 +126,13 @@ class Watch:
         """Return when the next timer is due."""
         return self._timers[0][0] if self._timers else None
 
-    def sleep(self, until: float | None, has_work: Callable[[], bool]) -> None:
-        """Wait for something to happen, and call what is there for it.
-
-        `has_work` is asked when a wake-up can't be missed any more.
-        """
+    def sleep(self, until: float | None, heeds_steps: bool = True) -> None:
+        """Wait for something to happen, and call what is there for it; steps are not run."""
         self._is_awake = False
         timeout = None if until is None else max(0.0, until - monotonic())
-        events = self._poll.poll(0.0 if has_work() else timeout)
+        if heeds_steps and self.steps:  # asked when a wake-up can't be missed any more
+            timeout = 0.0
+        events = self._poll.poll(timeout)
         self._is_awake = True
         for calls in (self._first, self._calls):
             for fd, _ in events:
@@ -89,5 +146,59 @@ class Watch:
             heapq.heappop(self._timers)[2]()
 
     def close(self) -> None:
-        """Watch nothing any more; the descriptor that wakes it is closed with its last user."""
+        """Wait for nothing any more; the descriptor that wakes it is closed with its last user."""
         self._poll.close()
+
+
+class LoopThread:
+    """A thread that is started once, also if a Ctrl-C ends the thread that starts it."""
+
+    def __init__(self, target: Callable[[], None]) -> None:
+        self._unstarted = [None]  # the thread that pops it starts this one
+        self.thread = threading.Thread(target=target, name="lazyflow-processes", daemon=True)
+
+    def begin(self) -> None:
+        """Start the thread, unless that was done before a Ctrl-C ended the thread that did it."""
+        if threading.current_thread() is not threading.main_thread():
+            self._start_once()
+            return
+        # Thread.start is Python: a Ctrl-C in it could leave the new thread waiting for ever.
+        import _thread
+
+        started = threading.Lock()
+        started.acquire()
+        failed: list[BaseException] = []
+
+        def start() -> None:
+            try:
+                self._start_once()
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                started.release()
+
+        _thread.start_new_thread(start, ())
+        started.acquire()
+        if failed:
+            raise failed[0]
+
+    def _start_once(self) -> None:
+        if self._unstarted:
+            try:
+                self._unstarted.pop()
+            except IndexError:  # another thread did
+                return
+            try:
+                self.thread.start()
+            except RuntimeError as error:  # the system gives no more threads: the next one tries
+                self._unstarted.append(None)
+                error.add_note(
+                    "lazyflow needs a thread to drive its worker processes: a limit on threads "
+                    "(ulimit -u) or on memory (ulimit -v) is the usual cause"
+                )
+                raise
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its thread runs, or did."""
+        return self.thread.ident is not None

@@ -157,11 +157,6 @@ class PoolMemory:
             self.segments.remove([segment])
         known.clear()
 
-    def written(self, value: Encoded) -> None:
-        """Count a value in that another thread has encoded into this process's arenas."""
-        self._note_own_arenas()
-        self.add(value)
-
     def add(self, value: Encoded) -> None:
         """Count a value in that this process knows."""
         self.segments.add(value.segments())

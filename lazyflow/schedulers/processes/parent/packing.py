@@ -9,13 +9,14 @@ its own are. What is plain, or small and NumPy's own, is packed when it is sent.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from lazyflow.graph.task import Task, place_text
-from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Job, Literal, Node
+from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Literal, Node
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.messages import Message, Packed
 from lazyflow.schedulers.processes.parent.repeats import LARGE, RepeatedCopies
 from lazyflow.schedulers.remote import failures
 from lazyflow.schedulers.remote.calls import packed_call
@@ -29,21 +30,19 @@ class PackingDriver(Protocol):
     closing: bool
     memory: PoolMemory
     copies: RepeatedCopies
-
-    def post(self, message: Message) -> None:
-        """Have a message handled in the driver's thread."""
+    loop: EventLoop
 
 
-def begin(driver: PackingDriver, nodes: list[Node]) -> None:
-    """Have nodes of one job packed; the driver gets a `Packed` for each."""
+def begin(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
+    """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for each."""
     threading.Thread(
-        target=_pack_all, args=(driver, nodes[0].job, nodes), name="lazyflow-packing", daemon=True
+        target=_pack_all, args=(driver, nodes, packed), name="lazyflow-packing", daemon=True
     ).start()
 
 
-def _pack_all(driver: PackingDriver, job: Job, nodes: list[Node]) -> None:
+def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
     for node in nodes:
-        run, literal = job.run, node.value
+        run, literal = node.job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
             continue
         written: dict[Any, Any] = {}
@@ -56,7 +55,7 @@ def _pack_all(driver: PackingDriver, job: Job, nodes: list[Node]) -> None:
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"
             found, error = None, unsendable(node.task, role, broken, driver.memory.least)
-        driver.post(Packed(node, literal, found, error, written))
+        driver.loop.post(packed, node, literal, found, error, written)
 
 
 def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.notices import handle
 from lazyflow.schedulers.processes.parent.deaths import never_answered, no_process, worker_died
-from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.receiving import Receiver
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
@@ -31,7 +31,7 @@ class PoolDriver(Protocol):
     """What the pool needs of its driver."""
 
     state: State
-    watch: Watch
+    loop: EventLoop
     memory: PoolMemory
     receiver: Receiver
     closing: bool
@@ -54,7 +54,7 @@ class WorkerPool:
 
     def __init__(self, driver: PoolDriver) -> None:
         self._driver = driver
-        self._watch = driver.watch
+        self._loop = driver.loop
         self._state = driver.state
         self._serials = count(1)
         self.members: dict[WorkerRecord, WorkerHandle] = {}
@@ -99,13 +99,13 @@ class WorkerPool:
 
     def adopt(self, member: WorkerHandle) -> None:
         """Watch the descriptors of a worker."""
-        watch, process = self._watch, member.process
+        loop, process = self._loop, member.process
         self.members[member.worker] = member
-        watch.add(process.flights.fileno(), partial(self._read_answers, member))
-        watch.add(process.requests.fileno(), partial(self._read_requests, member))
-        watch.add(process.sentinel, partial(self._died, member))
+        loop.add(process.flights.fileno(), partial(self._read_answers, member))
+        loop.add(process.requests.fileno(), partial(self._read_requests, member))
+        loop.add(process.sentinel, partial(self._died, member))
         for lines in member.lines:
-            watch.add(lines.fd, partial(self._drain, lines), is_output=True)
+            loop.add(lines.fd, partial(self._drain, lines), is_output=True)
 
     def runs(self) -> list[Any]:
         """Return the runs that are not over."""
@@ -137,13 +137,13 @@ class WorkerPool:
         for out in (member.outgoing, member.requests_out):
             if bool(out) != out.is_watched:
                 out.is_watched = bool(out)
-                self._watch.for_writing(out.sock.fileno(), out.is_watched)
+                self._loop.for_writing(out.sock.fileno(), out.is_watched)
 
     # -- reading ----------------------------------------------------------------------------
 
     def _drain(self, lines: Any) -> None:
         if not lines.drain():
-            self._watch.remove(lines.fd)
+            self._loop.remove(lines.fd)
 
     def _read_answers(self, member: WorkerHandle) -> None:
         if self._read(member, member.answers, member.outgoing):
@@ -183,7 +183,7 @@ class WorkerPool:
             pass
         if not self._driver.closing:  # a task may have closed the sockets and live on
             member.process.kill()
-        self._watch.remove(incoming.sock.fileno())
+        self._loop.remove(incoming.sock.fileno())
         return True  # what came before the end
 
     # -- the end of a worker ----------------------------------------------------------------
@@ -203,7 +203,7 @@ class WorkerPool:
 
     def end_soon(self, member: WorkerHandle) -> None:
         """End a worker later that is to end by itself, if it does not."""
-        self._watch.after(EXIT, partial(self._end_late, member))
+        self._loop.after(EXIT, partial(self._end_late, member))
 
     def _end_late(self, member: WorkerHandle) -> None:
         if self.members.get(member.worker) is member:
@@ -219,9 +219,9 @@ class WorkerPool:
         for lines in member.lines:
             lines.drain()
             lines.finish()
-            self._watch.remove(lines.fd)
+            self._loop.remove(lines.fd)
         for fd in (process.flights.fileno(), process.requests.fileno(), process.sentinel):
-            self._watch.remove(fd)
+            self._loop.remove(fd)
         del self.members[worker]
         for run in self.runs():
             run.inside.discard(member.inside)
@@ -266,7 +266,7 @@ class WorkerPool:
                         left.append(busy[member])
                     self.end(member)
             until = deadline if busy.keys() & set(self.members.values()) else idle_until
-            self._watch.sleep(until if now < until else now + EXIT, lambda: False)
+            self._loop.sleep(until if now < until else now + EXIT, heeds_steps=False)
         return left
 
     def kill_all(self) -> None:

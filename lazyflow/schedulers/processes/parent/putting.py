@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.processes.decisions.nodes import DONE, Job, Node
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.messages import CountIn, Message
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, encode, serialization_error
@@ -17,9 +17,7 @@ class PuttingDriver(Owner, Protocol):
     """What putting needs of the driver."""
 
     memory: PoolMemory
-
-    def post(self, message: Message) -> None:
-        """Have a message handled in the driver's thread."""
+    loop: EventLoop
 
 
 def put(driver: PuttingDriver, value: Any, task: Task) -> PoolValue:
@@ -45,7 +43,7 @@ def put(driver: PuttingDriver, value: Any, task: Task) -> PoolValue:
     node.phase = DONE
     node.value = encoded
     node.size = encoded.size
-    driver.post(CountIn(encoded))
+    driver.loop.post(memory.take_own, encoded)
     return PoolValue(driver, node, task, None)
 
 

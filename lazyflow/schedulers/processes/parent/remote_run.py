@@ -14,16 +14,6 @@ from lazyflow.schedulers.core.lifecycle import Lifecycle, plan_of
 from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.processes.decisions.nodes import Job, Node
 from lazyflow.schedulers.processes.parent.functions import Function
-from lazyflow.schedulers.processes.parent.messages import (
-    Cull,
-    CullDropped,
-    Delivered,
-    EndRun,
-    Message,
-    NotRemade,
-    Refused,
-    Remade,
-)
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue
 
 _numbers = count(1)
@@ -37,8 +27,8 @@ class _Nudge:
 
     def append(self, _: Any) -> None:
         run = self._run()
-        if run is not None:
-            run._post(Cull(run))
+        if run is not None and run.driver is not None:
+            run.driver.loop.post(run.driver.runs.cull, self._run)
 
 
 class RemoteRun(Lifecycle):
@@ -69,23 +59,21 @@ class RemoteRun(Lifecycle):
 
     def deliver(self, i: int, value: Any) -> None:
         """Take what a run made in the place of task `i`."""
-        self._post(Delivered(self, i, value))
+        self.driver.loop.post(self.driver.values.delivered, self, i, value, None)
 
     def refuse(self, i: int, error: BaseException) -> None:
         """Take the failure of what was made in the place of task `i`."""
-        self._post(Refused(self, i, error))
+        self.driver.loop.post(self.driver.values.delivered, self, i, None, error)
 
     def _clear_queue(self) -> None:
-        self._post(EndRun(self))
+        if self.driver is not None:  # else it was cancelled before it was started
+            self.driver.loop.post(self.driver.runs.end, self)
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
-        if self.driver is None:  # it was cancelled before it was started
+        if self.driver is None:
             return [], None
-        return [self.driver.watch.ring, self.driver.inbox.append], CullDropped(weakref.ref(self))
-
-    def _post(self, message: Message) -> None:
-        if self.driver is not None:  # else it was cancelled before it was started
-            self.driver.post(message)
+        callbacks, then = self.driver.loop.on_drop(self.driver.runs.cull, weakref.ref(self))
+        return callbacks, then
 
     def arrived(self, i: int, value: Any) -> None:
         """Take a wanted value. Called by the driver; a value that was lost may come twice."""
@@ -177,11 +165,11 @@ class RemakingParent:
 
     def deliver(self, _: int, value: Any) -> None:
         """Take the result, from any thread."""
-        self.driver.post(Remade(self.node, value))
+        self.driver.loop.post(self.driver.values.remade, self.node, value, None)
 
     def refuse(self, _: int, error: BaseException) -> None:
         """Take the failure, from any thread."""
-        self.driver.post(NotRemade(self.node, error))
+        self.driver.loop.post(self.driver.values.remade, self.node, None, error)
 
 
 class ProcessInside(Worker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -9,23 +10,14 @@ from lazyflow.schedulers.processes.decisions import jobs, values, workers
 from lazyflow.schedulers.processes.decisions.instructions import Deliver, Forget, ReportFailure
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, SENT, Job, Literal, WorkerRecord
 from lazyflow.schedulers.processes.decisions.state import State
-from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
 from lazyflow.schedulers.processes.parent.job_builder import Link
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.messages import (
-    Abandon,
-    AddJob,
-    Cull,
-    CullDropped,
-    EndRun,
-    EndTask,
-    Message,
-    TakeOutcome,
-)
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import EndedRun, RemoteRun
+from lazyflow.schedulers.processes.parent.value_table import ValueTable
 from lazyflow.schedulers.processes.protocol import GIVE_UP
 from lazyflow.store.pickling.serialize import Encoded
 
@@ -44,21 +36,19 @@ class RunsDriver(Owner, Protocol):
     state: State
     memory: PoolMemory
     functions: FunctionTable
-    watch: Watch
+    loop: EventLoop
     pool: WorkerPool
+    values: ValueTable
     closing: bool
     ending: bool
     why: BaseException
-
-    def post(self, message: Message) -> None:
-        """Have a message handled in the driver's thread, later."""
 
     def perform(self) -> None:
         """Do what the state has decided."""
 
 
 class Runs:
-    """Handles instructions and messages of runs."""
+    """Handles instructions for runs, and steps that are posted by runs and their users."""
 
     def __init__(self, driver: RunsDriver) -> None:
         self._driver = driver
@@ -66,12 +56,8 @@ class Runs:
 
     # -- the beginning ----------------------------------------------------------------------
 
-    def add_job(self, message: AddJob) -> None:
-        """Take a job in."""
-        self.add(message.link)
-
     def add(self, link: Link) -> None:
-        """Take a job in."""
+        """Take a job in, or cancel its run if this comes after the end."""
         driver, run, job = self._driver, link.run, link.job
         if run.over or driver.closing:
             if not run.over:
@@ -86,12 +72,9 @@ class Runs:
         for i, value in link.given.items():
             run.arrived(i, value)
         for future, node in link.pending:
-            future.add_callback(partial(self._post_outcome, node))
+            future.add_callback(partial(driver.loop.post, driver.values.take_outcome, node))
         driver.perform()
         self._finish_if_made(job)
-
-    def _post_outcome(self, node: Any, future: Any) -> None:
-        self._driver.post(TakeOutcome(node, future))
 
     # -- results ----------------------------------------------------------------------------
 
@@ -140,10 +123,6 @@ class Runs:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def end_run(self, message: EndRun) -> None:
-        """Take out a run that is over."""
-        self.end(message.run)
-
     def end(self, run: RemoteRun) -> None:
         """Take out a run that is over."""
         if run.is_known:  # else it was cancelled before it was taken in
@@ -167,15 +146,11 @@ class Runs:
             for member in driver.pool.members.values() if gone else ():
                 member.forget_functions(gone)
 
-    def cull_dropped(self, message: CullDropped) -> None:
-        """Give up what only dropped futures needed, unless the run has gone."""
-        run = message.run()
-        if run is not None:
-            self.cull(Cull(run))
-
-    def cull(self, message: Cull) -> None:
-        """Give up what only dropped futures needed."""
-        run: RemoteRun = message.run
+    def cull(self, reference: Callable[[], RemoteRun | None]) -> None:
+        """Give up what only dropped futures of a run needed, unless the run has gone."""
+        run = reference()
+        if run is None:
+            return
         run.cull(replace_threads=True)
         if not run.over and run.nodes and run.unneeded:
             nodes = [run.nodes[i] for i in run.unneeded]
@@ -193,9 +168,9 @@ class Runs:
 
     # -- tasks that nobody wants any more ---------------------------------------------------
 
-    def abandon(self, message: Abandon) -> None:
+    def abandon(self, run: RemoteRun) -> None:
         """Take tasks of a run that is over back, and end those that do not end by themselves."""
-        job = getattr(message.run, "job", None)
+        job = getattr(run, "job", None)
         pool = self._driver.pool
         for worker in tuple(self._state.workers):
             if _has_sent(worker, job):
@@ -204,7 +179,7 @@ class Runs:
                 node = member.running()
                 if node is not None and node.job is job:
                     pool.request(member, GIVE_UP, node.id)
-                self._driver.watch.after(ABANDONED, partial(self._end_busy, worker, job))
+                self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
 
     def _end_busy(self, worker: WorkerRecord, job: Any) -> None:
         pool = self._driver.pool
@@ -215,12 +190,11 @@ class Runs:
         if node is not None and node.job is job and job.over:
             pool.end(member)
         elif _has_sent(worker, job):  # it is only starting, and may take them before the recall
-            self._driver.watch.after(ABANDONED, partial(self._end_busy, worker, job))
+            self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
 
-    def end_task(self, message: EndTask) -> None:
+    def end_task(self, run: RemoteRun, i: int) -> None:
         """End the worker that runs a task which nobody wants any more."""
-        run = message.run
-        node = run.nodes[message.i] if run.nodes else None
+        node = run.nodes[i] if run.nodes else None
         for member in self._driver.pool.members.values():
             if node is not None and member.running() is node:
                 self._driver.pool.end(member)

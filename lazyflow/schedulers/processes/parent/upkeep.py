@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Protocol
 
 from lazyflow.schedulers.processes.decisions import values, workers
 from lazyflow.schedulers.processes.decisions.state import State
-from lazyflow.schedulers.processes.parent.event_loop import Watch
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.sending import Sender
@@ -17,43 +16,33 @@ OVERDUE = 0.005  # seconds that a flight may take while others have nothing to d
 IDLE = 1.0  # seconds without work after which memory kept for later is given back
 
 
-class UpkeepDriver(Protocol):
-    """What upkeep needs of the driver."""
-
-    state: State
-    watch: Watch
-    memory: PoolMemory
-    pool: WorkerPool
-    sender: Sender
-    closing: bool
-
-    def perform(self) -> None:
-        """Do what the state has decided."""
-
-
 class Upkeep:
     """Looks after workers between events; in the driver's thread."""
 
-    def __init__(self, driver: UpkeepDriver) -> None:
-        self._driver = driver
-        self._state = driver.state
+    def __init__(
+        self, state: State, loop: EventLoop, memory: PoolMemory, pool: WorkerPool, sender: Sender
+    ) -> None:
+        self._state = state
+        self._loop = loop
+        self._memory = memory
+        self._pool = pool
+        self._sender = sender
         self._busy_since = monotonic()
         self._is_trimmed = True
 
     def until(self) -> float | None:
         """Return until when nothing has to be done; look after late flights meanwhile."""
         now = monotonic()
-        soonest = self._driver.watch.next_timer()
+        soonest = self._loop.next_timer()
         workers = self._state.workers
         if any(w.flights for w in workers):
             self._busy_since, self._is_trimmed = now, False
             if any(w.up and not w.flights for w in workers) or len(workers) < self._state.size:
                 due = self._look_for_late(now)
                 soonest = due if soonest is None else min(soonest, due or soonest)
-        elif self._driver.pool.members and not self._driver.closing:
+        elif self._pool.members:
             if self._state.refcounts.unsafe:
                 values.make_safe(self._state)
-                self._driver.perform()
             if not self._is_trimmed:
                 due = self._busy_since + IDLE
                 if due <= now:
@@ -71,24 +60,24 @@ class Upkeep:
                 continue
             if flight.unanswered < 2 and len(worker.flights) < 2 and not worker.queue:
                 continue  # there is nothing that others could have
-            due = self._driver.pool.members[worker].since + max(OVERDUE, 2 * flight.cost)
+            due = self._pool.members[worker].since + max(OVERDUE, 2 * flight.cost)
             if due <= now:
                 workers.overdue(self._state, worker, flight.number)
-                self._driver.perform()
+                soonest = now  # what is decided now is done first, and may be late in its turn
             else:
                 soonest = due if soonest is None else min(soonest, due)
         return soonest
 
     def _trim(self) -> None:
         self._is_trimmed = True
-        self._driver.memory.arenas.trim()
-        for member in self._driver.pool.members.values():
-            self._driver.pool.request(member, TRIM, None)
+        self._memory.arenas.trim()
+        for member in self._pool.members.values():
+            self._pool.request(member, TRIM, None)
 
     def send_forgotten(self) -> None:
         """Send ids of values that workers can drop and that no other message took along."""
         for worker in self._state.workers:
             if worker.forget and worker.up:
-                member = self._driver.pool.members[worker]
-                self._driver.sender.forget(member)
-                self._driver.pool.watch_writes(member)
+                member = self._pool.members[worker]
+                self._sender.forget(member)
+                self._pool.watch_writes(member)

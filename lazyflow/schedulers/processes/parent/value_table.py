@@ -10,21 +10,6 @@ from lazyflow.schedulers.processes.decisions.instructions import Arrived, Free, 
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Job, Literal, Node
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.parent import packing
-from lazyflow.schedulers.processes.parent.messages import (
-    CountIn,
-    Delivered,
-    FailNode,
-    FetchValue,
-    LetGo,
-    NotRemade,
-    Packed,
-    Provide,
-    Refused,
-    Remade,
-    Synchronize,
-    TakeOutcome,
-    Viewed,
-)
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue
 from lazyflow.schedulers.remote.calls import is_quick, is_short
 
@@ -33,16 +18,14 @@ class ValuesDriver(packing.PackingDriver, Protocol):
     """What the values need of the driver."""
 
     state: State
+    why: BaseException
 
     def perform(self) -> None:
         """Do what the state has decided."""
 
-    def release(self, number: int) -> None:
-        """Forget the record of a `PoolValue` that has gone."""
-
 
 class ValueTable:
-    """Handles instructions and messages of values."""
+    """Handles instructions for values, and steps that other threads post."""
 
     def __init__(self, driver: ValuesDriver) -> None:
         self._driver = driver
@@ -53,9 +36,8 @@ class ValueTable:
 
     # -- given ------------------------------------------------------------------------------
 
-    def take_outcome(self, message: TakeOutcome) -> None:
+    def take_outcome(self, node: Node, future: Any) -> None:
         """Take the outcome of a future that a node stands for."""
-        node, future = message.node, message.future
         value, error = future.local_outcome()
         if error is not None:
             values.fail(self._state, node, error)
@@ -65,19 +47,15 @@ class ValueTable:
                     target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
                 ).start()
             else:
-                self._provide(node, value)
+                self.provide(node, value)
 
     def _bring(self, node: Node, remote: Any) -> None:
         try:
-            self._driver.post(Provide(node, remote.get()))
+            self._driver.loop.post(self.provide, node, remote.get())
         except BaseException as error:
-            self._driver.post(FailNode(node, error))
+            self._driver.loop.post(values.fail, self._state, node, error)
 
-    def provide(self, message: Provide) -> None:
-        """Provide a node with a value of this process."""
-        self._provide(message.node, message.value)
-
-    def _provide(self, node: Node, value: Any) -> None:
+    def provide(self, node: Node, value: Any) -> None:
         """Provide a node with a value; tasks that need it wait until it is pickled."""
         if node.phase != WAITING or is_short(value):
             values.provide(self._state, node, value)
@@ -87,43 +65,23 @@ class ValueTable:
             node.value, node.packed = Literal(value), ()
             self.pack(Pack(node))
 
-    def fail_node(self, message: FailNode) -> None:
-        """Let a node fail whose value can't be had."""
-        values.fail(self._state, message.node, message.error)
-
-    def delivered(self, message: Delivered) -> None:
-        """Take what a run made in the place of a task that returned a lazy value."""
-        run = message.run
+    def delivered(self, run: Any, i: int, value: Any, error: BaseException | None) -> None:
+        """Take what was made in the place of a task that returned a lazy value, or why it was not.
+        """
         if run.nodes and not run.over:
-            self._remade(run.nodes[message.i], message.value)
+            self.remade(run.nodes[i], value, error)
 
-    def remade(self, message: Remade) -> None:
-        """Take what a run made for a node of a run that is over."""
-        self._remade(message.node, message.value)
-
-    def _remade(self, node: Node, value: Any) -> None:
+    def remade(self, node: Node, value: Any, error: BaseException | None) -> None:
         """Take the value of a node that a run of its own has made, unless it was given up."""
         if node not in node.job.later:
             return
-        if type(value) is PoolValue:
+        if error is not None:
+            values.fail(self._state, node, error)
+        elif type(value) is PoolValue:
             self._memory.add(value.value)
             values.provide(self._state, node, value.value)
         else:
-            self._provide(node, value)
-
-    def refused(self, message: Refused) -> None:
-        """Take the failure of what a task returned."""
-        run = message.run
-        if run.nodes and not run.over:
-            self._not_remade(run.nodes[message.i], message.error)
-
-    def not_remade(self, message: NotRemade) -> None:
-        """Take the failure of a run that a node of a run that is over needed."""
-        self._not_remade(message.node, message.error)
-
-    def _not_remade(self, node: Node, error: BaseException) -> None:
-        if node in node.job.later:
-            values.fail(self._state, node, error)
+            self.provide(node, value)
 
     # -- packed -----------------------------------------------------------------------------
 
@@ -134,20 +92,30 @@ class ValueTable:
     def begin_packing(self) -> None:
         """Start a thread for each job whose nodes have to be packed."""
         while self._unpacked:
-            packing.begin(self._driver, self._unpacked.popitem()[1])
+            packing.begin(self._driver, self._unpacked.popitem()[1], self.packed)
 
-    def packed(self, message: Packed) -> None:
-        """Take what another thread has pickled of a node: its arguments, or its `Literal`."""
-        node, literal, found = message.node, message.literal, message.found
+    def packed(
+        self,
+        node: Node,
+        literal: Any,
+        found: Any,
+        error: BaseException | None,
+        written: dict[Any, Any],
+    ) -> None:
+        """Take what another thread has pickled of a node: its arguments, or its value.
+
+        `literal` is the node's value then: a `Literal`, or MISSING when `found` is arguments;
+        `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
+        """
         is_value = literal is not MISSING
         if is_value and found is not None:
-            self._memory.written(found)
+            self._memory.take_own(found)
         run = node.job.run
-        self._memory.keep_constants(None if run is None else run.literals, message.written)
+        self._memory.keep_constants(None if run is None else run.literals, written)
         if node.phase != WAITING or node.packed != () or node.value is not literal:
             self._memory.remove(found)
-        elif message.error is not None:
-            values.fail(self._state, node, message.error)
+        elif error is not None:
+            values.fail(self._state, node, error)
         elif is_value:
             literal.encoded = found
             values.provide(self._state, node, literal)
@@ -157,12 +125,11 @@ class ValueTable:
 
     # -- fetched for this process -----------------------------------------------------------
 
-    def fetch_value(self, message: FetchValue) -> None:
-        """Have the value of a node brought here."""
-        self.fetch(message.node, message.fetch)
-
     def fetch(self, node: Node, waits: Any) -> None:
         """Have ``waits.done(value, error)`` called with a value that a worker has."""
+        if self._driver.closing:
+            waits.done(None, self._driver.why)
+            return
         self._fetches.setdefault(node, []).append(waits)
         values.want(self._state, node)
 
@@ -183,27 +150,6 @@ class ValueTable:
                 fetch.done(None, why)
         self._fetches.clear()
 
-    def synchronize(self, message: Synchronize) -> None:
-        """Wake the thread that waits for what it has posted before."""
-        message.fetch.done(None)
-
-    # -- counts of memory -------------------------------------------------------------------
-
-    def count_in(self, message: CountIn) -> None:
-        """Count in a value that this process has encoded."""
-        self._memory.take_own(message.encoded)
-
-    def viewed(self, message: Viewed) -> None:
-        """Count in a segment that is mapped here."""
-        self._memory.segments.add([message.segment])
-
     def free(self, do: Free) -> None:
         """Count out a value that nobody needs."""
         self._memory.remove(do.value)
-
-    def let_go(self, message: LetGo) -> None:
-        """Let go of a value whose `PoolValue` has gone."""
-        self._driver.release(message.number)
-        if message.node is not None:
-            values.unpin(self._state, message.node)
-        self._memory.remove(message.value)
