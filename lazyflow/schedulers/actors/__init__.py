@@ -44,11 +44,11 @@ The modules:
 
     ports.py           protocols of what differs where the object is in another process
     remote_actor.py    such an actor on the caller's side: its calls, answers, deaths
-    packed_call.py     a call on its way; inputs.py: its inputs are waited for, and packed
+    inputs.py          the inputs of its calls: waited for, and packed
     deaths.py          errors of calls whose process has ended
     instance.py        the object in its worker, and the calls of its methods
 
 A call goes through `Actor` of the API, `RemoteActor.call`, the link of a pool
-(processes/parent/actor_port.py) or an engine (cluster/actor_link.py), and in the worker through
+(processes/parent/actor_port.py) or an engine (cluster/actors/link.py), and in the worker through
 `ActorInstance.call` and an executor; its answer comes back to `RemoteActor.answered`.
 """

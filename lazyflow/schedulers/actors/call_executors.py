@@ -11,7 +11,8 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
@@ -63,28 +64,41 @@ class InlineExecutor:
         """Do nothing: no job outlasts `submit`."""
 
 
-class ThreadsExecutor:
+class _Threads:
+    """The threads of an executor."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def _start(self, name: str, target: Callable[..., Any], *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self, deadline: float) -> bool:
+        """Wait until all threads have ended; return whether they did in time."""
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+
+class ThreadsExecutor(_Threads):
     """Threads that take jobs in order; the first starts at once, others when they are needed."""
 
     def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
+        super().__init__()
         self._name = name
         self._count = count
         self._context = context
         self._jobs: SimpleQueue[ActorJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = [None]  # one for each thread that waits, or is about to wait
-        self._threads: list[threading.Thread] = []
         self._add()
 
     def _add(self) -> None:
-        thread = threading.Thread(
-            target=self._context.copy().run,
-            args=(_serve, self._jobs, self._idle),
-            name=f"{self._name}-{len(self._threads) + 1}",
-            daemon=True,
-        )
-        self._threads.append(thread)
-        thread.start()
+        name = f"{self._name}-{len(self._threads) + 1}"
+        self._start(name, self._context.copy().run, _serve, self._jobs, self._idle)
 
     def submit(self, job: ActorJob) -> None:
         """Add a job to the queue."""
@@ -100,13 +114,6 @@ class ThreadsExecutor:
     def close(self) -> None:
         """End after the jobs in the queue. Never locks."""
         self._jobs.put(None)
-
-    def join(self, deadline: float) -> bool:
-        """Wait until all threads have ended; return whether they did in time."""
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
 
 
 def _serve(jobs: SimpleQueue[ActorJob | None], idle: list[None]) -> None:
@@ -124,34 +131,26 @@ def _serve(jobs: SimpleQueue[ActorJob | None], idle: list[None]) -> None:
         idle.append(None)
 
 
-class LoopExecutor:
+class LoopExecutor(_Threads):
     """An event loop in a thread: jobs begin in order, `count` of them are under way at most."""
 
     def __init__(self, name: str, count: int, context: contextvars.Context) -> None:
+        super().__init__()
         self._loop = asyncio.new_event_loop()
         self._jobs: asyncio.Queue[ActorJob | None] = asyncio.Queue()
-        self._thread = threading.Thread(
-            target=context.copy().run, args=(_run_loop, self._loop, self._jobs, count), name=name,
-            daemon=True,
-        )
-        self._thread.start()
+        self._start(name, context.copy().run, _run_loop, self._loop, self._jobs, count)
 
     def submit(self, job: ActorJob | None) -> None:
         """Add a job to the queue."""
-        try:
+        with suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._jobs.put_nowait, job)
-        except RuntimeError:  # it has ended
-            pass
 
     def close(self) -> None:
         """End after the jobs in the queue. Never locks."""
         self.submit(None)
 
-    def join(self, deadline: float) -> bool:
-        """Wait until all threads have ended; return whether they did in time."""
-        if self._thread is not threading.current_thread():
-            self._thread.join(max(0.0, deadline - monotonic()))
-        return not self._thread.is_alive()
+
+Executor = InlineExecutor | ThreadsExecutor | LoopExecutor
 
 
 def _run_loop(
@@ -203,10 +202,8 @@ async def _done(future: TaskFuture) -> None:
     woken = asyncio.Event()
 
     def wake(_: TaskFuture) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop was closed
             loop.call_soon_threadsafe(woken.set)
-        except RuntimeError:  # the loop was closed
-            pass
 
     future.add_callback(wake)
     await woken.wait()

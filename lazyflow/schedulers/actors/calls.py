@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
@@ -21,6 +23,8 @@ from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
 
 T = TypeVar("T")
+
+MISSING: Any = object()  #: stands for an input value that has not arrived
 
 ASYNC_CONCURRENCY = 1000  # calls of async methods that may be under way at once
 _IN_CHECKPOINT = "while the actor's checkpoint was taken, after the call"
@@ -95,6 +99,52 @@ class ActorCall:
         return str(func.name)
 
 
+class PackedCall:
+    """A call with its packed parts, as `HostPort.encode` and `HostPort.load` make them.
+
+    arguments, flags, binding
+        As `lazyflow.schedulers.remote.calls.packed_call` gives them.
+    futures
+        The futures of the inputs, each once.
+    sources
+        For each input the index of its future; None: the inputs are the futures in order.
+    values
+        The packed value of each future.
+    missing
+        The number of values that have not arrived.
+    """
+
+    __slots__ = (
+        "arguments", "binding", "call", "error", "flags", "futures", "is_over", "missing",
+        "sources", "values",
+    )
+
+    def __init__(self, call: ActorCall) -> None:
+        self.call = call
+        self.arguments: Any = None
+        self.flags = 0
+        self.binding: Any = None
+        self.error: BaseException | None = None
+        self.is_over = False
+        self.futures: list[TaskFuture] = call.inputs
+        self.sources: tuple[int, ...] | None = None
+        if len({id(f) for f in call.inputs}) < len(call.inputs):
+            self.futures = list({id(f): f for f in call.inputs}.values())
+            places = {id(f): k for k, f in enumerate(self.futures)}
+            self.sources = tuple([places[id(f)] for f in call.inputs])
+        self.values: list[Any] = [MISSING] * len(self.futures)
+        self.missing = len(self.futures)
+
+    @property
+    def task(self) -> Task:
+        return self.call.task
+
+    @property
+    def name(self) -> str:
+        return self.call.future.name
+
+
+@dataclass(eq=False, repr=False)
 class Checkpoint:
     """How the state of an actor is saved and restored.
 
@@ -104,12 +154,9 @@ class Checkpoint:
         Number of calls from one saved state to the next.
     """
 
-    def __init__(
-        self, save: str | Callable[[Any], Any], load: str | Callable[[Any, Any], Any], every: int
-    ) -> None:
-        self.save = save
-        self.load = load
-        self.every = every
+    save: str | Callable[[Any], Any]
+    load: str | Callable[[Any, Any], Any]
+    every: int
 
     def packed_state(self, instance: Any, pack: Callable[[Any], T]) -> T:
         """Return the state to keep, packed by `pack`; an error gets a note that it came of this."""
@@ -132,6 +179,7 @@ class Checkpoint:
             self.load(instance, state)
 
 
+@dataclass(eq=False, repr=False)
 class ActorSpec:
     """The description from which a scheduler makes an actor.
 
@@ -143,28 +191,31 @@ class ActorSpec:
         The name of the actor in messages.
     init
         The call of its constructor.
+    max_concurrency
+        The most calls that may be under way at once; None: one, or many async ones.
     """
 
-    def __init__(
-        self,
-        cls: type,
-        factory: Any,
-        label: str,
-        init: ActorCall,
-        max_concurrency: int | None = None,
-        restarts: int = 0,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self.cls = cls
-        self.factory = factory
-        self.label = label
-        self.init = init
-        self.restarts = restarts
-        self.checkpoint = checkpoint
-        self.is_async = has_async_methods(cls)
-        if max_concurrency is None:
-            max_concurrency = ASYNC_CONCURRENCY if self.is_async else 1
-        self.max_concurrency = max_concurrency
+    cls: type
+    factory: Any
+    label: str
+    init: ActorCall
+    max_concurrency: int | None = None
+    restarts: int = 0
+    checkpoint: Checkpoint | None = None
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the class has methods that are coroutines."""
+        return any(
+            inspect.iscoroutinefunction(each)
+            for base in self.cls.__mro__
+            for each in vars(base).values()
+        )
+
+    @property
+    def concurrency(self) -> int:
+        """The most calls that may be under way at once."""
+        return self.max_concurrency or (ASYNC_CONCURRENCY if self.is_async else 1)
 
 
 class ActorHost(Protocol):
@@ -179,19 +230,6 @@ class ActorHost(Protocol):
 
     def close(self) -> None:
         """End the actor after the queued calls. Called by finalizers: must not lock."""
-
-
-def has_async_methods(cls: type) -> bool:
-    """Tell whether a class has methods that are coroutines.
-
-    >>> has_async_methods(dict)
-    False
-    """
-    return any(
-        inspect.iscoroutinefunction(each)
-        for base in cls.__mro__
-        for each in vars(base).values()
-    )
 
 
 def finish(box: list[Any], scheduler: Any) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.schedulers.actors.calls import ActorSpec
-from lazyflow.schedulers.actors.packed_call import PackedCall
+from lazyflow.schedulers.actors.calls import ActorSpec, PackedCall
 from lazyflow.schedulers.core.errors.failures import with_call_note
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lazyflow.schedulers.actors.packed_call import PackedCall
+from lazyflow.schedulers.actors.calls import PackedCall
 from lazyflow.schedulers.actors.ports import NOT_HERE, HostPort
 from lazyflow.schedulers.core.future import TaskFuture
 
@@ -35,10 +35,7 @@ class InputGatherer:
             if future.done():
                 self._input_done(item, k, future)
             else:
-                future.add_callback(partial(self._post_input, item, k))
-
-    def _post_input(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        self._port.post(self._input_came, item, k, future)
+                future.add_callback(partial(self._port.post, self._input_came, item, k))
 
     def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
         self._input_done(item, k, future)

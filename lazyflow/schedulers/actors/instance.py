@@ -14,21 +14,8 @@ from typing import Any
 
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import IMMUTABLE
-from lazyflow.schedulers.actors.call_executors import (
-    InlineExecutor,
-    LoopExecutor,
-    ThreadsExecutor,
-)
+from lazyflow.schedulers.actors import call_executors, ports
 from lazyflow.schedulers.actors.calls import Checkpoint, finish
-from lazyflow.schedulers.actors.ports import (
-    FAILURE,
-    PACKED,
-    VALUE,
-    Arguments,
-    MakeActor,
-    SavedState,
-    WorkerPort,
-)
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
@@ -48,16 +35,16 @@ class ActorInstance:
         Numbers of calls that were cancelled, and must not begin.
     """
 
-    def __init__(self, port: WorkerPort) -> None:
+    def __init__(self, port: ports.WorkerPort) -> None:
         self.port = port
         self.value: Any = None
         self.checkpoint: Checkpoint | None = None
         self.skipped: set[int] = set()
         self._ended = 0  # calls
         self._made_by = 0  # number of the constructor's call: higher than those of earlier objects
-        self._executor: InlineExecutor | ThreadsExecutor | LoopExecutor | None = None
+        self._executor: call_executors.Executor | None = None
 
-    def make(self, message: MakeActor) -> None:
+    def make(self, message: ports.MakeActor) -> None:
         """Construct the object, with the saved state of an earlier one if there is any."""
         port = self.port
         context = contextvars.copy_context()
@@ -67,17 +54,19 @@ class ActorInstance:
         making = _ConstructorCall(self, message)
         count = message.max_concurrency
         if message.is_async:  # a constructor may make what belongs to the loop
-            self._executor = LoopExecutor(_NAME, count, context)
+            self._executor = call_executors.LoopExecutor(_NAME, count, context)
         elif not port.runs_here:
-            self._executor = ThreadsExecutor(_NAME, count, context)
+            self._executor = call_executors.ThreadsExecutor(_NAME, count, context)
         else:
-            here = InlineExecutor(context)
+            here = call_executors.InlineExecutor(context)
             here.submit(making)
-            self._executor = here if count == 1 else ThreadsExecutor(_NAME, count, context)
+            self._executor = here
+            if count > 1:
+                self._executor = call_executors.ThreadsExecutor(_NAME, count, context)
             return
         self._executor.submit(making)
 
-    def call(self, number: int, method: str, arguments: Arguments) -> None:
+    def call(self, number: int, method: str, arguments: ports.Arguments) -> None:
         """Queue a call of a method."""
         assert self._executor is not None
         self._executor.submit(_MethodCall(self, number, method, arguments))
@@ -87,7 +76,7 @@ class ActorInstance:
         if self._executor is not None:
             self._executor.close()
 
-    def saved(self) -> SavedState | None:
+    def saved(self) -> ports.SavedState | None:
         """Count a call; return the state to save, if it is time to save one."""
         checkpoint = self.checkpoint
         self._ended += 1
@@ -102,7 +91,7 @@ class _MethodCall:
     """A call of a method, as an executor runs it."""
 
     def __init__(
-        self, actor: ActorInstance, number: int, method: str, arguments: Arguments
+        self, actor: ActorInstance, number: int, method: str, arguments: ports.Arguments
     ) -> None:
         self.actor = actor
         self.number = number
@@ -138,11 +127,11 @@ class _MethodCall:
         finish(box, port.scheduler)
         value = box.pop()
         is_plain = value.__class__ in IMMUTABLE and is_short(value)
-        outcome = (VALUE, value) if is_plain else (PACKED, port.encode(value))
+        outcome = (ports.VALUE, value) if is_plain else (ports.PACKED, port.encode(value))
         del value
         port.send_answer(self.number, outcome, self.saved())
 
-    def saved(self) -> SavedState | None:
+    def saved(self) -> ports.SavedState | None:
         """Return the state to save after this call, if any. Called once for each call."""
         self.has_saved = True
         return self.actor.saved()
@@ -159,13 +148,13 @@ class _MethodCall:
             words = None if self.call is None else self.call.words()
         except BaseException:  # a hostile container must not stop an error message
             words = None
-        self.actor.port.send_answer(self.number, (FAILURE, record, words), state)
+        self.actor.port.send_answer(self.number, (ports.FAILURE, record, words), state)
 
 
 class _ConstructorCall(_MethodCall):
     """The call of the constructor."""
 
-    def __init__(self, actor: ActorInstance, message: MakeActor) -> None:
+    def __init__(self, actor: ActorInstance, message: ports.MakeActor) -> None:
         super().__init__(actor, message.number, "__init__", message.arguments)
         self.made_of = message.made_of
         self.state = message.state
@@ -181,7 +170,7 @@ class _ConstructorCall(_MethodCall):
         if self.state is not None:
             assert actor.checkpoint is not None
             actor.checkpoint.restore(actor.value, actor.port.open(self.state, "the state"))
-        actor.port.send_answer(self.number, (VALUE, None), None)
+        actor.port.send_answer(self.number, (ports.VALUE, None), None)
 
     def failed(self, error: BaseException) -> None:
         self.actor.checkpoint = None

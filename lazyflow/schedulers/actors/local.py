@@ -144,7 +144,7 @@ class ThreadActor:
         context = contextvars.copy_context()
         context.run(scheduler_here.set, scheduler)
         executor = LoopExecutor if spec.is_async else ThreadsExecutor
-        self._executor = executor(f"lazyflow-{spec.label}", spec.max_concurrency, context)
+        self._executor = executor(f"lazyflow-{spec.label}", spec.concurrency, context)
         self._executor.submit(_LocalCall(spec.init, self._object))
         _alive[self] = None
 

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.core.future import TaskFuture
-
-if TYPE_CHECKING:
-    from lazyflow.schedulers.actors.packed_call import PackedCall
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
 #: (FAILURE, record of the error, description of the arguments), (KEPT,) in the worker.

@@ -14,19 +14,10 @@ from itertools import count
 from typing import Any
 
 from lazyflow.errors import WorkerDied
-from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec
+from lazyflow.schedulers.actors import ports
+from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
 from lazyflow.schedulers.actors.inputs import InputGatherer
-from lazyflow.schedulers.actors.packed_call import PackedCall
-from lazyflow.schedulers.actors.ports import (
-    FAILURE,
-    ActorLink,
-    Arguments,
-    HostPort,
-    MakeActor,
-    SavedState,
-    SentCall,
-)
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import BLOB, packed_call
 from lazyflow.schedulers.remote.failures import error_of
@@ -45,7 +36,7 @@ class RemoteActor:
         Makes the error of each further call; None while calls can run.
     """
 
-    def __init__(self, spec: ActorSpec, port: HostPort) -> None:
+    def __init__(self, spec: ActorSpec, port: ports.HostPort) -> None:
         self.spec = spec
         self.port = port
         self._keeper = port.keeper
@@ -54,12 +45,12 @@ class RemoteActor:
         self.error: Callable[[PackedCall], BaseException] | None = None
         self._inputs = InputGatherer(port, self.pump, self.cancel)
         self._numbers = count(1)
-        self._link: ActorLink | None = None
-        self._window = max(AHEAD, spec.max_concurrency)
+        self._link: ports.ActorLink | None = None
+        self._window = max(AHEAD, spec.concurrency)
         self._restarts = 0
         self._is_made = False  # the constructor has returned: calls can be sent
         self._is_closing = False
-        self._state: SavedState | None = None
+        self._state: ports.SavedState | None = None
         self._states_due = 0  # saved states that are on their way here
         self._restart_is_due = False  # the restart waits for those
         port.look()
@@ -133,7 +124,7 @@ class RemoteActor:
         last = 0 if link is None else link.last_begun()
         if last is not None:
             return 0 < self._number_of(call) <= last  # they begin in the order of their numbers
-        running = tuple(self.flying.values())[: self.spec.max_concurrency]
+        running = tuple(self.flying.values())[: self.spec.concurrency]
         return self._is_made and any(item.call is call for item in running)
 
     def _number_of(self, call: ActorCall) -> int:
@@ -164,7 +155,7 @@ class RemoteActor:
             return
         self.pump()
 
-    def broken(self, link: ActorLink) -> bool:
+    def broken(self, link: ports.ActorLink) -> bool:
         """Note the end of a process, before `died`; return whether it was the current one."""
         if link is not self._link:
             return False
@@ -172,7 +163,7 @@ class RemoteActor:
         self._is_made = False
         return True
 
-    def died(self, link: ActorLink, end: ProcessEnd) -> None:
+    def died(self, link: ports.ActorLink, end: ProcessEnd) -> None:
         """Handle the end of the process: fail calls that had begun, start again for the others."""
         if self.error is not None:
             return
@@ -190,7 +181,7 @@ class RemoteActor:
         errors = DeathErrors(self.spec, end, ran[-1].name if ran else "", is_last)
         if is_last:
             self._end_with(errors.later)
-        at_once = self.spec.max_concurrency
+        at_once = self.spec.concurrency
         for k, item in enumerate(ran, 1):
             if item is not self._init:
                 self._fail(item, partial(
@@ -263,14 +254,15 @@ class RemoteActor:
     # -- answers ----------------------------------------------------------------------------
 
     def answered(
-        self, link: ActorLink, number: int, outcome: tuple[Any, ...], state: SavedState | None
+        self, link: ports.ActorLink, number: int, outcome: tuple[Any, ...],
+        state: ports.SavedState | None,
     ) -> None:
         """Handle the outcome of a call. The caller calls `pump` afterwards."""
         item = self.flying.pop(number, None)
         if item is None:  # it has failed meanwhile
             return
         value = error = None
-        if outcome[0] == FAILURE:
+        if outcome[0] == ports.FAILURE:
             error = error_of(item.task, *outcome[1:])
         else:
             value = link.result(item, number, outcome)
@@ -335,7 +327,7 @@ class RemoteActor:
             self._pump_init(link)
             return
         waiting, flying = self.waiting, self.flying
-        batch: list[SentCall] = []
+        batch: list[ports.SentCall] = []
         while waiting and len(flying) < self._window:
             item = waiting[0]
             if item.call.future.done():  # it was cancelled
@@ -355,7 +347,7 @@ class RemoteActor:
         if self._is_closing and not waiting and not flying:
             self._end()
 
-    def _pump_init(self, link: ActorLink) -> None:
+    def _pump_init(self, link: ports.ActorLink) -> None:
         init, spec = self._init, self.spec
         if self.flying or init.missing:
             link.call([])
@@ -365,12 +357,12 @@ class RemoteActor:
             number = next(self._numbers)
             self.flying[number] = init
             state = None if self._state is None else link.lend(self._state[1])
-            link.make(MakeActor(
-                number, self._environment, spec.max_concurrency, spec.is_async,
+            link.make(ports.MakeActor(
+                number, self._environment, spec.concurrency, spec.is_async,
                 link.lend(self._made_of), state, self._arguments(link, init),
             ))
 
-    def _arguments(self, link: ActorLink, item: PackedCall) -> Arguments:
+    def _arguments(self, link: ports.ActorLink, item: PackedCall) -> ports.Arguments:
         arguments = link.lend(item.arguments) if item.flags & BLOB else item.arguments
         values = [link.lend(value) for value in item.values]
         return arguments, item.flags, item.binding, item.sources, values

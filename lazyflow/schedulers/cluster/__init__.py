@@ -50,29 +50,22 @@ workers and schedulers really killed; SLURM, Kubernetes, TLS and several machine
 The modules:
 
     scheduler.py       the part of a scheduler that is the same for every engine
-    engine.py          the protocol by which runs, values and actors know their engine
-    connection.py      the part of an engine that is the same for all: its thread, what it learns
+    engine.py          the base class of engines: their thread, and what they learn of functions
 
     run.py             a run: from its beginning over what arrives and what goes wrong to its end
-    admission.py       which tasks can't be sent at all
-    group_queue.py     which tasks go together, and which groups may go; groups.py: a group
+    group_queue.py     which tasks go together, and which groups may go
     run_values.py      leaves and large literals
-    packing.py         a group of tasks as it travels
+    packing.py         a group of tasks as it travels, and the tasks that can't be sent
     outcome.py         results as the engine holds and moves them
-    results.py         what the caller holds of values that the engine keeps
-    losses.py          errors of what was lost; showing.py: observers, and what is running
-    worker_filter.py   which workers may run a group
+    results.py         what the caller holds of them, and the errors when they are lost
 
     work.py            a group inside the engine's worker, by the loop of sync
     worker_threads.py  the threads of that worker in which groups run
 
-    actor_port.py      the end of actors on the caller's side
-    actor_link.py      the way to one actor, of which each engine has its own; actor_messages.py
-    actor_worker.py    the end of an actor inside the engine's worker
-    journal.py         what it has done, in a file that outlives its process
+    actors/            actors, each of them in a worker of the engine
 
 A compute goes through `EngineScheduler.make_run` and `start`, `EngineRun.begin`, `GroupQueue`,
-`Packer`, the engine's `submit`; then, in a worker, `Work`; and back by `EngineConnection.receive`
+`Packer`, the engine's `submit`; then, in a worker, `Work`; and back by `Engine.receive`
 and `EngineRun.reported`. The engine sees one task of its own for each group. Nothing that the
 user's code raises reaches it: failures travel as records in what its tasks return.
 """

@@ -1,33 +1,58 @@
-"""The protocol by which runs, values and actors use an engine."""
+"""The base class of engines: what each of them offers, their thread, and what they learn.
+
+An engine is the connection to one cluster. Its thread decides which groups of tasks go there, and
+runs all steps of runs and actors one after the other.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import logging
+import pickle
+import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
 
 from lazyflow.graph.options import Options
+from lazyflow.schedulers.actors.ports import ActorLink
+from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.store.pickling.functions import FunctionCache, pack_function
+
+_MOST_COSTS = 10_000  # functions whose times are remembered
 
 
-class HeldValue(Protocol):
-    """A value that an engine keeps: an `EngineResult`, or a `Put`."""
+class HeldValue:
+    """A value that an engine keeps: an `EngineResult`, or a `Put`.
 
-    engine: Engine
-    handle: Any
-    number: int
+    handle
+        The engine's handle; None if the engine does not keep it now.
+    number
+        The number of the value in the `GroupOutcome` that the engine has.
+    """
+
+    __slots__ = ("__weakref__", "engine", "handle", "number")
+
+    _lazyflow_remote = True
+
+    def __init__(self, engine: Engine, handle: Any, number: int) -> None:
+        self.engine = engine
+        self.handle = handle
+        self.number = number
+
+    def current_handle(self) -> Any:
+        """Return the handle, after sending the value if need be."""
+        return self.handle
+
+    def is_held_by(self, engine: Engine) -> bool:
+        """Return whether an engine keeps the value, or can have it sent."""
+        return self.engine is engine and self.handle is not None
 
 
-@runtime_checkable
-class StepOwner(Protocol):
-    """An object whose methods are posted as steps; it is cancelled when one of them fails."""
-
-    def cancel(self, error: BaseException) -> None:
-        """End with an error."""
-
-
-class Engine(Protocol):
+class Engine(ABC):
     """A connection to one cluster, with the thread that decides which groups go there.
 
     packed_functions
@@ -40,28 +65,110 @@ class Engine(Protocol):
         Whether the cluster orders submitted groups by priority; else groups are held back.
     closing
         Whether steps that are posted now are not run any more.
+    links
+        The links to actors, by the names in their reports.
     post_end
         A C function, as the callback of weak references whose `then` is a step.
     """
 
-    packed_functions: Any
-    costs: OrderedDict[bytes, float]
-    gives_short: OrderedDict[bytes, bool]
-    has_priorities: bool
-    closing: bool
-    post_end: Callable[[Any], None]
+    has_priorities = True
+
+    def __init__(self) -> None:
+        self.packed_functions = FunctionCache(pack_function)
+        self.costs: OrderedDict[bytes, float] = OrderedDict()
+        self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
+        self.closing = False
+        self.links: dict[str, Any] = {}
+        self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number of the group
+        self._steps: SimpleQueue[Any] = SimpleQueue()
+        self.post_end: Callable[[Any], None] = self._steps.put
+        self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
+        self._thread.start()
+
+    # -- the thread -------------------------------------------------------------------------
 
     def post(self, step: Callable[..., None], *details: Any) -> None:
         """Queue a step for the engine's thread. Never locks."""
+        self._steps.put((step, details))
+
+    def _serve(self) -> None:
+        while True:
+            item = self._steps.get()
+            if item is None:
+                return
+            step, details = item if type(item) is tuple else item.then
+            try:
+                step(*details)
+            except BaseException as bug:  # of lazyflow, or the engine is gone: the run must end
+                while isinstance(step, partial):
+                    step = step.func
+                cancel = getattr(getattr(step, "__self__", None), "cancel", None)
+                if cancel is not None:
+                    cancel(self.translated(bug))
+                else:
+                    logging.getLogger("lazyflow").exception("a step of an engine failed")
+                cancel = None
+            item = step = details = None  # hold nothing meanwhile
+
+    def close(self) -> None:
+        """End the thread after the queued steps. Never locks."""
+        self.closing = True
+        self._steps.put(None)
+
+    def end_thread(self) -> None:
+        """End the thread after the queued steps, and wait for it."""
+        self.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(2.0)
+
+    # -- what it learns -----------------------------------------------------------------------
+
+    def learn(self, digest: bytes, count: int, seconds: float) -> None:
+        """Update the mean time of calls of a function."""
+        mean = seconds / count
+        _remember(self.costs, digest, (self.costs.get(digest, mean) + mean) / 2)
+
+    def learn_size(self, digest: bytes, is_short: bool) -> bool:
+        """Note whether a result of a function was short; return whether it was the first."""
+        known = self.gives_short.get(digest)
+        _remember(self.gives_short, digest, is_short and known is not False)
+        return known is None
+
+    # -- reports ------------------------------------------------------------------------------
+
+    def register(self, run: Any, group: Any) -> None:
+        """Register a group, to whose number reports refer."""
+        self._groups[group.number] = (run, group)
+
+    def receive(self, data: bytes) -> None:
+        """Queue the report of a worker. Called by any thread."""
+        self.post(self._received, data)
+
+    def _received(self, data: bytes) -> None:
+        report = pickle.loads(data)
+        if type(report[0]) is str:
+            link = self.links.get(report[0])
+            if link is not None:
+                link.receive(report[1])
+            return
+        found = self._groups.pop(report[0], None)
+        if found is not None:
+            run, group = found
+            self.post(run.reported, group, report)
+
+    def lookout(self) -> Iterator[float]:
+        """Yield times to wait; each next step may warn the waiting caller of a problem."""
+        return iter(())
+
+    # -- for each engine: values --------------------------------------------------------------
+
+    def holds(self, value: Any) -> bool:
+        """Return whether this engine keeps a value."""
+        return issubclass(type(value), HeldValue) and value.is_held_by(self)
 
     @abstractmethod
     def translated(self, error: BaseException) -> BaseException:
         """Return the error that the caller sees in the place of one of the engine."""
-
-    # -- values -----------------------------------------------------------------------------
-
-    def holds(self, value: Any) -> bool:
-        """Return whether this engine keeps a value."""
 
     @abstractmethod
     def send(self, outcome: GroupOutcome) -> Any:
@@ -73,19 +180,13 @@ class Engine(Protocol):
 
     @abstractmethod
     def bring(self, results: Sequence[Any]) -> None:
-        """Fetch the outcomes of those results that have no short value."""
+        """Fetch the outcomes of results."""
 
     @abstractmethod
     def token(self, handle: Any) -> Any:
         """Return the form of a handle by which an actor fetches the value."""
 
-    # -- groups of tasks ----------------------------------------------------------------------
-
-    def learn(self, digest: bytes, count: int, seconds: float) -> None:
-        """Update the mean time of calls of a function."""
-
-    def learn_size(self, digest: bytes, is_short: bool) -> bool:
-        """Note whether a result of a function was short; return whether it was the first."""
+    # -- for each engine: groups of tasks, and actors -------------------------------------------
 
     @abstractmethod
     def width(self) -> int:
@@ -110,3 +211,15 @@ class Engine(Protocol):
     @abstractmethod
     def running(self, run: Any) -> list[tuple[str, int]]:
         """Return worker and number of each task of a run that runs now."""
+
+    @abstractmethod
+    def new_link(self, actor: RemoteActor) -> ActorLink:
+        """Start an engine's actor for a `RemoteActor`; return the way to it."""
+
+
+def _remember(known: OrderedDict[bytes, Any], digest: bytes, value: Any) -> None:
+    """Note what is known of a function; forget the one that was noted longest ago."""
+    known[digest] = value
+    known.move_to_end(digest)
+    if len(known) > _MOST_COSTS:
+        known.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Groups the tasks of a run, and orders the groups for submission.
+"""Groups of the tasks of a run, in the order in which they are submitted.
 
 Groups are made again when the costs of functions become known: until then tasks go singly, a few
 at a time.
@@ -6,18 +6,86 @@ at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from heapq import heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple
 
 from lazyflow.graph.grouping import clusters
 from lazyflow.graph.items import Item
+from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.groups import TaskGroup
+from lazyflow.schedulers.cluster.results import Put
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
+_FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
 _SHARES = 3  # groups for each worker, at least, where the work is enough
 _OWN = 20e-6  # seconds that a task costs beside what its function takes
+
+_numbers = count(1)
+
+
+class TaskGroup:
+    """Tasks of a run that are one task of the engine.
+
+    handle
+        The engine's handle; None if the group is not submitted, or not needed any more.
+    last
+        The last of its tasks, after which the engine's task is named.
+    outputs
+        Tasks whose results are used outside of the group.
+    waits
+        The number of groups that it needs and that are not submitted.
+    uses
+        How often groups that are not done use its results.
+    """
+
+    __slots__ = (
+        "done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits",
+    )
+
+    def __init__(self, plan: Plan, members: list[int]) -> None:
+        self.number = next(_numbers)
+        self.members = members
+        self.last = plan.tasks[members[-1]]
+        self.handle: Any = None
+        self.done = False
+        self.tries = 0
+        self.waits = 0
+        self.puts: list[Put] = []
+        inside = frozenset(members)
+        self.outputs: list[int] = []
+        self.uses = 0
+        end = plan.end
+        for i in members:
+            outside = [user for user in plan.uses(i) if user not in inside]
+            if outside:
+                self.outputs.append(i)
+                self.uses += sum(user != end for user in outside)
+
+    def current_handle(self) -> Any:
+        """Return the handle, as of a `HeldValue`."""
+        return self.handle
+
+    def forget_puts(self) -> None:
+        """Have the values that were put for it sent again."""
+        for put in self.puts:
+            put.handle = None
+
+
+class Submission(NamedTuple):
+    """A group with all that its submission needs.
+
+    deps
+        Groups, results of earlier runs and put values to which the payload refers.
+    """
+
+    run: Any
+    group: TaskGroup
+    payload: bytes
+    deps: list[Any]
+    options: Options
 
 
 class GroupQueue:
@@ -26,7 +94,7 @@ class GroupQueue:
     Parameters
     ----------
     failed
-        Tasks that have failed: no group waits for them.
+        The errors of tasks that have failed: no group waits for them.
     limit
         The most workers that the run may use; None or 0: all.
 
@@ -38,24 +106,23 @@ class GroupQueue:
         The group of each task, by number: submitted, or about to be.
     todo
         Tasks that are not submitted.
-    has_learnt
-        Whether more is known of the functions than when the groups were made.
     knows_all
         Whether all costs were known when the groups were made.
     """
 
     def __init__(
-        self, plan: Plan, engine: Engine, failed: Collection[int], limit: int | None
+        self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None
     ) -> None:
-        self._plan = plan
-        self._engine = engine
-        self._failed = failed
+        self.plan = plan
+        self.engine = engine
+        self.failed = failed
         self._limit = limit
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, TaskGroup] = {}
         self.todo: set[int] = set()
-        self.has_learnt = False
         self.knows_all = False
+        self._has_learnt = False  # more of the functions than was known when groups were made
+        self._done = self._done_before = 0  # tasks: now, and when groups were made
         self._ready: list[tuple[int, int, int, TaskGroup]] = []
         self._after: dict[int, list[TaskGroup]] = {}  # groups that wait, by number of the group
 
@@ -64,14 +131,14 @@ class GroupQueue:
     def learn(self, times: dict[bytes, tuple[int, float]]) -> None:
         """Note the number and the seconds of calls, by digest of the function."""
         for digest, (calls, seconds) in times.items():
-            if digest not in self._engine.costs:
-                self.has_learnt = True
-            self._engine.learn(digest, calls, seconds)
+            if digest not in self.engine.costs:
+                self._has_learnt = True
+            self.engine.learn(digest, calls, seconds)
 
     def learn_size(self, i: int, is_short: bool) -> None:
         """Note whether the result of a task was short."""
-        if self._engine.learn_size(self.functions[i][0], is_short):
-            self.has_learnt = True
+        if self.engine.learn_size(self.functions[i][0], is_short):
+            self._has_learnt = True
 
     def is_short(self, group: TaskGroup) -> bool:
         """Return whether a group is known to end soon."""
@@ -79,14 +146,14 @@ class GroupQueue:
         return None not in costs and sum(costs) <= MOST  # type: ignore[arg-type]
 
     def _cost(self, i: int) -> float | None:
-        if self._plan.tasks[i]._func.__class__ is Item:
+        if self.plan.tasks[i]._func.__class__ is Item:
             return 0.0
-        known = self._engine.costs.get(self.functions[i][0])
+        known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
     def _gives_short(self, i: int) -> bool | None:
         """Return whether a task's function returns short results; None if unknown."""
-        return self._engine.gives_short.get(self.functions[i][0])
+        return self.engine.gives_short.get(self.functions[i][0])
 
     # -- groups -------------------------------------------------------------------------------
 
@@ -98,8 +165,9 @@ class GroupQueue:
         shown
             Tasks whose results may be asked for before the rest is done.
         """
-        self.has_learnt = False
-        plan, todo = self._plan, sorted(self.todo)
+        self._has_learnt = False
+        self._done_before = self._done
+        plan, todo = self.plan, sorted(self.todo)
         apart = [i for i in shown if i in self.todo and not self._gives_short(i)]
         costs = {i: self._cost(i) for i in todo}
         known = [cost for cost in costs.values() if cost is not None]
@@ -122,13 +190,13 @@ class GroupQueue:
             self.line_up(group)
 
     def _width(self) -> int:
-        width = self._engine.width()
+        width = self.engine.width()
         return min(width, self._limit) if self._limit else width
 
     def most_under_way(self) -> int:
         """Return how many groups may be under way at a time."""
-        goes_by_itself = self._engine.has_priorities or not self._plan.priorities
-        most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self._engine.width()
+        goes_by_itself = self.engine.has_priorities or not self.plan.priorities
+        most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self.engine.width()
         return min(most, self._limit) if self._limit else most
 
     def take_back(self, group: TaskGroup) -> None:
@@ -147,16 +215,16 @@ class GroupQueue:
             self._is_ready(group)
 
     def _is_ready(self, group: TaskGroup) -> None:
-        priority = self._plan.priorities.get(group.members[0], 0)
+        priority = self.plan.priorities.get(group.members[0], 0)
         heappush(self._ready, (-priority, group.members[-1], group.number, group))
 
     def needed(self, group: TaskGroup) -> list[TaskGroup]:
         """Return the groups that compute inputs of a group."""
         found = []
         for i in group.members:
-            for j in self._plan.inputs[i] or ():
+            for j in self.plan.inputs[i] or ():
                 other = self.group_of.get(j)
-                if other is not None and other is not group and j not in self._failed:
+                if other is not None and other is not group and j not in self.failed:
                     found.append(other)
         return found
 
@@ -176,10 +244,17 @@ class GroupQueue:
             if not other.waits:
                 self._is_ready(other)
 
-    def release_inputs(self, group: TaskGroup) -> None:
+    def is_worth_regrouping(self) -> bool:
+        """Return whether more is known than when groups were made, and enough tasks are left."""
+        left, newly_done = len(self.todo), self._done - self._done_before
+        is_time = newly_done >= left // 8 or self._done < _FEW_DONE
+        return self._has_learnt and left > 0 and is_time
+
+    def note_done(self, group: TaskGroup) -> None:
         """Release the results that no group needs any more, now that this one is done."""
+        self._done += len(group.members)
         for i in group.members:
-            for j in self._plan.inputs[i] or ():
+            for j in self.plan.inputs[i] or ():
                 other = self.group_of.get(j)
                 if other is not None and other is not group:
                     other.uses -= 1

@@ -11,6 +11,7 @@ import io
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lazyflow.errors import SerializationError
@@ -26,42 +27,29 @@ from lazyflow.store.sizes import size_of
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 _APART = 1 << 16  # bytes from which memory stays out of a stream
-_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PackedValue:
     """A pickled value, or the reason why it can't be pickled.
 
-    Parameters
-    ----------
-    stream
-        The pickle, or None.
-    buffers
-        The out-of-band buffers of the pickle.
+    stream, buffers
+        The pickle, and its out-of-band buffers.
     why
         Path of the object that can't be pickled, record of the error, type of the object.
     """
 
-    __slots__ = ("buffers", "stream", "why")
-
-    def __init__(
-        self,
-        stream: bytes | None,
-        buffers: Sequence[Any] = (),
-        why: tuple[str, Any, str] | None = None,
-    ) -> None:
-        self.stream = stream
-        self.buffers = buffers
-        self.why = why
+    stream: bytes = b""
+    buffers: Sequence[Any] = ()
+    why: tuple[str, Any, str] | None = None
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        if protocol < 5:
-            return PackedValue, (self.stream, [bytes(b) for b in self.buffers], self.why)
-        return PackedValue, (self.stream, [pickle.PickleBuffer(b) for b in self.buffers], self.why)
+        form: Any = pickle.PickleBuffer if protocol >= 5 else bytes
+        return PackedValue, (self.stream, [form(b) for b in self.buffers], self.why)
 
     def size(self) -> int:
         """Return the size in bytes."""
-        return len(self.stream or b"") + sum(memoryview(b).nbytes for b in self.buffers)
+        return len(self.stream) + sum(memoryview(b).nbytes for b in self.buffers)
 
     def copied(self) -> PackedValue:
         """Return a copy with memory of its own."""
@@ -72,12 +60,16 @@ class PackedValue:
         buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
         return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
-    def opened(self) -> Any:
-        """Return the value; raise Unpicklable or SerializationError."""
-        if self.stream is None:
-            assert self.why is not None
+    def checked(self) -> PackedValue:
+        """Return this; raise Unpicklable if it is the reason why there is no pickle."""
+        if self.why is not None:
             path, error, culprit = self.why
             raise Unpicklable(path, rebuilt(error), culprit)
+        return self
+
+    def opened(self) -> Any:
+        """Return the value; raise Unpicklable or SerializationError."""
+        self.checked()
         try:
             return pickle.loads(self.stream, buffers=self.buffers)
         except MemoryError:
@@ -101,10 +93,11 @@ def packed(value: Any) -> PackedValue:
     try:
         dump(value, pickler)
     except Unpicklable as failed:
-        return PackedValue(None, (), (failed.path, record(failed.error), failed.culprit))
+        return PackedValue(b"", (), (failed.path, record(failed.error), failed.culprit))
     return PackedValue(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class GroupOutcome:
     """The results of a group of tasks, as an engine keeps them.
 
@@ -116,14 +109,9 @@ class GroupOutcome:
         Whether it was pickled; else it is the engine's own object, in a cluster of this process.
     """
 
-    __slots__ = ("__weakref__", "failed", "travelled", "values")
-
-    def __init__(
-        self, values: dict[int, Any], failed: dict[int, tuple[str, int]], travelled: bool = False
-    ) -> None:
-        self.values = values
-        self.failed = failed
-        self.travelled = travelled
+    values: dict[int, Any]
+    failed: dict[int, tuple[str, int]] = field(default_factory=dict)
+    travelled: bool = False
 
     def owned(self, i: int) -> Any:
         """Return a result as the caller's own."""
@@ -176,36 +164,6 @@ def is_large(obj: Any) -> bool:
     if sort == ARRAY:
         return bool(obj.nbytes >= LARGE)
     return sort == FRAME and size_of(obj) >= LARGE
-
-
-def identity(obj: Any) -> Any:
-    """Return a key that identifies a large literal while it lives.
-
-    Views of the same memory have the same key: each call has a view of its own of an array.
-    """
-    if kinds[type(obj)] != ARRAY:
-        return id(obj)
-    face = obj.__array_interface__
-    return (
-        type(obj), face["data"], obj.shape, obj.strides, str(obj.dtype), obj.dtype.metadata is None
-    )
-
-
-class RepeatedArrays:
-    """Arrays that several tasks of a run have, with the bytes that were sent of each."""
-
-    def __init__(self) -> None:
-        self._sent: dict[Any, tuple[Any, int]] = {}  # arrays are held, so that keys stay unique
-
-    def are_large(self, obj: Any) -> bool:
-        """Count an array that is to be sent; return whether the sum is that of a large literal."""
-        kind = type(obj)
-        if kind is type or kinds[kind] != ARRAY or obj.nbytes < _REPEATED:
-            return False
-        key = identity(obj)
-        sent = self._sent.get(key, (obj, 0))[1] + obj.nbytes
-        self._sent[key] = obj, sent
-        return bool(sent >= LARGE)
 
 
 def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:

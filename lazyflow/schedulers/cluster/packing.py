@@ -8,15 +8,15 @@ Literals and functions that are large are not in the bytes: the engine holds the
 from __future__ import annotations
 
 import pickle
-from typing import Any, Protocol
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.task import Task, place
-from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import GroupQueue
-from lazyflow.schedulers.cluster.groups import TaskGroup
+from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.run_values import RunValues
+from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.remote.calls import is_short
 from lazyflow.schedulers.remote.failures import culprit, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -32,42 +32,30 @@ def _try_piece(value: Any) -> None:
     piece(value, lambda literal: 0 if is_large(literal) else None)
 
 
-class PackedRun(Protocol):
-    """The parts of a run from which its groups are packed.
+class Packer:
+    """Packs one group of a run.
 
-    environment
-        The environment of the caller for tasks: `lazyflow.schedulers.remote.environment`.
-    flags
-        The options of the request that workers need: see work.py.
+    Parameters
+    ----------
     wanted
         Tasks whose results the caller waits for.
-    failed
-        Tasks that have failed.
-    """
+    head
+        What all groups have in common: the name of the run, the environment of the caller for
+        tasks, and the options of the request that workers need (see work.py).
 
-    name: str
-    plan: Plan
-    engine: Engine
-    environment: bytes
-    queue: GroupQueue
-    inputs: RunValues
-    wanted: set[int]
-    failed: dict[int, BaseException]
-
-    @property
-    def flags(self) -> tuple[bool, bool, bool]: ...
-
-
-class Packer:
-    """Packs one group.
-
+    Attributes
+    ----------
     deps
-        The groups, results and put values that the group needs.
+        The groups, results and put values to which the bytes refer.
     """
 
-    def __init__(self, run: PackedRun, group: TaskGroup) -> None:
-        self.run = run
-        self.group = group
+    def __init__(
+        self, queue: GroupQueue, inputs: RunValues, wanted: Collection[int], head: tuple[Any, ...]
+    ) -> None:
+        self._queue = queue
+        self._inputs = inputs
+        self._wanted = wanted
+        self._head = head
         self.deps: list[Any] = []
         self._at: dict[int, int] = {}  # indices into deps, by id
         self._functions: dict[bytes, int] = {}
@@ -76,17 +64,15 @@ class Packer:
         self._externals: list[tuple[Any, ...]] = []
         self._numbers: dict[int, tuple[int, int]] = {}  # (0, external) or (1, member), by task
 
-    def packed(self) -> bytes:
+    def packed(self, group: TaskGroup) -> bytes:
         """Return the bytes; raise Unsendable."""
-        run, group = self.run, self.group
-        for at, i in enumerate(group.members):
-            self._numbers[i] = (1, at)
+        self._numbers = {i: (1, at) for at, i in enumerate(group.members)}
         members = [self._member(i) for i in group.members]
         outputs = [self._numbers[i][1] for i in group.outputs]
-        asked = [self._numbers[i][1] for i in group.outputs if i in run.wanted]
+        asked = [self._numbers[i][1] for i in group.outputs if i in self._wanted]
         return pickle.dumps((
-            run.name, group.number, run.environment, run.flags, self._payloads,
-            list(self._options), self._externals, members, outputs, asked,
+            self._head, group.number, self._payloads, list(self._options), self._externals,
+            members, outputs, asked,
         ))
 
     def _dep(self, what: Any) -> int:
@@ -97,16 +83,14 @@ class Packer:
             self.deps.append(what)
         return at
 
-    def _put(self, value: Any) -> int:
-        return self._dep(self.run.inputs.put(value))
-
     def _apart(self, literal: Any) -> int | None:
         """Return the index in `deps` of a literal that is sent by itself, or None."""
-        return self._put(literal) if self.run.inputs.goes_apart(literal) else None
+        put = self._inputs.apart(literal)
+        return None if put is None else self._dep(put)
 
     def _member(self, i: int) -> tuple[Any, ...]:
-        task = self.run.plan.tasks[i]
-        numbers = self.run.plan.inputs[i]
+        task = self._queue.plan.tasks[i]
+        numbers = self._queue.plan.inputs[i]
         inputs = None if numbers is None else tuple([self._input(j) for j in numbers])
         options = task._options
         key = task._key if options.named else None
@@ -130,11 +114,13 @@ class Packer:
         return PIECE, piece(task._args, self._apart)
 
     def _function(self, i: int) -> int:
-        digest, payload = self.run.queue.functions[i]
+        digest, payload = self._queue.functions[i]
         at = self._functions.get(digest)
         if at is None:
             at = self._functions[digest] = len(self._payloads)
-            what: Any = payload if len(payload) < LARGE else self._put(payload)
+            what: Any = payload
+            if len(payload) >= LARGE:
+                what = self._dep(self._inputs.put(payload))
             self._payloads.append((digest, what))
         return at
 
@@ -146,17 +132,49 @@ class Packer:
         return found
 
     def _external(self, j: int) -> tuple[Any, ...]:
-        run = self.run
-        if j in run.failed:
-            return ("failed", (run.name, j))
-        made = run.queue.group_of.get(j)
+        queue = self._queue
+        if j in queue.failed:
+            return ("failed", (self._head[0], j))
+        made = queue.group_of.get(j)
         if made is not None:
             return ("held", self._dep(made), j)
-        value = run.inputs.leaves[j]
-        if run.engine.holds(value):
+        value = self._inputs.leaves[j]
+        if queue.engine.holds(value):
             return ("held", self._dep(value), value.number)
         try:
             return ("piece", piece(value, self._apart))
         except Unpicklable as failed:
-            task = run.plan.tasks[j]
-            raise Unsendable(j, unsendable(task, "value", failed)) from None
+            raise Unsendable(j, unsendable(queue.plan.tasks[j], "value", failed)) from None
+
+
+def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
+    """Yield the tasks that can't be sent, with their errors.
+
+    Each function is pickled once, into ``queue.functions``; then it is looked at whether a worker
+    may run the tasks that ask for some.
+    """
+    plan, engine = queue.plan, queue.engine
+    known: dict[int, Any] = {}
+    for i in sorted(queue.todo):
+        task = plan.tasks[i]
+        found = known.get(id(task._func))
+        if found is None:
+            try:
+                found = engine.packed_functions.of(task._func)
+            except Unpicklable as failed:
+                found = failed
+            known[id(task._func)] = found
+        if isinstance(found, Unpicklable):
+            yield i, unsendable(task, "function", found)
+        else:
+            queue.functions[i] = found
+    refusals: dict[Any, str] = {}
+    for i in sorted(queue.todo) if plan.has_scheduler_options else ():
+        task = plan.tasks[i]
+        options = task._options
+        if options.resources or options.workers is not None:
+            needs = scheduling_options(options)
+            if needs not in refusals:
+                refusals[needs] = engine.refusal_of(options)
+            if refusals[needs]:
+                yield i, dressed(ValueError(refusals[needs]), task, None)

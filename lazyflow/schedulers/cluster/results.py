@@ -1,40 +1,38 @@
-"""The caller's references to values that an engine keeps."""
+"""The caller's references to values that an engine keeps, and the errors when they are lost."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from lazyflow.errors import SerializationError
-from lazyflow.graph.task import Task
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.errors import SerializationError, WorkerDied
+from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
-from lazyflow.schedulers.core.errors.failures import with_call_note
+from lazyflow.schedulers.core.errors.failures import dressed, with_call_note
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 
-class EngineResult:
+class EngineResult(HeldValue):
     """A result that the engine keeps while this object lives; each `get` unpickles it anew.
 
     short
         The packed result, if it is small.
+    outcome
+        What was fetched, with others; taken by the next `get`.
     """
 
-    __slots__ = ("__weakref__", "engine", "handle", "number", "outcome", "short", "task")
-
-    _lazyflow_remote = True
+    __slots__ = ("outcome", "short", "task")
 
     def __init__(
         self, engine: Engine, handle: Any, number: int, task: Task, short: PackedValue | None
     ) -> None:
-        self.engine = engine
-        self.handle = handle
-        self.number = number
+        super().__init__(engine, handle, number)
         self.task = name_only(task)
         self.short = short
-        self.outcome: GroupOutcome | None = None  # once it was fetched, with others
+        self.outcome: GroupOutcome | None = None
 
     def get(self) -> Any:
         """Return the value, fetched if need be; raise SerializationError or SchedulerLost."""
@@ -53,7 +51,7 @@ class EngineResult:
             raise with_call_note(error, self.task, None) from error.__cause__
 
 
-class Put:
+class Put(HeldValue):
     """A value that was sent to an engine, and is sent again if the worker with it dies.
 
     Parameters
@@ -64,53 +62,82 @@ class Put:
         The task in the error of a value that can't be pickled.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_packed", "engine", "handle")
-
-    _lazyflow_remote = True
-    number = 0
+    __slots__ = ("_lock", "_packed")
 
     def __init__(
         self, engine: Engine, value: Any, copy: bool = False, owner: str = "that uses it"
     ) -> None:
-        self.engine = engine
-        self._packed = packed(value)
-        if self._packed.stream is None:
-            try:
-                self._packed.opened()
-            except Unpicklable as failed:
-                error = serialization_error(owner, "the value", failed)
-                raise error from failed.error
+        super().__init__(engine, None, 0)
+        try:
+            self._packed = packed(value).checked()
+        except Unpicklable as failed:
+            raise serialization_error(owner, "the value", failed) from failed.error
         if copy:
             self._packed = self._packed.copied()
         self._lock = threading.Lock()
-        self.handle: Any = None  # None if it has to be sent
 
-    def send(self) -> Any:
-        """Return the engine's handle, after sending the value if need be."""
+    def current_handle(self) -> Any:
         with self._lock:
             if self.handle is None or self.engine.is_lost(self.handle):
                 self.handle = self.engine.send(GroupOutcome({0: self._packed}, {}))
             return self.handle
+
+    def is_held_by(self, engine: Engine) -> bool:
+        return self.engine is engine
 
     def get(self) -> Any:
         """Return a copy of the value as it was when it was put."""
         return self._packed.copied().owned()
 
 
-def handle_of(value: Any) -> Any:
-    """Return the handle of a value that an engine holds; send a put value if need be."""
-    return value.send() if type(value) is Put else value.handle
-
-
 def fetch_all(
     engine: Engine, values: list[Any], which: list[int]
 ) -> Iterator[tuple[int, BaseException]]:
     """Replace references by their values; yield the index and error of each that fails."""
-    held = {i: values[i] for i in which if type(values[i]) in (EngineResult, Put)}
-    engine.bring([each for each in held.values() if type(each) is EngineResult])
+    held = {i: values[i] for i in which if issubclass(type(values[i]), HeldValue)}
+    missing = [r for r in held.values() if type(r) is EngineResult and r.short is None]
+    if missing:
+        engine.bring(missing)
     for i, each in held.items():
         try:
             values[i] = each.get()
         except BaseException as error:
             values[i] = None
             yield i, error
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+E = TypeVar("E", bound=BaseException)
+
+
+def because(cause: BaseException | None, error: E) -> E:
+    """Return an error, with its cause."""
+    error.__cause__ = cause
+    return error
+
+
+def gone(task: Task, cause: BaseException) -> WorkerDied:
+    """Return the error of tasks whose input is lost and can't be computed again."""
+    return because(cause, WorkerDied(
+        f"the result of {task_name(task)}, made at {place_text(task)}, was kept in "
+        "the cluster and is gone: the worker that held it ended, and so did the holder of a value "
+        "that was put, or passed as a large argument, from which it would be computed again; or it "
+        "was cancelled. Compute it again."
+    ))
+
+
+def lost_for_good(names: list[str], tries: int, cause: BaseException) -> WorkerDied:
+    """Return the error of a run whose inputs are lost again and again."""
+    return because(cause, WorkerDied(
+        f"the inputs of {', '.join(dict.fromkeys(names))} were lost {tries} times, with the "
+        "workers that held them. Look at the workers' logs for why they end."
+    ))
+
+
+def died_alone(task: Task, deaths: str, cause: BaseException) -> BaseException:
+    """Return the error of a task that ran alone when its workers died."""
+    return dressed(because(cause, WorkerDied(
+        f"{deaths} ended while running this task alone. It may have run out of memory, "
+        "crashed in C code, or called os._exit: run it with scheduler=\"sync\" to see."
+    )), task, None)

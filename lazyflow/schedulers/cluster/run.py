@@ -7,33 +7,41 @@ go together is for the run's `GroupQueue`; what they are given from outside is i
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
-from lazyflow.schedulers.cluster.admission import pickled_functions, refused
+from lazyflow.graph.task import place_text
+from lazyflow.schedulers.cluster import results
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import GroupQueue
-from lazyflow.schedulers.cluster.groups import Nudge, Submission, TaskGroup, look
-from lazyflow.schedulers.cluster.losses import died_alone, gone, lost_for_good
-from lazyflow.schedulers.cluster.packing import Packer, Unsendable
-from lazyflow.schedulers.cluster.results import EngineResult, Put, fetch_all
+from lazyflow.schedulers.cluster.group_queue import GroupQueue, Submission, TaskGroup
+from lazyflow.schedulers.cluster.packing import Packer, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.run_values import RunValues
-from lazyflow.schedulers.cluster.showing import described, tell_observers
-from lazyflow.schedulers.cluster.work import GroupReport
+from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.remote import environment
 
 _MOST_NAMES = 5  # of tasks, in a message
 _TRIES = 10  # of a group whose inputs were lost
-_FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
 _names = count(1)
+
+
+class _EngineNudge:
+    """Stands in for `Run.attention`: an append has the run culled. Never locks."""
+
+    def __init__(self, run: EngineRun) -> None:
+        self._run = weakref.ref(run)
+
+    def append(self, _: Any) -> None:
+        run = self._run()
+        if run is not None and run.begun:
+            run.engine.post(run.culled)
 
 
 class EngineRun(Lifecycle):
@@ -53,11 +61,9 @@ class EngineRun(Lifecycle):
         Errors of tasks, by number.
     """
 
-    environment: bytes = b""
-
     def __init__(self, plan: Plan, request: Request, scheduler: Any, engine: Engine) -> None:
         super().__init__(plan, request, scheduler)
-        self.attention = Nudge(self)
+        self.attention = _EngineNudge(self)
         self.engine = engine
         self.name = f"{next(_names)}"
         limit = request.num_workers or config.get("num_workers")
@@ -65,20 +71,15 @@ class EngineRun(Lifecycle):
         self.inputs = RunValues(engine)
         self.under_way: dict[int, TaskGroup] = {}
         self.wanted: set[int] = set()
-        self.suspects: deque[int] = deque()
+        self.suspects: set[int] = set()
         self.errors: dict[int, BaseException] = {}
-        self._done = self._done_before = 0
-
-    @property
-    def flags(self) -> tuple[bool, bool, bool]:
-        """Return the options of the request that workers need: see work.py."""
-        request = self.request
-        return bool(request.collect), bool(request.check_mutation), bool(self.observers.members)
 
     # -- the beginning ----------------------------------------------------------------------
 
     def begin(self) -> None:
         """Collect the leaves; go on when all pending ones are done."""
+        flags = self.request.collect, self.request.check_mutation, bool(self.observers.members)
+        self._head = self.name, self.context.copy().run(environment.packed), flags
         self.begun = True
         self.observers.run_started(self)
         self.wanted = set(self.plan.outputs)
@@ -119,12 +120,7 @@ class EngineRun(Lifecycle):
 
     def _admit(self) -> bool:
         """Fail the tasks that can't run on the cluster; return whether the run goes on."""
-        plan, queue, engine = self.plan, self.queue, self.engine
-        for i, error in pickled_functions(plan, queue.todo, engine, queue.functions):
-            self._fail_task(i, error)
-            if self.over:
-                return False
-        for i, error in refused(plan, queue.todo, engine):
+        for i, error in unsendable_tasks(self.queue):
             self._fail_task(i, error)
             if self.over:
                 return False
@@ -133,7 +129,6 @@ class EngineRun(Lifecycle):
     # -- handing over -----------------------------------------------------------------------
 
     def _regroup(self) -> None:
-        self._done_before = self._done
         self.queue.regroup(() if self.futures is None else self.wanted)
 
     def _submit(self) -> None:
@@ -157,16 +152,16 @@ class EngineRun(Lifecycle):
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
         """Pack a group; return an empty list if one of its tasks can't be packed."""
-        packer = Packer(self, group)
+        packer = Packer(self.queue, self.inputs, self.wanted, self._head)
         try:
-            payload = packer.packed()
+            payload = packer.packed(group)
         except Unsendable as unsendable:
             i, error = unsendable.args
             self._fail_task(i, error)
             if not self.over:
                 self._regroup()
             return []
-        group.puts = [dep for dep in packer.deps if type(dep) is Put]
+        group.puts = [dep for dep in packer.deps if type(dep) is results.Put]
         group.handle = self.engine.new_handle(group)
         self.under_way[group.number] = group
         self.queue.handed_over(group)
@@ -174,22 +169,21 @@ class EngineRun(Lifecycle):
         return [Submission(self, group, payload, packer.deps, options)]
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
-        return [self.engine.post_end], (look, (weakref.ref(self),))
+        return [self.engine.post_end], (self.attention.append, (None,))
 
     # -- what arrives -----------------------------------------------------------------------
 
-    def reported(self, group: TaskGroup, report: GroupReport) -> None:
+    def reported(self, group: TaskGroup, details: Iterable[Any]) -> None:
         """Handle the report on a group. A group whose result was lost may report twice."""
         if self.over or group.done or group.number not in self.under_way:
             return
+        report = GroupReport(*details)
         del self.under_way[group.number]
         group.done = True
-        self._done += len(group.members)
         self.queue.learn(report.times)
         for i, error in report.errors.items():
             self.errors[i] = rebuilt(error)
-        if self.observers.members:
-            tell_observers(self, report.events, self.errors)
+        self._tell_observers(report.events)
         for i in report.errors:
             self.note_failure(i, self.errors[i])
             if self.stop:
@@ -201,33 +195,35 @@ class EngineRun(Lifecycle):
                 self.queue.learn_size(i, i in report.short)
         self._settle(group, report.short)
 
+    def _tell_observers(self, events: Iterable[tuple[int, int]]) -> None:
+        for what, i in events:
+            if what == STARTED:
+                self.observers.task_started(self, i)
+            elif what == ENDED:
+                self.observers.task_ended(self, i)
+            elif what == FAILED and i in self.errors:
+                self.observers.task_failed(self, i, self.errors[i])
+
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:
         run, j = culprit
-        error = None
-        if run == self.name:
-            error = self.errors.get(j, self.failed.get(j))
-        if error is None:
-            error = Cancelled("an input of the task failed in an earlier run")
-        self.failed[i] = error
+        error = self.errors.get(j, self.failed.get(j)) if run == self.name else None
+        self.failed[i] = error or Cancelled("an input of the task failed in an earlier run")
 
     def _settle(self, group: TaskGroup, short: dict[int, Any]) -> None:
         """Deliver the results of a group, and release its inputs."""
-        self.queue.release_inputs(group)
+        self.queue.note_done(group)
         for i in group.outputs:
             if i in self.wanted:
                 value = None
                 if i not in self.failed:
                     task = self.plan.tasks[i]
-                    value = EngineResult(self.engine, group.handle, i, task, short.get(i))
+                    value = results.EngineResult(self.engine, group.handle, i, task, short.get(i))
                 self._arrived(i, value)
         if not group.uses:
             group.handle = None
         if self.over:
             return
-        remaining = len(self.queue.todo)
-        newly_done = self._done - self._done_before
-        is_worth_it = newly_done >= remaining // 8 or self._done < _FEW_DONE
-        if self.queue.has_learnt and remaining and is_worth_it and not self.suspects:
+        if not self.suspects and self.queue.is_worth_regrouping():
             self._regroup()
         self._submit()
 
@@ -276,7 +272,7 @@ class EngineRun(Lifecycle):
         group.tries += 1
         if group.tries > _TRIES:
             names = [self.task_name(i) for i in group.members[:_MOST_NAMES]]
-            self.cancel(lost_for_good(names, group.tries, error))
+            self.cancel(results.lost_for_good(names, group.tries, error))
             return
         group.forget_puts()
         self._fail_leaves(group, error)
@@ -295,10 +291,10 @@ class EngineRun(Lifecycle):
             for j in self.plan.inputs[i] or ():
                 value = self.inputs.leaves.get(j)
                 if (
-                    type(value) is EngineResult and j not in self.failed
+                    type(value) is results.EngineResult and j not in self.failed
                     and self.engine.is_lost(value.handle)
                 ):
-                    self.note_failure(j, gone(value.task, error))
+                    self.note_failure(j, results.gone(value.task, error))
 
     def died(self, group: TaskGroup, error: BaseException, deaths: str) -> None:
         """Run the tasks of a group alone, one after the other, since workers died over it."""
@@ -309,32 +305,29 @@ class EngineRun(Lifecycle):
         if len(group.members) == 1 and group.tries < 0:
             i = group.members[0]
             group.done = True
-            self._fail_task(i, died_alone(self.plan.tasks[i], deaths, error))
+            self._fail_task(i, results.died_alone(self.plan.tasks[i], deaths, error))
         else:
             self.queue.todo.update(group.members)
-            self.suspects.extend(group.members)
+            self.suspects.update(group.members)
         self._submit()
 
     def _try_suspect(self) -> None:
         """Run one of the suspects, once nothing else of the run is under way."""
         if self.under_way:
             return
-        ordered = sorted(set(self.suspects))
-        first = ordered[0]
-        self.suspects = deque(ordered[1:])
-        if first not in self.queue.todo:
-            if not self.suspects:
-                self._regroup()
-            self._submit()
-            return
-        group = TaskGroup(self.plan, [first])
-        group.tries = -1
-        self.queue.group_of[first] = group
-        submissions = self._packed(group)
+        first = min(self.suspects)
+        self.suspects.remove(first)
+        submissions: list[Submission] = []
+        if first in self.queue.todo:
+            group = self.queue.group_of[first] = TaskGroup(self.plan, [first])
+            group.tries = -1
+            submissions = self._packed(group)
         if submissions:
             self.engine.submit(submissions)
         if not self.suspects:
             self._regroup()
+        if not submissions:
+            self._submit()
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -373,7 +366,7 @@ class EngineRun(Lifecycle):
     def fetch(self) -> None:
         """Fetch the wanted values, in the caller's thread."""
         wanted = [i for i in dict.fromkeys(self.plan.outputs) if i not in self.failed]
-        for i, error in fetch_all(self.engine, self.values, wanted):
+        for i, error in results.fetch_all(self.engine, self.values, wanted):
             if not isinstance(error, Exception) or not self.request.collect:
                 raise error
             self.failed[i] = error
@@ -382,13 +375,17 @@ class EngineRun(Lifecycle):
         """Describe the tasks that run now, as far as workers answer, and the next ones."""
         if not self.begun:
             return []
-        answers = self.engine.running(self)
-        named = {i for _, i in answers}
+        found = [(i, f"worker {where}") for where, i in self.engine.running(self)]
+        named = {i for i, _ in found}
         waiting = [
             group.members[0] for group in tuple(self.under_way.values())
             if named.isdisjoint(group.members)
             and all(other.done for other in self.queue.needed(group))
         ]
-        if not answers and not waiting:
+        if not found and not waiting:
             waiting = self.plan.ready[-1:]
-        return described(self, answers, waiting[:_MOST_NAMES])
+        found += [(i, "handed to the cluster") for i in waiting[:_MOST_NAMES]]
+        return [
+            f"{self.task_name(i)}, made at {place_text(self.plan.tasks[i])} ({where})"
+            for i, where in found
+        ]

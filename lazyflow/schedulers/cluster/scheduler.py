@@ -15,8 +15,8 @@ from lazyflow.graph.task import Task, place_text, task_name, users_depth
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec
 from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.actor_port import EnginePort
-from lazyflow.schedulers.cluster.connection import EngineConnection
+from lazyflow.schedulers.cluster.actors.link import EnginePort
+from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import Inside
@@ -24,7 +24,6 @@ from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Put
 from lazyflow.schedulers.core.future import wait_watching
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
 
 _GRACE = 2.0  # seconds that the end of actors may take
@@ -37,11 +36,11 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     options = frozenset({"priority", "resources"})
 
     def __init__(self) -> None:
-        self._actors: WeakTable[RemoteActor, EngineConnection] = WeakTable()
+        self._actors: WeakTable[RemoteActor, Engine] = WeakTable()
         self._reloads = versions.look()  # of the user's modules that were warned of
 
     @abstractmethod
-    def engine(self) -> EngineConnection:
+    def engine(self) -> Engine:
         """Return the engine, connecting if need be."""
 
     def make_run(self, plan: Plan, request: Request) -> Lifecycle:
@@ -55,7 +54,6 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         """Begin a run."""
         if versions.look() != self._reloads:
             self._say_reloads()
-        run.environment = run.context.copy().run(environment.packed)
         run.begin()
 
     def _say_reloads(self) -> None:
@@ -99,7 +97,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         if here is not None:
             return here.make_actor(spec)
         engine = self.engine()
-        actor = RemoteActor(spec, EnginePort(engine, engine.new_link))
+        actor = RemoteActor(spec, EnginePort(engine))
         self._actors[actor] = engine
         return actor
 
@@ -121,7 +119,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         for _, engine in self._living_actors():
             engine.closing = True
 
-    def _living_actors(self) -> list[tuple[RemoteActor, EngineConnection]]:
+    def _living_actors(self) -> list[tuple[RemoteActor, Engine]]:
         actors = tuple(self._actors.living())
         return [(a, engine) for a in actors if (engine := self._actors.get(a)) is not None]
 
@@ -139,5 +137,5 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         """
         owner = f"{task_name(task)}, at {place_text(task)},"
         held = Put(self.engine(), value, copy=True, owner=owner)
-        held.send()
+        held.current_handle()  # sends it
         return held

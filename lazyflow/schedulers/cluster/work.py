@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.kinds import ITERATOR, kinds
-from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
@@ -27,6 +26,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.failures import unreadable
+from lazyflow.schedulers.remote.task_stub import bare_task
 from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
@@ -36,7 +36,7 @@ from lazyflow.store.values import IteratorItems
 _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
-#: Indices into `EngineRun.flags`.
+#: Options of the request: indices into the flags that come with a group.
 COLLECT, CHECK, TELL = range(3)
 
 #: Kinds of events that a worker reports for observers.
@@ -78,11 +78,11 @@ class Inside(SyncScheduler):
 class _Log(Observer):
     """Records the times of the tasks of a group, and which task is running."""
 
-    def __init__(self, functions: dict[int, int], keeps_events: bool) -> None:
+    def __init__(self, functions: dict[int, bytes], keeps_events: bool) -> None:
         self.run: Any = None
-        self.functions = functions  # indices of functions, by local number of the task
+        self.functions = functions  # digests, by local number of the task
         self.events: list[tuple[int, int]] | None = [] if keeps_events else None
-        self.times: dict[int, list[float]] = {}
+        self.times: dict[bytes, tuple[int, float]] = {}
         self.current = -1
         self._since = 0.0
 
@@ -98,9 +98,9 @@ class _Log(Observer):
             seconds = perf_counter() - self._since
             if self.events is not None:
                 self.events.append((ENDED, i))
-            known = self.times.setdefault(self.functions[i], [0, 0.0])
-            known[0] += 1
-            known[1] += seconds
+            digest = self.functions[i]
+            calls, before = self.times.get(digest, (0, 0.0))
+            self.times[digest] = calls + 1, before + seconds
 
     def task_failed(self, run: Any, i: int, error: BaseException) -> None:
         if run is self.run and self.events is not None:
@@ -177,13 +177,12 @@ class Work:
     """
 
     def __init__(self, payload: bytes, deps: tuple[GroupOutcome, ...], name: str) -> None:
-        parts = pickle.loads(payload)
-        self.run_name, self.number, self.environment, self.flags, *parts = parts
+        head, self.number, *parts = pickle.loads(payload)
+        self.run_name, self.environment, self.flags = head
         self._functions, self._options, self._externals, self._members, *parts = parts
         self._outputs, self._asked = parts
         self._deps = deps
         self._scheduler = Inside(name)
-        self._culprits: list[tuple[BaseException, tuple[str, int]]] = []
         self._run: GroupRun | None = None
         self._stop = False
         self.log: _Log | None = None
@@ -236,8 +235,8 @@ class Work:
             tasks.append(self._task(member, tasks, count, functions))
         number = {task: i for i, task in enumerate(tasks)}
         plan = plan_of(tasks, number, [tasks[count + at] for at in self._outputs])
-        by_task = {count + at: member[1] for at, member in enumerate(self._members)}
-        self.log = _Log(by_task, self.flags[TELL])
+        digests = [self._functions[member[1]][0] for member in self._members]
+        self.log = _Log(dict(enumerate(digests, count)), self.flags[TELL])
         request = Request(
             collect=self.flags[COLLECT],
             check_mutation=self.flags[CHECK],
@@ -249,7 +248,7 @@ class Work:
     def _leaf(self, external: tuple[Any, ...]) -> Task:
         kind, *details = external
         if kind == "failed":
-            return self._failed_leaf(details[0])
+            return _failed_leaf(_InputFailed(details[0]))
         try:
             if kind == "piece":
                 value = open_piece(details[0], self._large)
@@ -257,27 +256,21 @@ class Work:
                 at, i = details
                 outcome = self._deps[at]
                 if i in outcome.failed:
-                    return self._failed_leaf(outcome.failed[i])
+                    return _failed_leaf(_InputFailed(outcome.failed[i]))
                 value = outcome.value(i)
         except Unpicklable as failed:
-            text = "that another task needs"
-            return _new_task(HELD, (_failed_future(serialization_error(text, "result", failed)),))
+            return _failed_leaf(serialization_error("that another task needs", "result", failed))
         except SerializationError as error:
-            return _new_task(HELD, (_failed_future(error),))
+            return _failed_leaf(error)
         except BaseException as error:
-            return _new_task(HELD, (_failed_future(unreadable("a value", error)),))
-        return _new_task(VALUE, (value,))
-
-    def _failed_leaf(self, culprit: tuple[str, int]) -> Task:
-        error = Cancelled("an input failed")
-        self._culprits.append((error, culprit))
-        return _new_task(HELD, (_failed_future(error),))
+            return _failed_leaf(unreadable("a value", error))
+        return bare_task(VALUE, (value,))
 
     def _task(
         self, member: tuple[Any, ...], tasks: list[Task], count: int, functions: list[Any]
     ) -> Task:
         _, function, how, arguments, inputs, options, where, key = member
-        task = _new_task(functions[function], ())
+        task = bare_task(functions[function], ())
         task._inputs = tuple([tasks[at + count * kind] for kind, at in inputs or ()])
         task._options = self._options[options]
         task._code, task._key = where, key
@@ -304,13 +297,13 @@ class Work:
         for local, error in run.blamed.items():
             if local >= count:
                 records[self._members[local - count][0]] = record(error)
-            elif not any(error is known for known, _ in self._culprits):  # it can't be opened
+            elif type(error) is not _InputFailed:  # the value can't be opened
                 users = run.plan.uses(local)
                 at = users[0] if users else count
                 error = dressed(error, run.plan.tasks[at], None)
                 records[self._members[at - count][0]] = record(error)
         ended = run.error
-        if ended is not None and not records and not self._culprits:
+        if ended is not None and not records and type(ended) is not _InputFailed:
             at = max(self.log.current - count, 0) if self.log is not None else 0
             records[self._members[at][0]] = record(ended)
         for at in self._outputs:
@@ -328,38 +321,33 @@ class Work:
         run.forget_values()
         assert self.log is not None
         self.log.run = None
-        times = {
-            self._functions[f][0]: (int(calls), seconds)
-            for f, (calls, seconds) in self.log.times.items()
-        }
         events = [(what, self._members[i - count][0]) for what, i in self.log.events or ()]
-        report = GroupReport(self.number, short, failed, records, times, events)
+        report = GroupReport(self.number, short, failed, records, self.log.times, events)
         return GroupOutcome(values, failed), pickle.dumps(tuple(report))
 
     def _culprit(self, run: GroupRun, local: int, records: dict[int, Any]) -> tuple[str, int]:
-        error = run.failed.get(local)
-        for known, culprit in self._culprits:
-            if error is known:
-                return culprit
-        for blamed, known in run.blamed.items():
-            if error is known:
-                at = blamed - len(self._externals)
-                return self.run_name, self._members[at][0] if at >= 0 else next(iter(records))
+        """Return the task by whose failure a task has no result."""
+        error, count = run.failed.get(local), len(self._externals)
+        if isinstance(error, _InputFailed):
+            return error.culprit
+        blamed = [i for i, known in run.blamed.items() if known is error and i >= count]
+        if blamed:
+            return self.run_name, self._members[blamed[0] - count][0]
         return self.run_name, next(iter(records), self._members[0][0])
 
 
-def _new_task(func: Any, args: tuple[Any, ...]) -> Task:
-    task = object.__new__(Task)
-    task._func, task._args, task._inputs, task._bind = func, args, (), None
-    task._options, task._code, task._lasti = DEFAULT, None, 0
-    task._height, task._key = 0, None
-    return task
+class _InputFailed(Cancelled):
+    """The error of an input that another group did not make; `culprit` is the task that failed."""
+
+    def __init__(self, culprit: tuple[str, int]) -> None:
+        super().__init__("an input failed")
+        self.culprit = culprit
 
 
-def _failed_future(error: BaseException) -> TaskFuture:
+def _failed_leaf(error: BaseException) -> Task:
     future = TaskFuture("an input", None)
     future.set_error(error)
-    return future
+    return bare_task(HELD, (future,))
 
 
 __all__ = ["GroupRun", "Inside", "Work"]

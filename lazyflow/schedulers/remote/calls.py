@@ -72,13 +72,10 @@ def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
         elif kind is slice:
             if not is_quick((value.start, value.stop, value.step), least, 0):
                 return False
-        elif kind in _CONTAINERS:
+        elif kind in _CONTAINERS or kind is dict:
             if not depth or len(value) > _FEW or not is_quick(value, least, depth - 1):
                 return False
-        elif kind is dict:
-            if not depth or len(value) > _FEW or not is_quick(value.keys(), least, depth - 1):
-                return False
-            if not is_quick(value.values(), least, depth - 1):
+            if kind is dict and not is_quick(value.values(), least, depth - 1):
                 return False
         elif not _is_small_of_numpy(kind, value, least):
             return False

@@ -12,6 +12,7 @@ import contextvars
 import os
 import pickle
 import sys
+from contextlib import suppress
 from typing import Any
 
 from lazyflow import config
@@ -61,9 +62,9 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
     for pair in variables:
         try:
             encoded = encode(pair, bytes)  # type: ignore[arg-type]
+            found.append((encoded.payload, encoded.buffers, encoded.size))
         except Unpicklable:
-            continue
-        found.append((encoded.payload, encoded.buffers, encoded.size))
+            pass
     return found
 
 
@@ -71,12 +72,9 @@ def enter(data: bytes) -> None:
     """Set the environment, inside the context in which the run's tasks are called."""
     directory, settings, errstate, precision, variables = pickle.loads(data)
     config.set(settings).__enter__()
-    if directory is not None:
-        try:
-            if os.getcwd() != directory:
-                os.chdir(directory)
-        except OSError:
-            pass
+    with suppress(OSError):
+        if directory is not None and os.getcwd() != directory:
+            os.chdir(directory)
     if errstate != _ERRSTATE:
         import numpy
 
@@ -89,11 +87,7 @@ def enter(data: bytes) -> None:
         from lazyflow.store.pickling.serialize import Encoded, decode
 
         try:
-            variable, value = decode(Encoded(*parts), _as_it_is)
+            variable, value = decode(Encoded(*parts), lambda buffer: buffer)
             variable.set(value)
         except BaseException:  # as a variable that can't be pickled, it is left out
             pass
-
-
-def _as_it_is(buffer: Any) -> Any:
-    return buffer

@@ -7,7 +7,9 @@ needs none of these references.
 
 from __future__ import annotations
 
-from lazyflow.graph.options import Options
+from typing import Any
+
+from lazyflow.graph.options import DEFAULT, Options
 from lazyflow.graph.task import HELD, VALUE, Task, task_name
 
 
@@ -20,46 +22,34 @@ class _Named:
         self.name = name
 
 
-def _copy(task: Task) -> Task:
-    new = object.__new__(Task)
-    new._func = task._func
-    new._args = task._args
-    new._inputs = task._inputs
-    new._bind = task._bind
-    new._options = task._options
-    new._code, new._lasti = task._code, task._lasti
-    new._height = task._height
-    new._key = task._key
-    return new
-
-
-def _nothing() -> Task:
+def bare_task(func: Any, args: tuple[Any, ...]) -> Task:
+    """Return a task without inputs, options, name and place."""
     task = object.__new__(Task)
-    task._func, task._args, task._inputs, task._bind = VALUE, (None,), (), None
-    task._options = Options()
-    task._code, task._lasti, task._height, task._key = None, 0, 0, None
+    task._func, task._args, task._inputs, task._bind = func, args, (), None
+    task._options, task._code, task._lasti = DEFAULT, None, 0
+    task._height, task._key = 0, None
     return task
 
 
-_NOTHING = _nothing()
+_NOTHING = bare_task(VALUE, (None,))
 
 
 def without_inputs(task: Task) -> Task:
     """Return a copy of a task that is called the same but refers to no other task or future."""
-    new = _copy(task)
-    if task._func is HELD:
-        new._args = (_Named(task._args[0].name),)
-        return new
     inputs = (_NOTHING,) * len(task._inputs)
-    if task._args is task._inputs:
-        new._args = inputs
-    new._inputs = inputs
+    args = inputs if task._args is task._inputs else task._args
+    if task._func is HELD:
+        args = (_Named(task._args[0].name),)
+    new = bare_task(task._func, args)
+    new._inputs, new._bind, new._options = inputs, task._bind, task._options
+    new._code, new._lasti = task._code, task._lasti
+    new._height, new._key = task._height, task._key
     return new
 
 
 def name_only(task: Task) -> Task:
     """Return a task that has only the name and place of another, for messages."""
-    new = _copy(_NOTHING)
+    new = bare_task(VALUE, (None,))
     new._options = Options(label=task_name(task))
     new._code, new._lasti = task._code, task._lasti
     return new

@@ -73,18 +73,14 @@ class ModuleVersions(NamedTuple):
     in_place: bool
 
 
-class _Known:
-    __slots__ = ("is_old", "module", "origin", "reloads", "spec", "stat")
+class _Known(NamedTuple):
+    """A module of the user's; ``is_old``: its source has changed since it was imported."""
 
-    def __init__(
-        self, module: ModuleType, spec: Any, stat: Stat, reloads: int, is_old: bool
-    ) -> None:
-        self.module = module
-        self.spec = spec
-        self.origin: str = spec.origin
-        self.stat = stat
-        self.reloads = reloads
-        self.is_old = is_old  # the source has changed since
+    module: ModuleType
+    spec: Any
+    stat: Stat
+    reloads: int
+    is_old: bool
 
 
 class Versions:
@@ -161,17 +157,17 @@ class Versions:
 
 def _is_patched(known: _Known) -> bool:
     """Tell whether IPython's autoreload has brought a module up to its source since the look."""
-    stat = stat_of(known.origin)
+    stat = stat_of(known.spec.origin)
     if stat is None or stat == known.stat:
         return False
     try:
         shell = sys.modules["IPython"].get_ipython()
         reloader = shell.magics_manager.registry["AutoreloadMagics"]._reloader
         seen = reloader.modules_mtimes.get(known.module.__name__)
-        failed = reloader.failed.get(known.origin)
+        failed = reloader.failed.get(known.spec.origin)
     except (AttributeError, KeyError):  # it is imported, but not at work
         return False
-    return bool(seen == os.stat(known.origin).st_mtime != failed)
+    return bool(seen == os.stat(known.spec.origin).st_mtime != failed)
 
 
 def _edited_since_import(spec: Any, stat: Stat) -> bool:
@@ -211,7 +207,7 @@ def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
 def _taken_from(known: _Known, homes: set[str]) -> list[tuple[str, str, str]]:
     """Return what a module's source takes from others: module, name there, name here."""
     try:
-        with open(known.origin, "rb") as file:
+        with open(known.spec.origin, "rb") as file:
             nodes = list(ast.walk(ast.parse(file.read())))
     except (OSError, SyntaxError, ValueError):  # edited meanwhile: workers are refused it anyway
         return []

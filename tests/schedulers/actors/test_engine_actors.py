@@ -30,7 +30,7 @@ from lazyflow import (
     submit,
     wait,
 )
-from lazyflow.schedulers.cluster import journal
+from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.signals import Gate
 from lazyflow.testing.tasks import inc, raise_it

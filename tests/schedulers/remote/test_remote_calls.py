@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lazyflow.errors import InputMutated, SerializationError
-from lazyflow.schedulers.cluster.actor_worker import _opened
+from lazyflow.schedulers.cluster.actors.worker import _opened
 from lazyflow.schedulers.cluster.outcome import packed
 from lazyflow.schedulers.remote.calls import SPECIAL, RecordCall
 from lazyflow.schedulers.remote.failures import unreadable

@@ -2,8 +2,8 @@
 
     scheduler.py   the choice of a client; local.py: the cluster that is started where there is none
     engine.py      submits groups by a client, and handles their ends
-    client.py      a reference to a client; workers.py: the workers of its cluster
-    handles.py     handles of values that the cluster keeps
+    client.py      a reference to a client, and handles of the values that its cluster keeps
+    workers.py     the workers of its cluster, and which of them may run a group
     in_worker.py   groups in a worker
     actors.py      actors in a worker, and the way to them
 """

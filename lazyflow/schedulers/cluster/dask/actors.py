@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import distributed
 from dask._task_spec import Task as TheirTask
@@ -27,12 +27,13 @@ from distributed.utils_comm import gather_from_workers
 
 from lazyflow.departures import LastCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster import journal
-from lazyflow.schedulers.cluster.actor_link import EngineLink
-from lazyflow.schedulers.cluster.actor_messages import ActorMessages, Report
-from lazyflow.schedulers.cluster.actor_worker import EngineActor
+from lazyflow.schedulers.cluster.actors import journal
+from lazyflow.schedulers.cluster.actors.link import EngineLink
+from lazyflow.schedulers.cluster.actors.messages import ActorMessages, Report
+from lazyflow.schedulers.cluster.actors.worker import EngineActor
+from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle
+from lazyflow.schedulers.cluster.dask.in_worker import settle
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.journal import Entries
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _SOON = 0.002  # seconds that a reply waits for an answer
@@ -53,19 +54,19 @@ class _Opened:
     path: str
 
 
-class _DaskSide:
+class _ActorInWorker(EngineActor):
     """Sends reports of an actor with the worker's events, or with the reply to a message.
 
     Events wait for each other for some milliseconds, so a reply waits as long for an answer.
     """
 
     def __init__(self, worker: Any, topic: str, key: str, client: str) -> None:
+        super().__init__("distributed")
         self.worker = worker
         self.topic = topic
         self.key = key
         self.client = client
         self.is_closed = False
-        self._tasks: set[Any] = set()  # held here: the loop has weak references only
         self._reply: asyncio.Future[bytes] | None = None  # a reply that waits for an answer
 
     def report(
@@ -87,16 +88,14 @@ class _DaskSide:
 
     def _send(self, data: bytes) -> None:
         reply, self._reply = self._reply, None
-        if reply is not None and not reply.done():
-            reply.set_result(data)
-        else:
+        if reply is None or not settle(reply, data):
             self.worker.log_event(self.topic, data)
 
     async def reply(self) -> bytes | None:
         """Return the next report, if it comes soon."""
         loop = asyncio.get_running_loop()
         reply = self._reply = loop.create_future()
-        timer = loop.call_later(_SOON, _set, reply)
+        timer = loop.call_later(_SOON, settle, reply, None)
         try:
             return await reply
         finally:
@@ -113,18 +112,11 @@ class _DaskSide:
         )
         self._send(data)
 
-    def fetch(self, token: str, done: Callable[[GroupOutcome | None], None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._fetch(token, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def close(self) -> None:
+        super().close()
+        self.is_closed = True
 
-    async def _fetch(self, key: str, done: Callable[[GroupOutcome | None], None]) -> None:
-        try:
-            done(await self._found(key))
-        except Exception:  # the caller sends it
-            done(None)
-
-    async def _found(self, key: str) -> Any:
+    async def fetched(self, key: str) -> Any:
         worker = self.worker
         if key in worker.data:
             return worker.data[key]
@@ -135,11 +127,6 @@ class _DaskSide:
         return data.get(key)
 
 
-def _set(reply: asyncio.Future[Any]) -> None:
-    if not reply.done():
-        reply.set_result(None)
-
-
 def kept_key(key: str, number: int, what: str) -> str:
     """Return the key of a value or state of a call that the cluster keeps."""
     return f"{key}-{what}-{number}"
@@ -148,27 +135,17 @@ def kept_key(key: str, number: int, what: str) -> str:
 class DaskActor:
     """The actor, as distributed sees it."""
 
-    def __init__(self, topic: str, key: str, client: str, place: None) -> None:
+    def __init__(self, topic: str, key: str, client: str, place: bool) -> None:
         worker = distributed.get_worker()
-        self._side = side = _DaskSide(worker, topic, key, client)
-        self._actor = EngineActor("distributed", side)
-        self._end = LastCall(_close, self._actor, side)
+        self._actor = _ActorInWorker(worker, topic, key, client)
+        self._end = LastCall(self._actor.close)
         opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
         worker.log_event(topic, pickle.dumps((key, opened)))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
         """Handle messages, on the worker's loop; return the next report if it comes soon."""
         self._actor.take(messages)
-        return await self._side.reply()
-
-
-def _nothing() -> None:
-    return None
-
-
-def _close(actor: EngineActor, side: _DaskSide) -> None:
-    actor.close()
-    side.is_closed = True
+        return await self._actor.reply()
 
 
 # -- with the caller ------------------------------------------------------------------------
@@ -182,7 +159,7 @@ class _Watched(FutureState):
 
     def finish(self, type: Any = None) -> None:
         super().finish(type)
-        self.link.post(self.link.made)
+        self.link.engine.post(self.link.made)
 
     def set_error(self, exception: Any, traceback: Any) -> None:
         super().set_error(exception, traceback)
@@ -197,62 +174,39 @@ class _Watched(FutureState):
         self.link.gone(None)
 
 
-class ActorsOfClient(Engine, Protocol):
-    """An engine, as links use it."""
-
-    topic: str
-    links: dict[str, Any]
-
-    @property
-    def client(self) -> Any:
-        """The client; raises SchedulerLost when it is closed."""
-
-    def handle(self, key: str) -> Any:
-        """Return the handle of a key."""
-
-    def receive(self, data: bytes) -> None:
-        """Queue a report. Called by any thread."""
-
-
 class DaskLink(EngineLink):
     """The way to an actor, which is free when the worker has confirmed the last messages."""
 
-    engine: ActorsOfClient
-
-    def __init__(self, engine: ActorsOfClient, actor: RemoteActor) -> None:
+    def __init__(self, engine: Engine, actor: RemoteActor, reference: ClientReference) -> None:
         super().__init__(engine, actor)
+        self._reference = reference
         number = next(_numbers)
         # No "-" before the end, so that each is a group of its own: of many in one group the
         # scheduler thinks that they are the beginning of a graph, and keeps them back.
         self.key = f"lazyflow_actor_{number}_{_unique}"
         self._address: str | None = None
         self._nanny: str | None = None
-        self._path = ""
         self._is_made = False
         self._is_free = True
-        client = engine.client
+        client = reference.get()
         state = client.futures[self.key] = _Watched(self.key)
         state.link = self
         engine.links[self.key] = self
         place = f"lazyflow_place_{number}_{_unique}"
         graph = {
             # of tasks with inputs only, the scheduler spreads actors evenly over workers
-            place: TheirTask(place, _nothing),
+            place: TheirTask(place, bool),
             self.key: TheirTask(
-                self.key, DaskActor, engine.topic, self.key, client.id, TaskRef(place)),
+                self.key, DaskActor, reference.topic, self.key, client.id, TaskRef(place)),
         }
         (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
-
-    def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Queue a step for the engine's thread."""
-        self.engine.post(step, *details)
 
     def receive(self, report: Report | _Opened) -> None:
         """Handle a report."""
         if not isinstance(report, _Opened):
             super().receive(report)
             return
-        self._address, self._nanny, self._path = report.address, report.nanny, report.path
+        self._address, self._nanny, self.path = report.address, report.nanny, report.path
         self.where = f"process {report.pid}, {report.address}"
         self.actor.pump()
 
@@ -263,14 +217,15 @@ class DaskLink(EngineLink):
 
     def gone(self, error: BaseException | None) -> None:
         """Report the loss of the actor. Called in the client's loop."""
-        self.post(self.broken, error)
+        self.engine.post(self.broken, error)
 
     def is_free(self) -> bool:
         return self._is_free and self._is_made and self._address is not None
 
     def send(self, messages: ActorMessages) -> None:
         self._is_free = False
-        self.engine.client.loop.add_callback(self._send_now, self.engine.client, messages)
+        client = self._reference.get()
+        client.loop.add_callback(self._send_now, client, messages)
 
     async def _send_now(self, client: Any, messages: ActorMessages) -> None:
         message = {
@@ -286,7 +241,7 @@ class DaskLink(EngineLink):
         except Exception as broken:
             error = broken
         if error is None:
-            self.post(self._sent)
+            self.engine.post(self._sent)
             if reply["result"] is not None:
                 self.engine.receive(reply["result"])
         elif await self._is_scheduler_there(client):  # else the client reports it
@@ -304,8 +259,8 @@ class DaskLink(EngineLink):
         self.actor.pump()
 
     def kept(self, number: int, what: str) -> Any:
-        client = self.engine.client
-        handle = self.engine.handle(kept_key(self.key, number, what))
+        client = self._reference.get()
+        handle = DaskHandle(kept_key(self.key, number, what))
         handle.hold(distributed.Future(handle.key, client))
         client.futures[handle.key].finish()
         return handle
@@ -313,15 +268,11 @@ class DaskLink(EngineLink):
     def kill(self) -> None:
         """Do nothing: the process has other work and values."""
 
-    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        self._forget()
-        found = journal.read(self._path) if self._path else (0, [])  # no call has begun
-        if found is not None:
-            then(found)
-            return
-        self.engine.client.loop.add_callback(self._ask, self.engine.client, then)
+    def ask_for_journal(self, then: Callable[[journal.Entries | None], None]) -> None:
+        client = self._reference.get()
+        client.loop.add_callback(self._ask, client, then)
 
-    async def _ask(self, client: Any, then: Callable[[Entries | None], None]) -> None:
+    async def _ask(self, client: Any, then: Callable[[journal.Entries | None], None]) -> None:
         """Have the nanny of the worker, or a worker of the same machine, read the journal."""
         host = str(self._address).rpartition(":")[0]
         try:
@@ -333,7 +284,7 @@ class DaskLink(EngineLink):
             if address is None:
                 continue
             try:
-                asked = client._run(journal.read, self._path, workers=[address])
+                asked = client._run(journal.read, self.path, workers=[address])
                 found = (await asyncio.wait_for(asked, _ASKING))[address]
             except Exception:  # that process has ended, too
                 continue
@@ -342,10 +293,6 @@ class DaskLink(EngineLink):
                 return
         then(None)
 
-    def let_go(self) -> None:
-        self._forget()
-        journal.remove(self._path)  # the worker may be killed before it does
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self.engine.links.pop(self.key, None)
         self._future = None

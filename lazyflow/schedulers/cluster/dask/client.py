@@ -1,4 +1,4 @@
-"""A reference to a client of distributed, and its exchange with the scheduler at exit."""
+"""A reference to a client of distributed, and handles of the values that it keeps."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import distributed
 from distributed.client import FutureState
 
+from lazyflow.departures import LastCall
 from lazyflow.errors import SchedulerLost
-from lazyflow.schedulers.cluster.dask.handles import numbers
 from lazyflow.schedulers.cluster.dask.in_worker import running_tasks
+from lazyflow.schedulers.cluster.results import because
 
 PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
+
+numbers = count(1)  #: make names unique in this process
+
+#: The futures of handles, by number. A Ctrl-C in their `__del__` is lost, so a thread of lazyflow
+#: drops them: were they in handles, the garbage collector would do that in any thread.
+_futures: dict[int, Any] = {}
 
 
 class ClientReference:
@@ -56,10 +64,9 @@ class ClientReference:
 
     def shares_process(self) -> bool:
         """Return whether the scheduler runs in this process."""
-        client = self._client()
-        if client is None or client.status != "running":
-            return False
-        return isinstance(getattr(client.cluster, "scheduler", None), distributed.Scheduler)
+        cluster = getattr(self._client(), "cluster", None)
+        return self.is_usable() and isinstance(
+            getattr(cluster, "scheduler", None), distributed.Scheduler)
 
     def catch_up(self, keys: Sequence[str]) -> None:
         """Release keys; return when the scheduler has handled that, and all messages before."""
@@ -89,12 +96,41 @@ class ClientReference:
                 client.sync(ask, callback_timeout=PATIENCE)
 
 
+class DaskHandle:
+    """The handle of a value that the cluster keeps.
+
+    asked
+        The only workers that may compute it, by any of their names; None: all may.
+    workers
+        Their addresses at the submission.
+    """
+
+    __slots__ = ("_number", "_release", "asked", "key", "workers")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._number = 0
+        self._release: LastCall | None = None
+        self.asked: tuple[Any, ...] | None = None
+        self.workers: list[Any] = []
+
+    @property
+    def future(self) -> Any:
+        """The future of the value, or None before the submission."""
+        return _futures.get(self._number)
+
+    def hold(self, future: Any) -> None:
+        """Keep the future of the value."""
+        number = next(numbers)
+        self._release = LastCall(_futures.pop, number, None)
+        _futures[number] = future
+        self._number = number
+
+
 def lost(cause: BaseException | None = None) -> SchedulerLost:
     """Return the error of a lost connection."""
-    error = SchedulerLost(
+    return because(cause, SchedulerLost(
         "the connection to the scheduler of the cluster is gone, and with it what was running and "
         "kept there. Look at whether it still runs, connect again by distributed.Client(address), "
         "and compute again."
-    )
-    error.__cause__ = cause
-    return error
+    ))

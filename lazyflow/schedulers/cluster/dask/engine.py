@@ -19,23 +19,27 @@ from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.connection import EngineConnection
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
-from lazyflow.schedulers.cluster.dask.client import PATIENCE, ClientReference, lost
-from lazyflow.schedulers.cluster.dask.handles import DaskHandle, numbers
+from lazyflow.schedulers.cluster.dask.client import (
+    PATIENCE,
+    ClientReference,
+    DaskHandle,
+    lost,
+    numbers,
+)
 from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
-from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
-from lazyflow.schedulers.cluster.losses import gone
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
-from lazyflow.schedulers.cluster.results import EngineResult, handle_of
+from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
 _ANSWER = 1.0  # seconds that workers get to report what they run
 
 
-class DaskEngine(EngineConnection):
+class DaskEngine(Engine):
     """The engine of one client."""
 
     def __init__(self, client: Any) -> None:
@@ -79,11 +83,7 @@ class DaskEngine(EngineConnection):
     # -- actors -----------------------------------------------------------------------------
 
     def new_link(self, actor: RemoteActor) -> DaskLink:
-        return DaskLink(self, actor)
-
-    def handle(self, key: str) -> DaskHandle:
-        """Return the handle of a key."""
-        return DaskHandle(key)
+        return DaskLink(self, actor, self._reference)
 
     def token(self, handle: DaskHandle) -> str:
         return handle.key
@@ -117,7 +117,7 @@ class DaskEngine(EngineConnection):
         asked = options.workers
         workers = [] if asked is None else self._workers.chosen(asked)
         for run, group, payload, deps, _ in submissions:
-            refs = [TaskRef(handle_of(dep).key) for dep in deps]
+            refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
             graph[handle.key] = TheirTask(handle.key, run_group, payload, self.topic, *refs)
             states[handle.key] = _State(handle.key, self, run, group)
@@ -177,9 +177,6 @@ class DaskEngine(EngineConnection):
     # -- asking -----------------------------------------------------------------------------
 
     def bring(self, results: Sequence[EngineResult]) -> None:
-        results = [r for r in results if r.short is None]
-        if not results:
-            return
         futures = {r.handle.key: r.handle.future for r in results}
         try:
             found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
@@ -212,12 +209,10 @@ class DaskEngine(EngineConnection):
         if not self.is_usable() or reason.startswith("scheduler"):
             return lost(error)
         if isinstance(error, CancelledError | asyncio.CancelledError):
-            died = WorkerDied(
+            return because(error, WorkerDied(
                 f"a value that was kept in the cluster is gone ({reason or 'cancelled'}): its "
                 "worker ended, or it was cancelled. Compute it again."
-            )
-            died.__cause__ = error
-            return died
+            ))
         return error
 
     def ended_badly(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from contextlib import suppress
 from typing import Any
 
 import distributed
@@ -31,10 +32,8 @@ async def run_group(payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOut
     _active[key] = work, done
 
     def done_here(found: Any) -> None:
-        try:
-            loop.call_soon_threadsafe(_settle, done, found)
-        except RuntimeError:  # the worker has closed
-            pass
+        with suppress(RuntimeError):  # the worker has closed
+            loop.call_soon_threadsafe(settle, done, found)
 
     run_in_thread(work, contextvars.copy_context(), done_here)
     del deps, payload
@@ -51,9 +50,12 @@ async def run_group(payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOut
     return outcome
 
 
-def _settle(done: asyncio.Future[Any], found: Any) -> None:
-    if not done.done():
-        done.set_result(found)
+def settle(future: asyncio.Future[Any], found: Any) -> bool:
+    """Set the result of a future; return whether it had none before."""
+    is_first = not future.done()
+    if is_first:
+        future.set_result(found)
+    return is_first
 
 
 async def give_up_groups(name: str, numbers: list[int]) -> None:
@@ -63,7 +65,7 @@ async def give_up_groups(name: str, numbers: list[int]) -> None:
         if found is not None:
             work, done = found
             work.give_up()
-            _settle(done, None)
+            settle(done, None)
 
 
 async def running_tasks(name: str) -> list[int]:

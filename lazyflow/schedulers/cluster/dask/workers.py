@@ -1,9 +1,13 @@
-"""The workers of a cluster: their number, and which of them may run a group."""
+"""The workers of a cluster: their number, and which of them may run a group.
+
+A cluster is given as its scheduler describes it: by address, ``name``, ``host`` and ``resources``
+of each worker.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +15,11 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers.cluster.dask.client import ClientReference, lost
-from lazyflow.schedulers.cluster.dask.handles import DaskHandle
+from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, lost
 from lazyflow.schedulers.cluster.dask.local import OwnCluster
-from lazyflow.schedulers.cluster.worker_filter import chosen, refusal
 
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
+_MOST_SHOWN = 8  # workers, in a message
 _FRESH = 2.0  # seconds for which the number of workers is not asked again
 
 
@@ -129,3 +132,59 @@ class ClusterWorkers:
         ]
         if waiting:  # they are submitted again when their futures end
             self._reference.get().cancel(waiting, asynchronous=False)
+
+
+def chosen(workers: Sequence[Any], cluster: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of workers that are given by address, name or host.
+
+    >>> cluster = {"tcp://10.0.0.1:5": {"name": "big", "host": "10.0.0.1"}}
+    >>> chosen(["big"], cluster), chosen(["10.0.0.1", "small"], cluster), chosen([0], cluster)
+    (['tcp://10.0.0.1:5'], ['tcp://10.0.0.1:5'], [])
+    """
+    return [
+        address for address, worker in cluster.items()
+        if any(each in _names(address, worker) for each in workers)
+    ]
+
+
+def _names(address: str, worker: Any) -> tuple[Any, ...]:
+    return address, address.partition("://")[2], worker.get("name"), worker.get("host")
+
+
+def refusal(
+    workers: Sequence[Any] | None, resources: Mapping[str, float] | None, cluster: Mapping[str, Any]
+) -> str:
+    """Return why no worker of a cluster may run such a task; empty if one may.
+
+    >>> cluster = {"tcp://10.0.0.1:5": {"name": "big", "resources": {"GPU": 1}}}
+    >>> refusal(["big"], {"GPU": 1}, cluster)
+    ''
+    >>> refusal(["small"], None, cluster)[:42]
+    "the cluster has no worker 'small'; it has "
+    """
+    for each in workers or ():
+        if not chosen([each], cluster):
+            return (
+                f"the cluster has no worker {each!r}; it has {_shown(cluster)}. Name workers by "
+                "their names, addresses or hosts: dask worker --name big, for example."
+            )
+    if not resources:
+        return ""
+    may = cluster if workers is None else {a: cluster[a] for a in chosen(workers, cluster)}
+    offered = [worker.get("resources") or {} for worker in may.values()]
+    if any(all(have.get(k, 0) >= v for k, v in resources.items()) for have in offered):
+        return ""
+    whose = "worker of the cluster" if workers is None else f"worker of {list(workers)!r}"
+    return (
+        f"no {whose} offers {dict(resources)!r}; they have {offered!r}. Start "
+        "one that does: dask worker --resources \"GPU=1\", for example."
+    )
+
+
+def _shown(cluster: Mapping[str, Any]) -> str:
+    names = [
+        address if worker.get("name") in (None, address) else f"{worker['name']!r} ({address})"
+        for address, worker in sorted(cluster.items(), key=lambda item: str(item[1].get("name")))
+    ]
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "") or "none"

@@ -11,18 +11,18 @@ import asyncio
 import contextvars
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from types import SimpleNamespace
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster import journal
-from lazyflow.schedulers.cluster.actor_link import EngineLink
-from lazyflow.schedulers.cluster.actor_messages import ActorMessages, Report
-from lazyflow.schedulers.cluster.actor_worker import EngineActor
+from lazyflow.schedulers.cluster.actors import journal
+from lazyflow.schedulers.cluster.actors.link import EngineLink
+from lazyflow.schedulers.cluster.actors.messages import ActorMessages, Report
+from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.journal import Entries
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and one with messages
@@ -30,15 +30,15 @@ _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and o
 # -- in the actor's process -----------------------------------------------------------------
 
 
-class _RaySide:
+class _ActorOnRay(EngineActor):
     """Collects reports until a call of `exchange` returns them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, folder: str | None) -> None:
+        super().__init__("ray", folder)
         self._loop = loop
         self._reports: list[Report] = []
-        self._values: dict[str, dict[int, PackedValue]] = {"value": {}, "state": {}}
+        self._kept: dict[str, dict[int, PackedValue]] = {"value": {}, "state": {}}
         self._waiter: asyncio.Future[None] | None = None
-        self._tasks: set[Any] = set()  # held here: the loop has weak references only
 
     def report(
         self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
@@ -49,7 +49,7 @@ class _RaySide:
         self._reports.append(report)
         for what, packed in (("value", value), ("state", state)):
             if packed is not None:
-                self._values[what][report.number] = packed
+                self._kept[what][report.number] = packed
         self.wake()
 
     def wake(self) -> None:
@@ -64,21 +64,11 @@ class _RaySide:
             waiter = self._waiter = self._loop.create_future()
             await waiter
         reports, self._reports = self._reports, []
-        values, self._values = self._values, {"value": {}, "state": {}}
-        kept = GroupOutcome(dict(values["value"]), {})
-        return reports, kept, GroupOutcome(dict(values["state"]), {})
+        kept, self._kept = self._kept, {"value": {}, "state": {}}
+        return reports, GroupOutcome(dict(kept["value"])), GroupOutcome(dict(kept["state"]))
 
-    def fetch(self, token: list[Any], done: Callable[[GroupOutcome | None], None]) -> None:
-        task = self._loop.create_task(self._fetch(token[0], done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _fetch(self, ref: Any, done: Callable[[GroupOutcome | None], None]) -> None:
-        try:
-            found = await ref
-        except Exception:  # the caller sends it
-            found = None
-        done(found)
+    async def fetched(self, token: list[Any]) -> Any:
+        return await token[0]
 
 
 class RayActor:
@@ -86,15 +76,13 @@ class RayActor:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder if os.path.isdir(folder) else None
-        self._actor: EngineActor | None = None
-        self._side: _RaySide | None = None
+        self._actor: _ActorOnRay | None = None
         self._early: dict[int, ActorMessages] = {}  # calls of `exchange` may begin in another order
         self._next = 0
 
     async def where(self) -> tuple[int, str, str]:
         """Return the process, its node, and the path of its journal."""
-        self._side = _RaySide(asyncio.get_running_loop())
-        self._actor = EngineActor("ray", self._side, self._folder)
+        self._actor = _ActorOnRay(asyncio.get_running_loop(), self._folder)
         node = ray.get_runtime_context().get_node_id()
         return os.getpid(), node, self._actor.journal.path
 
@@ -102,38 +90,27 @@ class RayActor:
         self, serial: int, messages: ActorMessages
     ) -> tuple[list[Report], GroupOutcome, GroupOutcome]:
         """Handle messages; return the reports that there are, or wait for the first."""
-        assert self._actor is not None and self._side is not None
+        assert self._actor is not None
         self._early[serial] = messages
         while self._next in self._early:
             contextvars.Context().run(self._actor.take, self._early.pop(self._next))
             self._next += 1
-        return await self._side.reply()
+        return await self._actor.reply()
 
 
 # -- with the caller ------------------------------------------------------------------------
 
 
-class ActorsOfRay(Engine, Protocol):
-    """An engine, as links use it."""
-
-    remote_actor: Any
-
-    def handle(self) -> Any:
-        """Return the handle of a value."""
-
-
 class RayLink(EngineLink):
     """The way to an actor, which is free while few calls of `exchange` are under way."""
 
-    engine: ActorsOfRay
-
-    def __init__(self, engine: ActorsOfRay, actor: RemoteActor, folder: str) -> None:
+    def __init__(self, engine: Engine, actor: RemoteActor, remote_class: Any, folder: str) -> None:
         super().__init__(engine, actor)
         self._serial = 0
         self._there = 0
-        self._node = self._path = ""
+        self._node = ""
         self._values: dict[str, Any] = {}
-        self._theirs: Any = engine.remote_actor.options(
+        self._theirs: Any = remote_class.options(
             num_cpus=0, max_restarts=0, max_concurrency=1000, name=None
         ).remote(folder)
         self._exchange: Any = self._theirs.exchange.options(num_returns=3)
@@ -147,12 +124,12 @@ class RayLink(EngineLink):
             self.engine.post(self._is_there, *future.result())
 
     def _is_there(self, pid: int, node: str, path: str) -> None:
-        self._node, self._path = node, path
+        self._node, self.path = node, path
         self.where = f"process {pid}"
         self.actor.pump()
 
     def is_free(self) -> bool:
-        return bool(self._path) and self._there < _AT_ONCE
+        return bool(self.path) and self._there < _AT_ONCE
 
     def send(self, messages: ActorMessages) -> None:
         self._there += 1
@@ -178,25 +155,17 @@ class RayLink(EngineLink):
             self.send(ActorMessages())
 
     def kept(self, number: int, what: str) -> Any:
-        handle = self.engine.handle()
-        handle.ref = self._values[what]
-        return handle
+        return SimpleNamespace(ref=self._values[what])
 
     def kill(self) -> None:
         ray.kill(self._theirs)
 
-    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        self._theirs = self._exchange = None
-        found = journal.read(self._path) if self._path else (0, [])  # no call has begun
-        if found is not None:
-            then(found)
-            return
+    def ask_for_journal(self, then: Callable[[journal.Entries | None], None]) -> None:
         there = NodeAffinitySchedulingStrategy(self._node, soft=False)
         read = ray.remote(journal.read).options(
             num_cpus=0, max_retries=0, scheduling_strategy=there, name="lazyflow_actor")
-        read.remote(self._path).future().add_done_callback(
+        read.remote(self.path).future().add_done_callback(
             lambda future: then(None if future.exception() else future.result()))
 
-    def let_go(self) -> None:
+    def forget(self) -> None:
         self._theirs = self._exchange = None
-        journal.remove(self._path)  # the actor may be killed before it does

@@ -17,8 +17,10 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future as TheirFuture
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -29,11 +31,11 @@ from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.connection import EngineConnection
-from lazyflow.schedulers.cluster.groups import Submission, TaskGroup
+from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
-from lazyflow.schedulers.cluster.results import EngineResult, Put
+from lazyflow.schedulers.cluster.results import EngineResult, because
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
@@ -53,23 +55,14 @@ def _group(payload: bytes, *deps: GroupOutcome) -> tuple[GroupOutcome, bytes]:
     return done.get()
 
 
-class _RayHandle:
-    """The handle of a value that Ray keeps; `ref` is set at the submission."""
-
-    __slots__ = ("ref",)
-
-    def __init__(self) -> None:
-        self.ref: Any = None
-
-
-class RayEngine(EngineConnection):
-    """The engine of this process's Ray."""
+class RayEngine(Engine):
+    """The engine of this process's Ray. Handles have Ray's reference as `ref`."""
 
     has_priorities = False
 
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
-        self.remote_actor = ray.remote(RayActor)
+        self._actor_class = ray.remote(RayActor)
         self._job = ray.get_runtime_context().get_job_id()
         self._is_gone = False
         super().__init__()
@@ -112,38 +105,32 @@ class RayEngine(EngineConnection):
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
-    def new_handle(self, group: TaskGroup) -> _RayHandle:
-        return _RayHandle()
+    def new_handle(self, group: TaskGroup) -> SimpleNamespace:
+        return SimpleNamespace(ref=None)  # it is set at the submission
 
     def new_link(self, actor: RemoteActor) -> RayLink:
         if not self.is_usable():
             raise _lost()
-        return RayLink(self, actor, _session_folder())
+        return RayLink(self, actor, self._actor_class, _session_folder())
 
-    def handle(self) -> _RayHandle:
-        """Return the handle of a value."""
-        return _RayHandle()
-
-    def token(self, handle: _RayHandle) -> list[Any]:
+    def token(self, handle: SimpleNamespace) -> list[Any]:
         return [handle.ref]  # Ray leaves references in a list as they are
 
     def submit(self, calls: Sequence[Submission]) -> None:
         if not self.is_usable():
             raise _lost()
         for run, group, payload, deps, options in calls:
-            refs = [(dep.send() if type(dep) is Put else dep.handle).ref for dep in deps]
+            refs = [dep.current_handle().ref for dep in deps]
             remote = self._remote.options(
                 num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
                 name=task_name(group.last), **_wants(options.resources),
             )
             self.register(run, group)
             group.handle.ref, report = remote.remote(payload, *refs)
-            report.future().add_done_callback(_Ending(self, run, group))
+            report.future().add_done_callback(partial(self._group_ended, run, group))
 
-    def send(self, outcome: GroupOutcome) -> _RayHandle:
-        handle = _RayHandle()
-        handle.ref = ray.put(outcome)
-        return handle
+    def send(self, outcome: GroupOutcome) -> SimpleNamespace:
+        return SimpleNamespace(ref=ray.put(outcome))
 
     def is_lost(self, handle: Any) -> bool:
         return handle is None or handle.ref is None
@@ -162,9 +149,6 @@ class RayEngine(EngineConnection):
             # process ("Tried to complete task that was not pending") if it ends just then.
 
     def bring(self, remotes: Sequence[EngineResult]) -> None:
-        remotes = [r for r in remotes if r.short is None]
-        if not remotes:
-            return
         if not self.is_usable():
             raise _lost()
         try:
@@ -192,15 +176,21 @@ class RayEngine(EngineConnection):
         if not self.is_usable():
             return _lost(error)
         if isinstance(error, ray.exceptions.ObjectLostError):
-            died = WorkerDied(
+            return because(error, WorkerDied(
                 "a value that was kept in Ray is gone with the node that held it, and Ray can't "
                 "make it again. Compute it again."
-            )
-            died.__cause__ = error
-            return died
+            ))
         return error
 
-    def ended(self, run: EngineRun, group: TaskGroup, error: BaseException) -> None:
+    def _group_ended(self, run: EngineRun, group: TaskGroup, future: TheirFuture[bytes]) -> None:
+        """Pass the report of a group, or its error, on. Called in a thread of Ray."""
+        error = future.exception()
+        if error is not None:
+            self.post(self._failed, run, group, error)
+        elif future.result():
+            self.receive(future.result())
+
+    def _failed(self, run: EngineRun, group: TaskGroup, error: BaseException) -> None:
         """Handle a group that has failed in Ray. Called in the engine's thread."""
         self._groups.pop(group.number, None)
         exceptions = ray.exceptions
@@ -211,22 +201,6 @@ class RayEngine(EngineConnection):
             run.lost(group, error)
         elif group.number in run.under_way:
             run.cancel(self.translated(error))
-
-
-class _Ending:
-    """A callback that passes the report of a group, or its error, on to the engine."""
-
-    def __init__(self, engine: RayEngine, run: EngineRun, group: TaskGroup) -> None:
-        self.engine = engine
-        self.run = run
-        self.group = group
-
-    def __call__(self, future: TheirFuture[bytes]) -> None:
-        error = future.exception()
-        if error is not None:
-            self.engine.post(self.engine.ended, self.run, self.group, error)
-        elif future.result():
-            self.engine.receive(future.result())
 
 
 def _wants(resources: Any) -> dict[str, Any]:
@@ -255,12 +229,10 @@ def _session_folder() -> str:
 
 
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
-    error = SchedulerLost(
+    return because(cause, SchedulerLost(
         "Ray was shut down, or its process on this machine ended, and with it what was running "
         "and kept there. Start it again, by ray.shutdown() and ray.init(), and compute again."
-    )
-    error.__cause__ = cause
-    return error
+    ))
 
 
 class RayScheduler(EngineScheduler):

@@ -6,7 +6,7 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.task import place_text
-from lazyflow.schedulers.actors.packed_call import PackedCall
+from lazyflow.schedulers.actors.calls import PackedCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
-from lazyflow.schedulers.actors.packed_call import PackedCall
 from lazyflow.schedulers.actors.ports import (
     NOT_HERE,
     PACKED,

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from contextlib import suppress
 
 _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
@@ -76,7 +77,7 @@ class Journal:
             data = _LENGTH.pack(len(answer)) + answer
             self._write(data, self._end)
             self._end += len(data)
-            if self._end > max(_MOST, 2 * sum(map(len, self._answers))):
+            if self._fd >= 0 and self._end > max(_MOST, 2 * sum(map(len, self._answers))):
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -90,12 +91,8 @@ class Journal:
         os.replace(new, self.path)
 
     def _write(self, data: bytes, at: int) -> None:
-        if self._fd < 0:  # it was removed
-            return
-        try:
+        with suppress(OSError):  # it was removed, or the disk is full: more calls are blamed then
             os.pwrite(self._fd, data, at)
-        except OSError:  # the disk is full: more calls are blamed if the process dies
-            pass
 
     def close(self) -> None:
         """Remove the file: the actor ended as it should."""
@@ -115,19 +112,15 @@ def _remove_old(folder: str) -> None:
     for name in os.listdir(folder):
         if name.startswith(_PREFIX):
             path = os.path.join(folder, name)
-            try:
+            with suppress(OSError):  # another process removed it
                 if time.time() - os.stat(path).st_mtime > _OLD:
                     os.unlink(path)
-            except OSError:  # another process removed it
-                pass
 
 
 def remove(path: str) -> None:
     """Remove a file, if it is there."""
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass
 
 
 def read(path: str) -> Entries | None:

@@ -1,15 +1,16 @@
 """The end of an actor inside the worker of an engine.
 
-The engine's own actor is an `EngineActor` and the few methods by which messages reach it; it never
-sees the user's class, arguments or errors. Calls run in threads of lazyflow's, so what the engine's
+The engine's own actor is the few methods by which messages reach an `EngineActor`; it never sees
+the user's class, arguments or errors. Calls run in threads of lazyflow's, so what the engine's
 loop has to do goes on beside them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import pickle
-from collections.abc import Callable
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.arguments import read_only
@@ -17,7 +18,8 @@ from lazyflow.graph.kinds import ARRAY, COPIED, kinds
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import KEPT, Arguments, SavedState
-from lazyflow.schedulers.cluster.actor_messages import (
+from lazyflow.schedulers.cluster.actors.journal import Journal
+from lazyflow.schedulers.cluster.actors.messages import (
     HELD,
     PLAIN,
     ActorMessages,
@@ -26,7 +28,6 @@ from lazyflow.schedulers.cluster.actor_messages import (
     Report,
     pickled,
 )
-from lazyflow.schedulers.cluster.journal import Journal
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.future import TaskFuture
@@ -36,42 +37,40 @@ from lazyflow.schedulers.remote.failures import unreadable
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
 
 
-class EngineSide(Protocol):
-    """What an engine does for an actor in its worker. Called by any thread."""
-
-    def report(
-        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
-    ) -> None:
-        """Send a report; keep the large value and state of the call that it is about."""
-
-    def fetch(self, token: Any, done: Callable[[GroupOutcome | None], None]) -> None:
-        """Fetch a value that the engine holds; `done` gets None if it can't be fetched now."""
-
-
-class EngineActor:
-    """One actor.
+class EngineActor(ABC):
+    """One actor; how reports and values travel is for the subclass of each engine.
 
     Parameters
     ----------
     name
         The name of the scheduler, for computes in methods.
-    side
-        The engine, for this actor.
     folder
         The folder of the journal; None: that of temporary files.
     """
 
     runs_here = False
 
-    def __init__(self, name: str, side: EngineSide, folder: str | None = None) -> None:
+    def __init__(self, name: str, folder: str | None = None) -> None:
         self.scheduler = Inside(name)
-        self.side = side
         self.journal = Journal(folder)
         self._actor = ActorInstance(self)
         self._waiting: dict[int, _FetchedInputs] = {}  # of calls that wait for values
+        self._tasks: set[Any] = set()  # held here: the loop has weak references only
+
+    # -- for engines --------------------------------------------------------------------------
+
+    @abstractmethod
+    def report(
+        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
+    ) -> None:
+        """Send a report; keep the large value and state of its call. Called by any thread."""
+
+    @abstractmethod
+    async def fetched(self, token: Any) -> GroupOutcome | None:
+        """Fetch a value that the engine holds; return None, or raise, if that can't be done."""
 
     def take(self, messages: ActorMessages) -> None:
-        """Handle messages; return soon."""
+        """Handle messages, in the engine's event loop; return soon."""
         self._actor.skipped.update(messages.skipped)
         for each in messages.given:
             inputs = self._waiting.get(each.number)
@@ -92,10 +91,24 @@ class EngineActor:
 
     def inputs(self, number: int, arguments: Arguments) -> _FetchedInputs:
         """Return the inputs of a call, after starting to fetch them."""
-        inputs = _FetchedInputs(number, arguments, self.side)
-        if inputs.waits():
+        inputs = _FetchedInputs(arguments)
+        for k, token in inputs.tokens():
             self._waiting[number] = inputs
+            fetch = self._fetch(inputs, number, k, token)
+            task = asyncio.get_running_loop().create_task(fetch)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return inputs
+
+    async def _fetch(self, inputs: _FetchedInputs, number: int, k: int, token: Any) -> None:
+        try:
+            outcome = await self.fetched(token)
+        except Exception:
+            outcome = None
+        if outcome is None:  # the caller sends it
+            self.report(MissingInput(number, k))
+        else:
+            inputs.give(k, outcome)
 
     def began(self, number: int) -> None:
         """Note that a call begins."""
@@ -119,12 +132,12 @@ class EngineActor:
             value, outcome = outcome[1], (KEPT,)
         if state is not None and state[1].size() > SHORT:
             seen, kept = state
-            self.side.report(CallAnswer(number, outcome, (seen, KEPT)), value, kept)
+            self.report(CallAnswer(number, outcome, (seen, KEPT)), value, kept)
             return
         answer = CallAnswer(number, outcome, state)
         if value is None:
             self.journal.ended(pickle.dumps(answer, 5))
-        self.side.report(answer, value)
+        self.report(answer, value)
 
 
 _IMPORTABLE = (
@@ -145,14 +158,17 @@ def _opened(packed: PackedValue, what: str) -> Any:
 class _FetchedInputs:
     """The inputs of a call; those that the engine holds are fetched."""
 
-    def __init__(self, number: int, arguments: Arguments, side: EngineSide) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._arguments, flags, _, _, self._loads = arguments
         self._is_blob = flags & BLOB
-        self._fetched: dict[int, TaskFuture] = {}
-        for k, (how, token, *_) in enumerate(self._loads):
-            if how == HELD:
-                self._fetched[k] = TaskFuture("an input", None)
-                side.fetch(token, _InputArrival(self, number, k, side))
+        self._fetched = {
+            k: TaskFuture("an input", None)
+            for k, (how, *_) in enumerate(self._loads) if how == HELD
+        }
+
+    def tokens(self) -> list[tuple[int, Any]]:
+        """Return index and token of each input that the engine holds."""
+        return [(k, self._loads[k][1]) for k in self._fetched]
 
     def give(self, k: int, value: GroupOutcome | PackedValue | None) -> None:
         """Receive an input that was fetched, or that the caller has sent instead."""
@@ -183,17 +199,3 @@ class _FetchedInputs:
         else:
             value = what if how == PLAIN else _opened(what, "an argument")
         return read_only(value) if kinds[type(value)] == ARRAY else value
-
-
-class _InputArrival:
-    """Receives the fetched value of an input, or reports that it is missing."""
-
-    def __init__(self, inputs: _FetchedInputs, number: int, k: int, side: EngineSide) -> None:
-        self._to = inputs, number, k, side
-
-    def __call__(self, outcome: GroupOutcome | None) -> None:
-        inputs, number, k, side = self._to
-        if outcome is None:
-            side.report(MissingInput(number, k))
-        else:
-            inputs.give(k, outcome)

@@ -1,29 +1,97 @@
-"""The way from an actor of the caller's to the one that an engine keeps for it."""
+"""The end of actors on the caller's side of an engine, which keeps each in a worker of its own.
+
+Values that the engine holds go to an actor as names: it fetches them in the cluster.
+"""
 
 from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lazyflow.errors import SchedulerLost
-from lazyflow.schedulers.actors.deaths import ProcessEnd
-from lazyflow.schedulers.actors.packed_call import PackedCall
-from lazyflow.schedulers.actors.ports import KEPT, VALUE, MakeActor, SentCall, bring_in_thread
+from lazyflow.graph.task import Task
+from lazyflow.schedulers.actors import ports
+from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
+from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.actor_messages import (
+from lazyflow.schedulers.cluster.actors import journal
+from lazyflow.schedulers.cluster.actors.messages import (
     HELD,
+    PACKED,
+    PLAIN,
     ActorMessages,
     CallAnswer,
     GivenInput,
-    HeldInput,
     Report,
+    pickled,
 )
-from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.journal import Entries
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
-from lazyflow.schedulers.cluster.results import EngineResult, handle_of
+from lazyflow.schedulers.cluster.results import EngineResult
+from lazyflow.schedulers.remote.calls import is_short
+from lazyflow.schedulers.remote.failures import unsendable
+
+
+class EnginePort:
+    """The way to an engine. A packed value is a `PackedValue`; a packed input may be held."""
+
+    driver = None  # no pool of processes can wait for results of calls
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = self.keeper = engine
+        self.post = engine.post
+
+    def why_closed(self, label: str) -> BaseException:
+        return shut_down(label)
+
+    def look(self) -> None:
+        """Do nothing: workers of an engine do not follow reloads."""
+
+    def encode(self, value: Any) -> PackedValue:
+        return pickled(value)
+
+    def own(self, packed: Any) -> None:
+        """Do nothing: packed values are not counted."""
+
+    def release(self, *packed: Any) -> None:
+        """Do nothing: packed values are not counted."""
+
+    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
+        return unsendable(task, role, error)
+
+    def bring(self, value: Any, have: ports.TakeValue) -> Any:
+        if self.engine.holds(value):
+            return value
+        if type(value) is EngineResult and value.short is not None:
+            return value.short
+        # it is in a pool's worker, or another engine
+        ports.bring_in_thread(self.post, value.get, have)
+        return ports.NOT_HERE
+
+    def load(self, value: Any) -> Any:
+        if type(value) is PackedValue:
+            return PACKED, value
+        if self.engine.holds(value):
+            return value
+        return (PLAIN, value) if is_short(value) else (PACKED, pickled(value))
+
+    def add(self, actor: RemoteActor) -> None:
+        """Do nothing: the engine's scheduler has a table of its actors."""
+
+    def discard(self, actor: RemoteActor) -> None:
+        """Do nothing: the engine's scheduler has a table of its actors."""
+
+    def pump_soon(self, actor: RemoteActor) -> None:
+        actor.pump()
+
+    def start(self, actor: RemoteActor) -> ports.ActorLink:
+        return self.engine.new_link(actor)
+
+    def node_of(self, call: ActorCall) -> Any:
+        raise AssertionError("only pools of processes have nodes")
 
 
 class EngineLink(ABC):
@@ -31,9 +99,12 @@ class EngineLink(ABC):
 
     where
         Description of the process, once it is known.
+    path
+        The path of its journal, once it is known: before that no call begins.
     """
 
     where = "its process did not start"
+    path = ""
 
     def __init__(self, engine: Engine, actor: RemoteActor) -> None:
         self.engine = engine
@@ -56,16 +127,16 @@ class EngineLink(ABC):
         """Return the handle of a call's ``"value"`` or ``"state"`` that the engine keeps."""
 
     @abstractmethod
-    def find_journal(self, then: Callable[[Entries | None], None]) -> None:
-        """Call `then` with the entries of the journal, or None if it can't be read."""
+    def ask_for_journal(self, then: Callable[[journal.Entries | None], None]) -> None:
+        """Have another process read the journal; call `then` with what it finds, or None."""
 
     @abstractmethod
     def kill(self) -> None:
         """Kill the process, if it is the actor's alone."""
 
     @abstractmethod
-    def let_go(self) -> None:
-        """Release the engine's actor: no call is left."""
+    def forget(self) -> None:
+        """Release the engine's actor, which ends by that."""
 
     def cancel(self, error: BaseException) -> None:
         """End the actor with an error of the engine."""
@@ -88,12 +159,18 @@ class EngineLink(ABC):
             return
         cause = None if error is None else self.engine.translated(error)
         if isinstance(cause, SchedulerLost):
-            self.let_go()
+            self.end()
             self.actor.cancel(cause)
         elif self.actor.error is None:
-            self.find_journal(lambda found: self.engine.post(self._died, cause, found))
+            self.forget()
+            then = partial(self.engine.post, self._died, cause)
+            found = journal.read(self.path) if self.path else (0, [])
+            if found is None:  # it is on another machine
+                self.ask_for_journal(then)
+            else:
+                then(found)
 
-    def _died(self, cause: BaseException | None, found: Entries | None) -> None:
+    def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
         last, entries = (None, []) if found is None else found
         answers = [pickle.loads(data) for data in entries]
         self.actor.died(self, ProcessEnd(
@@ -104,8 +181,7 @@ class EngineLink(ABC):
         """Fetch a value here and send it: the actor could not fetch it, since its holder died."""
         item = self.actor.flying.get(number)
         if item is not None:
-            get = item.values[k].value.get
-            bring_in_thread(self.engine.post, get, self._give, item, number, k)
+            ports.bring_in_thread(self.engine.post, item.values[k].get, self._give, item, number, k)
 
     def _give(
         self, item: PackedCall, number: int, k: int, value: Any, error: BaseException | None
@@ -121,17 +197,16 @@ class EngineLink(ABC):
 
     def lend(self, packed: Any) -> Any:
         """Return the form of a packed value or an input that goes into a message."""
-        if type(packed) is not HeldInput:
+        if not isinstance(packed, HeldValue):
             return packed
-        value = packed.value
-        return HELD, self.engine.token(handle_of(value)), value.number
+        return HELD, self.engine.token(packed.current_handle()), packed.number
 
-    def make(self, message: MakeActor) -> None:
+    def make(self, message: ports.MakeActor) -> None:
         """Send the message that makes the object."""
         self._next.make = message
         self._send()
 
-    def call(self, batch: list[SentCall]) -> None:
+    def call(self, batch: list[ports.SentCall]) -> None:
         """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
@@ -148,9 +223,9 @@ class EngineLink(ABC):
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
         """Return a result as its future holds it."""
         how, *details = outcome
-        if how == VALUE:
+        if how == ports.VALUE:
             return details[0]
-        if how == KEPT:
+        if how == ports.KEPT:
             return EngineResult(self.engine, self.kept(number, "value"), number, item.task, None)
         return EngineResult(self.engine, None, number, item.task, details[0])
 
@@ -161,7 +236,7 @@ class EngineLink(ABC):
             return
         task = self.actor.spec.init.task
         kept = EngineResult(self.engine, self.kept(number, "state"), number, task, None)
-        bring_in_thread(self.engine.post, lambda: packed(kept.get()), self._have_state, have)
+        ports.bring_in_thread(self.engine.post, lambda: packed(kept.get()), self._have_state, have)
 
     def _have_state(
         self, have: Callable[[Any], None], state: PackedValue | None, error: BaseException | None
@@ -175,5 +250,5 @@ class EngineLink(ABC):
     def end(self) -> None:
         """Release the engine's actor: no call is left."""
         self._is_over = True
-        self.let_go()
-
+        self.forget()
+        journal.remove(self.path)  # the process may be killed before it does

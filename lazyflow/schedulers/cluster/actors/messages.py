@@ -6,21 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
-from lazyflow.schedulers.cluster.engine import HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 
 #: Kinds of inputs of a call: (PLAIN, value), (PACKED, packed value), or (HELD, token, number) for
 #: a value that the engine holds.
 PLAIN, PACKED, HELD = range(3)
-
-
-class HeldInput:
-    """An input that the engine holds, before it is sent."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: HeldValue) -> None:
-        self.value = value
 
 
 @dataclass
@@ -67,7 +57,4 @@ Report = CallAnswer | MissingInput
 
 def pickled(value: Any) -> PackedValue:
     """Return a packed snapshot of a value; raise Unpicklable."""
-    found = packed(value)
-    if found.stream is None:
-        found.opened()
-    return found.copied()
+    return packed(value).checked().copied()
