@@ -126,11 +126,11 @@ class PackedCall:
         self.binding: Any = None
         self.error: BaseException | None = None
         self.is_over = False
-        self.futures: list[TaskFuture] = call.inputs
+        distinct = {id(f): f for f in call.inputs}
+        self.futures: list[TaskFuture] = list(distinct.values())
         self.sources: tuple[int, ...] | None = None
-        if len({id(f) for f in call.inputs}) < len(call.inputs):
-            self.futures = list({id(f): f for f in call.inputs}.values())
-            places = {id(f): k for k, f in enumerate(self.futures)}
+        if len(distinct) < len(call.inputs):
+            places = {key: k for k, key in enumerate(distinct)}
             self.sources = tuple([places[id(f)] for f in call.inputs])
         self.values: list[Any] = [MISSING] * len(self.futures)
         self.missing = len(self.futures)

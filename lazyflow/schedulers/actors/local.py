@@ -28,9 +28,8 @@ class _Object:
     """An actor's object, or the error of its constructor, with the state of its calls."""
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
-        self.cls = spec.cls
+        self.spec = spec
         self.init = spec.init
-        self.label = spec.label
         self.scheduler = scheduler
         self.instance: Any = None
         self.error: BaseException | None = None
@@ -67,7 +66,7 @@ class _LocalCall:
         call.begun = True
         args, kwargs = call_arguments(call.task, given)
         if call is actor.init:
-            return actor.cls(*args, **kwargs)
+            return actor.spec.cls(*args, **kwargs)
         return getattr(actor.instance, call.method)(*args, **kwargs)
 
     def done(self, box: list[Any]) -> None:
@@ -167,7 +166,7 @@ class ThreadActor:
 
     def stop(self) -> None:
         """Begin nothing more."""
-        self._refuse(shut_down(self._object.label))
+        self._refuse(shut_down(self._object.spec.label))
         self._executor.close()
 
     def _refuse(self, error: BaseException) -> None:
@@ -178,9 +177,10 @@ class ThreadActor:
 
     def leave(self) -> None:
         """Refuse calls in the child of a fork."""
+        label = self._object.spec.label
         self._refuse(Cancelled(
-            f"the actor {self._object.label} can't be had in this process, the child of a fork: "
-            "its threads are the parent's. Ask for results before the fork, or make another here."
+            f"the actor {label} can't be had in this process, the child of a fork: its "
+            "threads are the parent's. Ask for results before the fork, or make another here."
         ))
 
     def join(self, deadline: float) -> list[str]:

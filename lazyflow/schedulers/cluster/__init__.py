@@ -54,8 +54,7 @@ The modules:
 
     run.py             a run: from its beginning over what arrives and what goes wrong to its end
     group_queue.py     which tasks go together, and which groups may go
-    run_values.py      leaves and large literals
-    packing.py         a group of tasks as it travels, and the tasks that can't be sent
+    packing.py         what a run sends: groups, leaves and large literals; what can't be sent
     outcome.py         results as the engine holds and moves them
     results.py         what the caller holds of them, and the errors when they are lost
 

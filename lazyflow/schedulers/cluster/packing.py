@@ -1,4 +1,4 @@
-"""A group of tasks as it travels to an engine's worker: bytes, and what they refer to.
+"""What a run sends to an engine's workers: groups of tasks as bytes, and what they refer to.
 
 Functions are named by digest and opened once per worker. Each task's arguments are pickled by
 themselves, so that what can't be pickled, or not be opened there, is that task's failure.
@@ -8,20 +8,26 @@ Literals and functions that are large are not in the bytes: the engine holds the
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from lazyflow.graph.grouping import scheduling_options
-from lazyflow.graph.task import Task, place
+from lazyflow.graph.kinds import ARRAY, kinds
+from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import HELD, Task, place
+from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
-from lazyflow.schedulers.cluster.run_values import RunValues
+from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import is_short
 from lazyflow.schedulers.remote.failures import culprit, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
+
+_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
 
 
 class Unsendable(Exception):
@@ -30,6 +36,88 @@ class Unsendable(Exception):
 
 def _try_piece(value: Any) -> None:
     piece(value, lambda literal: 0 if is_large(literal) else None)
+
+
+class RunValues:
+    """The leaves of one run, and its literals that are sent by themselves.
+
+    leaves
+        Values by number of the leaf, or references to values that the engine holds.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.leaves: dict[int, Any] = {}
+        # values are held, so that their identities stay unique
+        self._puts: dict[Any, tuple[Any, Put]] = {}
+        self._repeated: dict[Any, tuple[Any, int]] = {}  # arrays, and bytes sent of each
+
+    def take_leaves(
+        self, plan: Plan, others: Mapping[int, Any]
+    ) -> list[tuple[int, TaskFuture]]:
+        """Store the leaves of a plan, some replaced by `others`; return those that are pending."""
+        pending = []
+        for i in plan.leaves:
+            task = plan.tasks[i]
+            if task._func is HELD:
+                pending.append((i, task._args[0]))
+            else:
+                self.leaves[i] = others.get(i, task._args[0])
+        return pending
+
+    def take_pending(
+        self, pending: Iterable[tuple[int, TaskFuture]]
+    ) -> Iterator[tuple[int, BaseException]]:
+        """Store leaves that were pending; yield those that have failed, with their errors."""
+        for i, future in pending:
+            value, error = future.local_outcome()
+            if error is None:
+                if not self._engine.holds(value):
+                    value, error = future.outcome()
+                self.leaves[i] = value
+            if error is not None:
+                yield i, error
+
+    def put(self, value: Any) -> Put:
+        """Return the put value of a large literal, one for this run."""
+        key = _identity(value)
+        known = self._puts.get(key)
+        if known is None:
+            known = self._puts[key] = value, Put(self._engine, value)
+        return known[1]
+
+    def apart(self, literal: Any) -> Put | None:
+        """Return the put value of a literal that is to be sent by itself, else None."""
+        return self.put(literal) if is_large(literal) or self._is_repeated(literal) else None
+
+    def _is_repeated(self, obj: Any) -> bool:
+        """Count an array that is to be sent; return whether the sum is that of a large literal."""
+        kind = type(obj)
+        if kind is type or kinds[kind] != ARRAY or obj.nbytes < _REPEATED:
+            return False
+        key = _identity(obj)
+        sent = self._repeated.get(key, (obj, 0))[1] + obj.nbytes
+        self._repeated[key] = obj, sent
+        return bool(sent >= LARGE)
+
+    def clear(self) -> None:
+        """Release all: the run is over."""
+        self.leaves.clear()
+        self._puts.clear()
+        self._repeated.clear()
+
+
+def _identity(obj: Any) -> Any:
+    """Return a key that identifies a large literal while it lives.
+
+    Views of the same memory have the same key: each call has a view of its own of an array.
+    """
+    if kinds[type(obj)] != ARRAY:
+        return id(obj)
+    face = obj.__array_interface__
+    return (
+        type(obj), face["data"], obj.shape, obj.strides, str(obj.dtype), obj.dtype.metadata is None
+    )
 
 
 class Packer:
@@ -77,9 +165,8 @@ class Packer:
 
     def _dep(self, what: Any) -> int:
         """Return the index in `deps` of a value that the engine holds."""
-        at = self._at.get(id(what))
-        if at is None:
-            at = self._at[id(what)] = len(self.deps)
+        at = self._at.setdefault(id(what), len(self.deps))
+        if at == len(self.deps):
             self.deps.append(what)
         return at
 

@@ -18,8 +18,7 @@ from lazyflow.graph.task import place_text
 from lazyflow.schedulers.cluster import results
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, Submission, TaskGroup
-from lazyflow.schedulers.cluster.packing import Packer, Unsendable, unsendable_tasks
-from lazyflow.schedulers.cluster.run_values import RunValues
+from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt

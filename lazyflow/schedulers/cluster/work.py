@@ -184,7 +184,7 @@ class Work:
         self._deps = deps
         self._scheduler = Inside(name)
         self._run: GroupRun | None = None
-        self._stop = False
+        self.is_given_up = False
         self.log: _Log | None = None
 
     def __call__(self) -> tuple[GroupOutcome, bytes]:
@@ -204,13 +204,9 @@ class Work:
 
     def give_up(self) -> None:
         """Start no further task of the group."""
-        self._stop = True
+        self.is_given_up = True
         if self._run is not None:
             self._run.cancel(Cancelled("the run was given up"))
-
-    def is_given_up(self) -> bool:
-        """Return whether the group was given up."""
-        return self._stop
 
     def running(self) -> int:
         """Return the number, in the caller's plan, of the task that runs now, or -1."""
@@ -243,7 +239,7 @@ class Work:
             observers=(self.log,),
         )
         run = self.log.run = self._run = GroupRun(plan, request, self._scheduler)
-        return None if self._stop else run
+        return None if self.is_given_up else run
 
     def _leaf(self, external: tuple[Any, ...]) -> Task:
         kind, *details = external

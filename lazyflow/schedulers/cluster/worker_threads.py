@@ -43,7 +43,7 @@ class _GroupThread:
         while True:
             work, context, done = self.calls.get()
             found = context.run(work)
-            is_replaced = work.is_given_up()
+            is_replaced = work.is_given_up
             if not is_replaced:
                 _free.append(self)
             done(found)

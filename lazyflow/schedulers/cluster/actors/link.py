@@ -204,17 +204,14 @@ class EngineLink(ABC):
     def make(self, message: ports.MakeActor) -> None:
         """Send the message that makes the object."""
         self._next.make = message
-        self._send()
+        self.call([])
 
     def call(self, batch: list[ports.SentCall]) -> None:
         """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
-            self._send()
-
-    def _send(self) -> None:
-        messages, self._next = self._next, ActorMessages()
-        self.send(messages)
+            messages, self._next = self._next, ActorMessages()
+            self.send(messages)
 
     def skip(self, number: int) -> None:
         """Keep a call from beginning that was sent."""

@@ -14,14 +14,15 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
 import distributed
 from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
-from distributed.client import FutureState
 from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
@@ -31,7 +32,7 @@ from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
 from lazyflow.schedulers.cluster.actors.messages import ActorMessages, Report
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
-from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle
+from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState
 from lazyflow.schedulers.cluster.dask.in_worker import settle
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
@@ -151,29 +152,6 @@ class DaskActor:
 # -- with the caller ------------------------------------------------------------------------
 
 
-class _Watched(FutureState):
-    """The state of an actor's key, which passes the scheduler's reports on to the link."""
-
-    __slots__ = ("link",)
-    link: DaskLink
-
-    def finish(self, type: Any = None) -> None:
-        super().finish(type)
-        self.link.engine.post(self.link.made)
-
-    def set_error(self, exception: Any, traceback: Any) -> None:
-        super().set_error(exception, traceback)
-        self.link.gone(self.exception)
-
-    def cancel(self, *given: Any, **named: Any) -> None:
-        super().cancel(*given, **named)
-        self.link.gone(self.exception)
-
-    def lose(self) -> None:
-        super().lose()
-        self.link.gone(None)
-
-
 class DaskLink(EngineLink):
     """The way to an actor, which is free when the worker has confirmed the last messages."""
 
@@ -189,8 +167,9 @@ class DaskLink(EngineLink):
         self._is_made = False
         self._is_free = True
         client = reference.get()
-        state = client.futures[self.key] = _Watched(self.key)
-        state.link = self
+        post = engine.post
+        client.futures[self.key] = WatchedState(
+            self.key, partial(post, self.broken), partial(post, self._made))
         engine.links[self.key] = self
         place = f"lazyflow_place_{number}_{_unique}"
         graph = {
@@ -210,14 +189,9 @@ class DaskLink(EngineLink):
         self.where = f"process {report.pid}, {report.address}"
         self.actor.pump()
 
-    def made(self) -> None:
-        """Note that the actor can be reached."""
+    def _made(self) -> None:
         self._is_made = True
         self.actor.pump()
-
-    def gone(self, error: BaseException | None) -> None:
-        """Report the loss of the actor. Called in the client's loop."""
-        self.engine.post(self.broken, error)
 
     def is_free(self) -> bool:
         return self._is_free and self._is_made and self._address is not None
@@ -244,15 +218,10 @@ class DaskLink(EngineLink):
             self.engine.post(self._sent)
             if reply["result"] is not None:
                 self.engine.receive(reply["result"])
-        elif await self._is_scheduler_there(client):  # else the client reports it
-            self.gone(error)
-
-    async def _is_scheduler_there(self, client: Any) -> bool:
-        try:
+            return
+        with suppress(OSError):  # the scheduler is gone: the client reports that
             await client.scheduler.who_has(keys=[self.key])
-        except OSError:
-            return False
-        return True
+            self.engine.post(self.broken, error)
 
     def _sent(self) -> None:
         self._is_free = True

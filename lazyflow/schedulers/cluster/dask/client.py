@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -18,9 +18,9 @@ from lazyflow.errors import SchedulerLost
 from lazyflow.schedulers.cluster.dask.in_worker import running_tasks
 from lazyflow.schedulers.cluster.results import because
 
-PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
+_PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
 
-numbers = count(1)  #: make names unique in this process
+_numbers = count(1)  # make names unique in this process
 
 #: The futures of handles, by number. A Ctrl-C in their `__del__` is lost, so a thread of lazyflow
 #: drops them: were they in handles, the garbage collector would do that in any thread.
@@ -53,6 +53,10 @@ class ClientReference:
             raise lost()
         return client
 
+    def new_key(self, name: str) -> str:
+        """Return a key that is shown by a name."""
+        return f"{name}-{next(_numbers)}-{self.unique}"
+
     def or_none(self) -> Any:
         """Return the client, open or closed, or None."""
         return self._client()
@@ -71,7 +75,7 @@ class ClientReference:
     def catch_up(self, keys: Sequence[str]) -> None:
         """Release keys; return when the scheduler has handled that, and all messages before."""
         client = self.get()
-        mark = f"lazyflow-mark-{next(numbers)}-{self.unique}"  # an unknown key is answered
+        mark = self.new_key("lazyflow-mark")  # an unknown key is answered
 
         async def ask() -> None:
             reply = client.futures[mark] = FutureState(mark)
@@ -79,7 +83,7 @@ class ClientReference:
                 client._send_to_scheduler_safe(
                     {"op": "client-releases-keys", "keys": keys, "client": client.id})
             client._send_to_scheduler_safe({"op": "report-key", "key": mark, "client": client.id})
-            await reply.wait(PATIENCE)
+            await reply.wait(_PATIENCE)
             del client.futures[mark]
 
         with suppress(OSError, TimeoutError):
@@ -93,7 +97,7 @@ class ClientReference:
             # wait for workers: one that ends while it imports modules logs an error, too
             ask = partial(client._run, running_tasks, "", on_error="ignore")
             with suppress(OSError, TimeoutError):
-                client.sync(ask, callback_timeout=PATIENCE)
+                client.sync(ask, callback_timeout=_PATIENCE)
 
 
 class DaskHandle:
@@ -121,10 +125,57 @@ class DaskHandle:
 
     def hold(self, future: Any) -> None:
         """Keep the future of the value."""
-        number = next(numbers)
+        number = next(_numbers)
         self._release = LastCall(_futures.pop, number, None)
         _futures[number] = future
         self._number = number
+
+
+class WatchedState(FutureState):
+    """The state of a key, which passes its failure or loss on, once.
+
+    This is not a callback of the future: distributed runs those in an executor, which refuses
+    them, with tracebacks, at the end of Python.
+
+    Parameters
+    ----------
+    failed
+        Called with the error, or None, in the client's loop.
+    finished
+        Called when the value is there; if None, a later loss is not passed on.
+    """
+
+    __slots__ = ("failed", "finished")
+
+    def __init__(
+        self, key: str, failed: Callable[[Any], Any], finished: Callable[[], Any] | None = None
+    ) -> None:
+        super().__init__(key)
+        self.failed = failed
+        self.finished = finished
+
+    def finish(self, type: Any = None) -> None:
+        super().finish(type)
+        if self.finished is not None:
+            self.finished()
+        else:
+            self.failed = bool
+
+    def set_error(self, exception: Any, traceback: Any) -> None:
+        super().set_error(exception, traceback)
+        self._pass_on()
+
+    def cancel(self, *given: Any, **named: Any) -> None:
+        super().cancel(*given, **named)
+        self._pass_on()
+
+    def lose(self) -> None:
+        super().lose()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        failed, self.failed = self.failed, bool
+        failed(self.exception)
 
 
 def lost(cause: BaseException | None = None) -> SchedulerLost:

@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 import distributed
 from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
-from distributed.client import FutureState
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import SchedulerLost, WorkerDied
@@ -20,13 +20,7 @@ from lazyflow.graph.options import Options
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
-from lazyflow.schedulers.cluster.dask.client import (
-    PATIENCE,
-    ClientReference,
-    DaskHandle,
-    lost,
-    numbers,
-)
+from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost
 from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine
@@ -36,6 +30,7 @@ from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
+_PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
 _ANSWER = 1.0  # seconds that workers get to report what they run
 
 
@@ -75,7 +70,7 @@ class DaskEngine(Engine):
     def new_handle(self, group: TaskGroup) -> DaskHandle:
         name = task_name(group.last)
         name = name if name.isidentifier() else "lazyflow"  # shown up to the number
-        return DaskHandle(f"{name}-{next(numbers)}-{self._reference.unique}")
+        return DaskHandle(self._reference.new_key(name))
 
     def _handles(self) -> list[DaskHandle]:
         return [group.handle for _, group in self._groups.values() if group.handle is not None]
@@ -120,7 +115,8 @@ class DaskEngine(Engine):
             refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
             graph[handle.key] = TheirTask(handle.key, run_group, payload, self.topic, *refs)
-            states[handle.key] = _State(handle.key, self, run, group)
+            states[handle.key] = WatchedState(
+                handle.key, partial(self.post, self._failed, run, group))
             self.register(run, group)
         client = self.client
         client.futures.update(states)
@@ -164,7 +160,7 @@ class DaskEngine(Engine):
             done = threading.Event()
             self.post(self._end_submitting)
             self.post(done.set)
-            done.wait(PATIENCE)
+            done.wait(_PATIENCE)
             self._reference.catch_up(())
 
     def _end_submitting(self) -> None:
@@ -215,7 +211,7 @@ class DaskEngine(Engine):
             ))
         return error
 
-    def ended_badly(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
+    def _failed(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
         """Handle a group that has failed in the cluster. Called in the engine's thread."""
         self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
@@ -236,37 +232,3 @@ def _is_lost_data(error: BaseException | None) -> bool:
     reason = getattr(error, "reason", None) or ""
     is_cancelled = isinstance(error, CancelledError | asyncio.CancelledError)
     return is_cancelled and not reason.startswith("scheduler")
-
-
-class _State(FutureState):
-    """The state of a group's key, which tells the engine when the group fails or is cancelled.
-
-    This is not a callback of the future: distributed runs those in an executor, which refuses
-    them, with tracebacks, at the end of Python.
-    """
-
-    __slots__ = ("engine", "group", "run")
-
-    def __init__(self, key: str, engine: DaskEngine, run: EngineRun, group: TaskGroup) -> None:
-        super().__init__(key)
-        self.engine = engine
-        self.run: EngineRun | None = run
-        self.group: TaskGroup | None = group
-
-    def finish(self, type: Any = None) -> None:
-        super().finish(type)
-        self.run = self.group = None
-
-    def set_error(self, exception: Any, traceback: Any) -> None:
-        super().set_error(exception, traceback)
-        self._pass_on()
-
-    def cancel(self, *given: Any, **named: Any) -> None:
-        super().cancel(*given, **named)
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        run, group = self.run, self.group
-        self.run = self.group = None
-        if run is not None:
-            self.engine.post(self.engine.ended_badly, run, group, self.exception)

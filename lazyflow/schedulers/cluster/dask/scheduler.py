@@ -120,10 +120,7 @@ _made: WeakTable[DistributedScheduler, None] = WeakTable()
 
 def scheduler_of(client: Any) -> DistributedScheduler:
     """Return the scheduler of a client."""
-    found = _of_clients.get(client)
-    if found is None:
-        found = _of_clients[client] = DistributedScheduler(client)
-    return found
+    return _of_clients.get(client) or _of_clients.setdefault(client, DistributedScheduler(client))
 
 
 def _living() -> list[DaskEngine]:

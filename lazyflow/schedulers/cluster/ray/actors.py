@@ -114,17 +114,21 @@ class RayLink(EngineLink):
             num_cpus=0, max_restarts=0, max_concurrency=1000, name=None
         ).remote(folder)
         self._exchange: Any = self._theirs.exchange.options(num_returns=3)
-        self._theirs.where.remote().future().add_done_callback(self._opened)
+        self._when_done(self._theirs.where.remote(), self._is_there)
 
-    def _opened(self, future: Any) -> None:
-        error = future.exception()
-        if error is not None:
-            self.engine.post(self.broken, error)
-        else:
-            self.engine.post(self._is_there, *future.result())
+    def _when_done(self, ref: Any, step: Callable[..., None], *details: Any) -> None:
+        """Post a step for the result of a call of the actor, or its end if the call fails."""
+        def post(future: Any) -> None:
+            error = future.exception()
+            if error is not None:
+                self.engine.post(self.broken, error)
+            else:
+                self.engine.post(step, future.result(), *details)
 
-    def _is_there(self, pid: int, node: str, path: str) -> None:
-        self._node, self.path = node, path
+        ref.future().add_done_callback(post)
+
+    def _is_there(self, found: tuple[int, str, str]) -> None:
+        pid, self._node, self.path = found
         self.where = f"process {pid}"
         self.actor.pump()
 
@@ -133,16 +137,9 @@ class RayLink(EngineLink):
 
     def send(self, messages: ActorMessages) -> None:
         self._there += 1
-        refs = self._exchange.remote(self._serial, messages)
+        reports, *kept = self._exchange.remote(self._serial, messages)
         self._serial += 1
-        refs[0].future().add_done_callback(lambda future: self._replied(future, refs[1:]))
-
-    def _replied(self, future: Any, refs: list[Any]) -> None:
-        error = future.exception()
-        if error is not None:
-            self.engine.post(self.broken, error)
-        else:
-            self.engine.post(self._take, future.result(), refs)
+        self._when_done(reports, self._take, kept)
 
     def _take(self, reports: list[Report], refs: list[Any]) -> None:
         self._there -= 1
