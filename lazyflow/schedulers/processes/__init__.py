@@ -69,8 +69,8 @@ worker/:
 
     main.py            the main thread, from its start to its end
     process.py         what every worker has: sockets, memory, what it follows of the caller's
-    task_worker.py     runs tasks; running_flight.py: those that came together
-    value_store.py     the values that it keeps; results.py: as the answer has them
+    task_worker.py     runs tasks; flight.py: those that came together, and what is answered
+    value_store.py     the values that it keeps
     service.py         answers while a task runs
     following.py       the user's modules, kept at the version that the caller has
     reporting.py       records and warnings of tasks, on their way to the caller

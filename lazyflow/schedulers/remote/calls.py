@@ -106,7 +106,9 @@ def travels_well(value: Any) -> bool:
         return _is_plain(value)
     if kind is dict:
         return _is_plain(value) and _is_plain(value.values())
-    return kind.__module__ == "numpy" and not value.dtype.hasobject
+    if kind.__module__ != "numpy" or not hasattr(value, "dtype"):  # a ufunc has none
+        return False
+    return not value.dtype.hasobject
 
 
 def packed_call(

@@ -51,6 +51,15 @@ def test_a_long_chain(n: int) -> None:
     assert compute(x, **ON) == (n,)
 
 
+@pytest.mark.parametrize("name", ["add", "vectorize", "float64", "e", "ma"])
+def test_any_object_of_numpy_is_a_result(name: str) -> None:
+    """One that stays in its worker, until the task that needs it."""
+    import numpy
+
+    kept = delayed(getattr)(delayed(lambda: numpy)(), name)
+    assert compute(delayed(repr)(kept), **{**ON, "num_workers": 1}) == (repr(getattr(numpy, name)),)
+
+
 @pytest.mark.parametrize("n", [10_000, slow(100_000)])
 def test_a_wide_sum(n: int) -> None:
     one = delayed(inc)

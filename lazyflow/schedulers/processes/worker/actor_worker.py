@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,9 +12,9 @@ from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import Arguments, MakeActor, SavedState
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.processes.channel import send
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
+from lazyflow.schedulers.processes.worker.value_store import UnopenedValue
 from lazyflow.schedulers.remote.calls import BLOB, CALLS, MAKE
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.serialize import Encoded, decode
@@ -57,11 +56,6 @@ class ActorWorker(WorkerProcess):
         """Open what was encoded."""
         return decode(Encoded(*packed), self.mappings.view)
 
-    def encode(self, value: Any) -> tuple[Any, ...]:
-        """Encode a value."""
-        encoded = self.encoded(value)
-        return encoded.payload, encoded.buffers, encoded.size
-
     def began(self, number: int) -> None:
         """Note what runs, for whoever sees this process die."""
         with self._sending:
@@ -72,66 +66,48 @@ class ActorWorker(WorkerProcess):
         self, number: int, outcome: tuple[Any, ...], state: SavedState | None
     ) -> None:
         """Send the outcome of a call."""
-        if self.forked:  # the parent goes on; its copy has nowhere to return to
+        if self.reporter.is_forked:  # the parent goes on; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
-            self._send_reports()
-            arenas = self.arenas.take_new(self.announced[0])
-            sys.stdout.flush()
-            sys.stderr.flush()
-            message = (
-                number, outcome, state, self.mappings.take_released(),
-                [arena for arena, _ in arenas],
-                self.memory_stats(),
-            )
-            send(self.flights, message, [fd for _, fd in arenas])
+            self._send_answer(number, outcome, state)
             self._running -= 1
             if not self._running:
                 self.words[RUNNING] = 0
 
 
 class _SentInputs:
-    """The arguments of a call, and the values that came with it: ``[value]``, or encoded."""
+    """The arguments of a call, and the values that came with it: ``[value]``, or encoded.
 
-    __slots__ = ("_arguments", "_is_blob", "_loads", "_mappings")
+    What is in shared memory is looked at from now on, so that the parent can count it out when
+    this is discarded.
+    """
+
+    __slots__ = ("_arguments", "_loads")
 
     def __init__(self, mappings: Mappings, number: int, arguments: Arguments) -> None:
-        self._arguments, flags, _, _, self._loads = arguments
-        self._is_blob = flags & BLOB
-        self._mappings = mappings
+        given, flags, _, _, loads = arguments
+        self._arguments = UnopenedValue(mappings, given) if flags & BLOB else given
+        self._loads = [
+            load if load.__class__ is list else UnopenedValue(mappings, load) for load in loads
+        ]
 
     def waits(self) -> Sequence[TaskFuture]:
         return ()
 
     def opened(self) -> tuple[Any, list[Any], list[bool]]:
-        mappings, arguments = self._mappings, self._arguments
-        values: list[Any] = []
-        for k, each in enumerate(self._loads):
-            if each.__class__ is list:
-                values.append(each[0])
-                continue
-            try:
-                value = decode(Encoded(*each), mappings.view)
-            except BaseException:
-                self._look_at(self._loads[k + 1 :])
-                self._look_at_arguments()
-                raise
-            values.append(read_only(value) if kinds[type(value)] == ARRAY else value)
-        if self._is_blob:
-            arguments = decode(Encoded(*arguments), mappings.view)
-        return arguments, values, [False] * len(values)
+        try:
+            values = [_opened(load) for load in self._loads]
+            arguments = self._arguments
+            if arguments.__class__ is UnopenedValue:
+                arguments = arguments.opened()
+            return arguments, values, [False] * len(values)
+        finally:
+            self.discard()
 
     def discard(self) -> None:
-        self._look_at(self._loads)
-        self._look_at_arguments()
+        self._arguments, self._loads = None, []
 
-    def _look_at(self, loads: list[Any]) -> None:
-        """Map memory and let go of it, so that the parent counts it out."""
-        for each in loads:
-            if each.__class__ is not list:
-                for segment in Encoded(*each).segments():
-                    self._mappings.view(segment)
 
-    def _look_at_arguments(self) -> None:
-        if self._is_blob:
-            self._look_at([self._arguments])
+def _opened(load: Any) -> Any:
+    value = load.opened() if load.__class__ is UnopenedValue else load[0]
+    return read_only(value) if kinds[type(value)] == ARRAY else value

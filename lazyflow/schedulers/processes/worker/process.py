@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from abc import ABC, abstractmethod
 from typing import Any
@@ -19,7 +20,7 @@ from lazyflow.schedulers.processes.worker.following import Follower
 from lazyflow.schedulers.processes.worker.reporting import Reporter
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES
 from lazyflow.store.memory.shared import Arenas, Mappings
-from lazyflow.store.pickling.serialize import Encoded, encode
+from lazyflow.store.pickling.serialize import encode
 
 RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 
@@ -36,8 +37,6 @@ class WorkerProcess(ABC):
         the other.
     skipped
         Numbers of calls that were cancelled on their way to an actor.
-    forked
-        This is a copy that a task has forked: the parent goes on with the original.
     """
 
     def __init__(
@@ -58,9 +57,8 @@ class WorkerProcess(ABC):
         self.mappings = Mappings(private=False)
         self.follower = Follower()
         self._sending = threading.Lock()
-        self.forked = False
         self.skipped: set[int] = set()
-        self.reporter = Reporter(self)
+        self.reporter = Reporter(self.send_reports)
         os.register_at_fork(after_in_child=self._in_fork)
 
     def serve(self) -> None:
@@ -89,7 +87,7 @@ class WorkerProcess(ABC):
 
     def _in_fork(self) -> None:
         """In the child of a fork inside a task: end when the task does, and touch nothing."""
-        self.forked = True
+        self.reporter.is_forked = True
         self.words = memoryview(bytearray(16)).cast("q")
         self._sending = threading.Lock()
 
@@ -107,11 +105,22 @@ class WorkerProcess(ABC):
         """Return bytes of shared memory: in use and kept here, and mapped of other processes."""
         return self.arenas.in_use, self.arenas.recycled, self.mappings.in_use
 
-    def encoded(self, value: Any) -> Encoded:
-        """Return what can travel in the place of a value, its large parts in shared memory."""
-        return encode(value, self.arenas.write, self.least, self.arenas.free)
+    # -- answers ----------------------------------------------------------------------------
 
-    # -- reports ----------------------------------------------------------------------------
+    def encode(self, value: Any) -> tuple[Any, ...]:
+        """Return payload, buffers and size of a value, its large parts in shared memory."""
+        encoded = encode(value, self.arenas.write, self.least, self.arenas.free)
+        return encoded.payload, encoded.buffers, encoded.size
+
+    def _send_answer(self, *outcome: Any) -> None:
+        """Send what was done, by the thread that has `_sending`: an `Answer`, or an actor's."""
+        self._send_reports()
+        arenas = self.arenas.take_new(self.announced[0])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        numbers = [arena for arena, _ in arenas]
+        message = (*outcome, self.mappings.take_released(), numbers, self.memory_stats())
+        send(self.flights, message, [fd for _, fd in arenas])
 
     def send_reports(self) -> None:
         """Send what was logged and warned of, now or by the thread that is sending."""

@@ -12,29 +12,31 @@ import pickle
 import sys
 import warnings
 from collections import deque
-from typing import Any, Protocol
-
-
-class ReportingProcess(Protocol):
-    """What reporting needs of its process."""
-
-    forked: bool
-
-    def send_reports(self) -> None:
-        """Send what is waiting, now or by the thread that is sending."""
+from collections.abc import Callable
+from typing import Any
 
 
 class Reporter:
     """Sends records and warnings of this process.
 
+    Parameters
+    ----------
+    send
+        Sends what is waiting, now or by the thread that is sending.
+
+    Attributes
+    ----------
+    is_forked
+        This is a copy of a worker that a task has forked: the caller hears of the original only.
     waiting
         What was not sent yet. The thread that has the socket sends it: a finalizer may log at any
         time.
     """
 
-    def __init__(self, process: ReportingProcess) -> None:
+    def __init__(self, send: Callable[[], None]) -> None:
+        self.is_forked = False
         self.waiting: deque[tuple[str, Any]] = deque()
-        self._process = process
+        self._send = send
         self._filters: list[Any] | None = None
         self._has_warned = False
         self._loggers: dict[str, tuple[int, tuple[str, ...], bool]] = {}
@@ -84,10 +86,10 @@ class Reporter:
         """Send a record, and call the handlers that only this process has."""
         from lazyflow.schedulers.processes.notices import handler_key
 
-        if self._process.forked:
+        if self.is_forked:
             self._call(logger, record)
             return
-        self._send("log", _plain(record))
+        self._report("log", _plain(record))
         while logger is not None:
             theirs = self._loggers.get(logger.name, (0, (), False))[1]
             for each in logger.handlers:
@@ -100,7 +102,7 @@ class Reporter:
         line: str | None = None,
     ) -> None:
         """Stand in for `warnings.showwarning`."""
-        if file is not None or self._process.forked:
+        if file is not None or self.is_forked:
             self._show(message, category, filename, lineno, file, line)
             return
         self._has_warned = True
@@ -109,11 +111,11 @@ class Reporter:
             frame = frame.f_back
         module = frame.f_globals.get("__name__") if frame else None
         kinds = [(each.__module__, each.__qualname__) for each in category.__mro__]
-        self._send("warning", (str(message), kinds, filename, lineno, module))
+        self._report("warning", (str(message), kinds, filename, lineno, module))
 
-    def _send(self, what: str, details: Any) -> None:
+    def _report(self, what: str, details: Any) -> None:
         self.waiting.append((what, details))
-        self._process.send_reports()
+        self._send()
 
 
 def _plain(record: Any) -> dict[str, Any]:

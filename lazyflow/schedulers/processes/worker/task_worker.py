@@ -9,41 +9,31 @@ from __future__ import annotations
 
 import contextvars
 import os
-import sys
 from time import perf_counter
 from typing import Any
 
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import task_of
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.schedulers.processes import protocol
-from lazyflow.schedulers.processes.channel import send
-from lazyflow.schedulers.processes.protocol import Answer, FlightMessage
+from lazyflow.schedulers.processes.protocol import FlightMessage
+from lazyflow.schedulers.processes.worker.flight import RunningFlight, entry
 from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
-from lazyflow.schedulers.processes.worker.results import described, entry, value_if_held
-from lazyflow.schedulers.processes.worker.running_flight import RunningFlight
 from lazyflow.schedulers.processes.worker.value_store import (
     FAILED,
     LATER,
     NO_RESULT,
     UnopenedValue,
     ValueStore,
-    decoded,
 )
 from lazyflow.schedulers.remote import calls
-from lazyflow.schedulers.remote.calls import (
-    BLOB,
-    BOUND,
-    KEEP,
-    SMALL,
-    SPECIAL,
-    WANT,
-)
-from lazyflow.schedulers.remote.failures import failure_record
-from lazyflow.store.pickling.serialize import Encoded
-from lazyflow.store.values import IteratorItems
+from lazyflow.schedulers.remote.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
+from lazyflow.schedulers.remote.failures import failure_record, unreadable
+from lazyflow.store.values import IteratorItems, consumer_copy
 
 _REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
@@ -243,10 +233,9 @@ class TaskWorker(WorkerProcess):
             if function.__class__ is bytes:
                 function = self.functions[f] = self.follower.opened(function)
             if flags & BLOB:
-                if arguments.__class__ is UnopenedValue:
-                    arguments = arguments.opened()
-                else:
-                    arguments = decoded(Encoded(*arguments), self.mappings.view)
+                if arguments.__class__ is not UnopenedValue:
+                    arguments = UnopenedValue(self.mappings, arguments)
+                arguments = _opened(arguments)
             if store.kept:
                 drops = tuple([k for k in drops if k not in store.kept])
             last = [k in drops for k in inputs or ()]
@@ -261,40 +250,33 @@ class TaskWorker(WorkerProcess):
             return NO_RESULT
 
     def _keep(self, record: calls.Record, flight: RunningFlight, value: Any) -> None:
-        """Store a result that is more than a number or a text."""
-        i, flags = record[0], record[5]
-        result: tuple[Any, ...]
+        """Take a result that is more than a number or a text."""
         try:
-            if kinds[type(value)] in (LAZY, COLLECTION):
-                value = value_if_held(task_of(value))
-            kind = kinds[type(value)]
-            is_copied = kind in COPIED
-            if kind == LAZY:
-                encoded = self.encoded(value)
-                result = (i, protocol.LAZY, encoded.payload, encoded.buffers, encoded.size)
-                flight.done.append(result)
-                if flags & KEEP:
-                    self.store.put_unusual(i, LATER)
-                return
-            if kind == ITERATOR:
-                value, is_copied = IteratorItems(value), True
-            elif kind == ARRAY and flags & KEEP:
-                value = read_only(value)
+            result = self._stored(record[0], record[5], value)
         except BaseException as error:  # the rest of a generator's body ran just now
             self._fail(record, flight, error, None)
-            return
+        else:
+            flight.done.append(result)
+
+    def _stored(self, i: int, flags: int, value: Any) -> tuple[Any, ...]:
+        """Store a result if it is to be kept; return what the answer has of it."""
+        if kinds[type(value)] in (LAZY, COLLECTION):
+            value = _value_if_held(task_of(value))
+        kind = kinds[type(value)]
+        if kind == LAZY:
+            result = (i, protocol.LAZY, *self.encode(value))
+            if flags & KEEP:
+                self.store.put_unusual(i, LATER)
+            return result
+        if kind == ITERATOR:
+            value = IteratorItems(value)
         if flags & KEEP:
+            if kind == ARRAY:
+                value = read_only(value)
             self.store.values[i] = value
-            if is_copied:
+            if kinds[type(value)] in COPIED:
                 self.store.unusual.add(i)
-        result = (i,)
-        if flags & (WANT | SMALL):
-            try:
-                result = entry(self, i, value, flags)
-            except BaseException as error:
-                self._fail(record, flight, error, None)
-                return
-        flight.done.append(result)
+        return entry(self, i, value, flags) if flags & (WANT | SMALL) else (i,)
 
     def _fail(
         self,
@@ -325,7 +307,7 @@ class TaskWorker(WorkerProcess):
 
     def _open(self, i: int, load: UnopenedValue) -> Any:
         """Put a value in the place of its encoded form."""
-        value = load.opened()
+        value = _opened(load)
         if kinds[type(value)] == ARRAY:
             value = read_only(value)
         self.store.values[i] = value
@@ -337,10 +319,9 @@ class TaskWorker(WorkerProcess):
 
     def answer(self, flight: RunningFlight) -> None:
         """Send what a flight has done so far: by either thread."""
-        if self.forked:  # the parent goes on with the flight; its copy has nowhere to return to
+        if self.reporter.is_forked:  # the parent goes on with it; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
-            self._send_reports()
             results = []
             done, values = flight.done, self.store.values
             while done:
@@ -349,15 +330,28 @@ class TaskWorker(WorkerProcess):
                     i = result[0]
                     value = values.get(i, NO_RESULT)  # the main thread may drop it meanwhile
                     if value is not NO_RESULT:
-                        result = described(self, i, value)
+                        result = entry(self, i, value, KEEP)
                     value = None
                 results.append(result)
-            failed, deferred, times = flight.take_outcomes()
-            arenas = self.arenas.take_new(self.announced[0])
-            sys.stdout.flush()
-            sys.stderr.flush()
-            answer: Answer = (
-                flight.number, results, failed, deferred, times, self.mappings.take_released(),
-                [arena for arena, _ in arenas], self.memory_stats(),
-            )
-            send(self.flights, answer, [fd for _, fd in arenas])
+            self._send_answer(flight.number, results, *flight.take_outcomes())
+
+
+def _opened(load: UnopenedValue) -> Any:
+    """Return a value that came with a message, or raise what the tasks that need it fail with."""
+    try:
+        return load.opened()
+    except MemoryError:
+        raise
+    except BaseException as error:
+        raise unreadable("an argument", error) from error
+
+
+def _value_if_held(task: Task) -> Any:
+    """Return the value of a future that a task has returned, waiting for it; else the task."""
+    if task._func is not HELD:
+        return task
+    future: TaskFuture = task._args[0]
+    value, error = future.outcome_now()
+    if error is not None:
+        raise error
+    return consumer_copy(value) if kinds[type(value)] in COPIED else value

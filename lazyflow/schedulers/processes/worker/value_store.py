@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from typing import Any
 
-from lazyflow.schedulers.remote.failures import unreadable
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.serialize import Encoded, decode
 
@@ -60,44 +59,25 @@ class UnopenedValue:
     """A value that came with a message and is not opened yet; its memory is pinned already."""
 
     def __init__(self, mappings: Mappings, value: tuple[Any, ...]) -> None:
-        self.encoded = Encoded(*value)
-        parts = (self.encoded.payload, *self.encoded.buffers)
-        # One view for each time that memory is named: the parent counts them back.
-        self.views: list[tuple[Any, Any]] = []
-        self.error: BaseException | None = None
-        for part in parts:
-            if part.__class__ is tuple:
-                try:
-                    self.views.append((part, mappings.view(part)))
-                except MemoryError as error:  # of the tasks that need it
-                    self.error = error
-
-    def _view(self, segment: Any) -> Any:
-        for at, (part, view) in enumerate(self.views):
-            if part == segment:
-                del self.views[at]
-                return view
-        raise AssertionError(f"{segment} is not part of this value")
+        self._encoded = Encoded(*value)
+        self._error: BaseException | None = None
+        # A view for each time that memory is named, in the order in which `decode` asks for them:
+        # the parent counts them back.
+        self._views: deque[Any] = deque()
+        for segment in self._encoded.segments():
+            try:
+                self._views.append(mappings.view(segment))
+            except MemoryError as error:  # of the tasks that need it
+                self._error = error
 
     def opened(self) -> Any:
         """Return the value, once; an error is raised for every task that needs it."""
-        if self.error is not None:
-            self.views.clear()
-            raise self.error
         try:
-            return decoded(self.encoded, self._view)
+            if self._error is not None:
+                raise self._error
+            return decode(self._encoded, lambda segment: self._views.popleft())
         except BaseException as error:
-            self.error = error
+            self._error = error
             raise
         finally:
-            self.views.clear()
-
-
-def decoded(encoded: Encoded, view: Callable[[Any], Any]) -> Any:
-    """Return what was encoded, or raise what its task fails with."""
-    try:
-        return decode(encoded, view)
-    except MemoryError:
-        raise
-    except BaseException as error:
-        raise unreadable("an argument", error) from error
+            self._views.clear()

@@ -1,4 +1,7 @@
-"""The tasks of one message while a worker runs them."""
+"""The tasks of one message while a worker runs them, and their results as the answer has them.
+
+A result is a tuple of an id, a kind of protocol.py, and the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ from collections import deque
 from time import perf_counter
 from typing import Any
 
-from lazyflow.schedulers.remote.calls import Record
+from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.processes.protocol import ENCODED, ENCODED_KEPT, KEPT, PLAIN, PLAIN_KEPT
+from lazyflow.schedulers.processes.worker.process import WorkerProcess
+from lazyflow.schedulers.remote import calls
+from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.sizes import size_of
+
+_SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
 
 
 class RunningFlight:
@@ -15,7 +25,7 @@ class RunningFlight:
     ``todo`` is shared with the service thread, which takes from its other end what is recalled.
     """
 
-    def __init__(self, number: int, records: list[Record]) -> None:
+    def __init__(self, number: int, records: list[calls.Record]) -> None:
         self.number = number
         self.todo = deque(records)
         self.done: deque[tuple[Any, ...]] = deque()
@@ -52,3 +62,25 @@ class RunningFlight:
         taken, self.times = self.times, {}
         times = {f: tuple(t) for f, t in tuple(taken.items())}  # the other thread may add to it
         return failed, deferred, times
+
+
+def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
+    """Return what the answer has of one result.
+
+    If nobody has asked for it, the value goes along when it is small and nothing can go wrong.
+    """
+    is_there = bool(flags & calls.KEEP)
+    if value.__class__ in IMMUTABLE and calls.is_short(value):
+        return (i, PLAIN_KEPT if is_there else PLAIN, value)
+    size = size_of(value)
+    if flags & (calls.WANT | calls.SMALL):
+        is_sent = flags & calls.WANT or size < process.least
+    else:
+        is_sent = size <= _SMALL and calls.travels_well(value)
+    if is_sent:
+        try:
+            return (i, ENCODED_KEPT if is_there else ENCODED, *process.encode(value))
+        except Unpicklable:
+            if flags & calls.WANT:
+                raise  # else it can be of use where it is
+    return (i, KEPT, size)
