@@ -227,7 +227,7 @@ def test_the_system_refuses(make, monkeypatch):
         patch.setattr(os, "pwrite", refuse)
         with pytest.raises(StoreFull, match="the system refuses more: .*No space left on device"):
             arenas.write(bytes(MB))
-        patch.setattr("lazyflow.store.memory.arena._memory_file", refuse)
+        patch.setattr("lazyflow.store.memory.arena.memory_file", refuse)
         with pytest.raises(StoreFull, match="the system refuses a new arena: .*No space left"):
             arenas._new_place(300 * MB)
     assert arenas.in_use == PAGE

@@ -55,15 +55,15 @@ parent/, the way of one call first:
     event_loop.py     what it waits for, and the steps that other threads post to it
     runs.py           runs are taken in, given results, and end
     value_table.py    values of nodes are given, packed, fetched, and let go
-    upkeep.py         late flights, idle memory, values that have to be copied
     sending.py        makes messages of flights; receiving.py makes events of messages
-    pool.py           the worker processes: started, read from, ended; deaths.py: their errors
-    worker_handle.py  one worker as the driver knows it; launch.py starts its process
-    pool_value.py     a value that stays in the pool; putting.py: values that are put
+    pool.py           the worker processes: started, read from, looked after, ended; deaths.py:
+                      their errors
+    worker_handle.py  one worker as the driver knows it, and what it prints; launch.py starts it
+    pool_value.py     values that stay in the pool: results, and what is put
     packing.py        arguments that are pickled in a thread of their own; repeats.py: advice
     memory.py         shared memory, as the parent has it
-    functions.py      functions by number; output.py: what workers print
-    actor_port.py     the end of actors here; actor_member.py: the process of an actor
+    functions.py      functions by number
+    actor_port.py     the end of actors here, and their processes
 
 worker/:
 

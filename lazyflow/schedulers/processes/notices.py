@@ -2,15 +2,13 @@
 
 Levels, handlers and the filters of warnings are looked at once per compute. To see that none has
 changed takes a fraction of a microsecond: `logging` empties a cache when a level changes, and the
-filters are in one list.
+filters are in one list. `logging` takes 3 ms to import, so that is left to the program.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
-import traceback
 import warnings
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -42,37 +40,45 @@ class Notices:
 
     def look(self) -> None:
         """Learn of changes since the last look."""
-        cache = logging.root._cache  # type: ignore[attr-defined]
-        if cache.get(_LOOKED) != _counts() or warnings.filters != self._filters:
+        root = getattr(sys.modules.get("logging"), "root", None)  # None: nothing is configured
+        is_known = root is None or root._cache.get(_LOOKED) == _counts(root)
+        if not is_known or warnings.filters != self._filters:
             with self._lock:
-                cache[_LOOKED] = _counts()  # before: what changes meanwhile is looked at again
-                self._learn()
+                if root is not None:  # before: what changes meanwhile is looked at again
+                    root._cache[_LOOKED] = _counts(root)
+                self._learn(root)
 
-    def _learn(self) -> None:
+    def _learn(self, root: Any) -> None:
         self._filters = list(warnings.filters)
         filters = [data for each in self._filters if (data := _pickled(each)) is not None]
-        disabled: int | None = logging.root.manager.disable
-        known = [logging.root, *logging.root.manager.loggerDict.values()]
-        loggers = {}
-        for each in known:
-            if isinstance(each, logging.Logger):
-                handlers = tuple(
-                    handler_key(h) for h in each.handlers if type(h) is not logging.NullHandler
-                )
-                if each.level or handlers or each.disabled:
-                    loggers[each.name] = each.level, handlers, each.disabled
-        if not disabled and not any(
-            handlers or is_disabled or level > logging.WARNING
-            for level, handlers, is_disabled in loggers.values()
-        ):
-            disabled, loggers = None, {}
+        disabled, loggers = (None, {}) if root is None else _logging_settings(root)
         number, *before = self.settings
         if [disabled, loggers, filters] != before:
             self.settings = number + 1, disabled, loggers, filters
 
 
-def _counts() -> tuple[int, int]:
-    return len(logging.root.manager.loggerDict), len(logging.root.handlers)
+def _counts(root: Any) -> tuple[int, int]:
+    return len(root.manager.loggerDict), len(root.handlers)
+
+
+def _logging_settings(root: Any) -> tuple[int | None, dict[str, Any]]:
+    import logging
+
+    disabled = root.manager.disable
+    loggers = {}
+    for each in (root, *root.manager.loggerDict.values()):
+        if isinstance(each, logging.Logger):
+            handlers = tuple(
+                handler_key(h) for h in each.handlers if type(h) is not logging.NullHandler
+            )
+            if each.level or handlers or each.disabled:
+                loggers[each.name] = each.level, handlers, each.disabled
+    if not disabled and not any(
+        handlers or is_disabled or level > logging.WARNING
+        for level, handlers, is_disabled in loggers.values()
+    ):
+        return None, {}
+    return disabled, loggers
 
 
 def handler_key(handler: Any) -> str:
@@ -108,10 +114,14 @@ def handle(what: str, details: Any) -> None:
         else:
             _warn(*details)
     except BaseException:
+        import traceback
+
         traceback.print_exc()
 
 
 def _log(attributes: dict[str, Any]) -> None:
+    import logging
+
     record = logging.makeLogRecord(attributes)
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):

@@ -24,8 +24,8 @@ from lazyflow.schedulers.core.base import (
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
-from lazyflow.schedulers.processes.parent.job_builder import Link, width
-from lazyflow.schedulers.processes.parent.putting import put
+from lazyflow.schedulers.processes.parent.job_builder import NewJob
+from lazyflow.schedulers.processes.parent.pool_value import put
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
@@ -74,9 +74,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         if not run.plan.outputs:
             run.finish()
             return
-        link = Link(run, run.driver, width(run))
-        run.job = link.job
-        run.driver.add(link)
+        run.driver.add(NewJob(run, run.driver))
 
     def offer(self, run: Any, count: int) -> None:
         """Nothing becomes ready outside of the driver."""
@@ -131,14 +129,14 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
 
     def _running_driver(self) -> Driver:
         driver = self._driver
-        if driver is None or driver.broken or not driver.has_begun:
+        if driver is None or driver.broken or not driver.starter.has_begun:
             with self._lock:
                 driver = self._driver
                 if driver is None or driver.broken:
                     # Known before its thread is waited for: a Ctrl-C meanwhile loses nothing.
                     driver = self._driver = Driver()
-                if not driver.has_begun:
-                    driver.begin()
+                if not driver.starter.has_begun:
+                    driver.starter.begin()
         return driver
 
     def _in_fork(self) -> None:

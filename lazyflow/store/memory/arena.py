@@ -15,7 +15,7 @@ from typing import Any
 
 from lazyflow.departures import owned
 
-__all__ = ["Arena"]
+__all__ = ["Arena", "memory_file"]
 
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
@@ -24,10 +24,10 @@ _TWO_FROM = 32 << 20  # bytes that are copied by two threads: 2 GB in 80 ms inst
 _PART = 4 << 20  # bytes copied before another thread may go on: 0.3 ms
 
 
-def _memory_file(size: int) -> int:
-    """Return the descriptor of a new nameless file of zeros."""
+def memory_file(size: int, label: str = "lazyflow") -> int:
+    """Return the descriptor of a new nameless file of zeros; ``/proc`` shows the label."""
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("lazyflow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create(label, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, size)
             # A process that reads past the end of a shortened file is killed, so a seal forbids it.
@@ -39,7 +39,7 @@ def _memory_file(size: int) -> int:
     import tempfile
 
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    fd, path = tempfile.mkstemp(prefix="lazyflow-", dir=folder)
+    fd, path = tempfile.mkstemp(prefix=f"{label}-", dir=folder)
     try:
         os.ftruncate(fd, size)
         return fd
@@ -69,7 +69,7 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._file = owned(_memory_file(size))
+        self._file = owned(memory_file(size))
         self.fd: int = self._file.fileno()
         self.mapped: set[tuple[int, int]] = set()  # ranges whose pages this process has mapped
         try:

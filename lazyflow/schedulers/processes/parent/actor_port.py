@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.graph.task import Task
+from lazyflow import config
+from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
 from lazyflow.schedulers.actors.ports import (
@@ -23,13 +24,12 @@ from lazyflow.schedulers.actors.ports import (
 )
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.processes.decisions import values
-from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
+from lazyflow.schedulers.processes.decisions.nodes import Literal, Node, WorkerRecord
 from lazyflow.schedulers.processes.notices import notices
-from lazyflow.schedulers.processes.parent.actor_member import ActorMember
 from lazyflow.schedulers.processes.parent.deaths import no_process
 from lazyflow.schedulers.processes.parent.packing import unsendable
-from lazyflow.schedulers.processes.parent.pool_value import PoolValue, not_here
-from lazyflow.schedulers.processes.parent.putting import held_node
+from lazyflow.schedulers.processes.parent.pool_value import PoolValue, held_node, not_here
+from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
 from lazyflow.schedulers.remote.versions import versions
@@ -47,6 +47,41 @@ class _Arrival:
 
     def done(self, value: Any, error: BaseException | None = None) -> None:
         self._have(value, error)
+
+
+class ActorMember(WorkerHandle):
+    """The process of an actor among those of the pool; no task of a graph is ever sent to it."""
+
+    def __init__(self, actor: RemoteActor, worker: WorkerRecord, settings: dict[str, Any]) -> None:
+        super().__init__(worker, settings | {"actor": True}, config.default_workers())
+        self._actor = actor
+        self.has_answered = True  # so that its end does not count as one of a pool that can't start
+
+    def running(self) -> None:
+        """Return None: it runs no node."""
+
+    def _running_call(self) -> PackedCall | None:
+        """Return the call that it runs, as far as that is known here."""
+        try:
+            return self._actor.flying.get(self.process.words[0])
+        except ValueError:  # it ended, and another thread asks
+            return None
+
+    def info(self) -> dict[str, Any]:
+        """Return figures."""
+        item, actor = self._running_call(), self._actor
+        return super().info() | {
+            "actor": actor.spec.label,
+            "running": None if item is None else item.name,
+            "queued": len(actor.flying) + len(actor.waiting),
+        }
+
+    def doing(self) -> str | None:
+        """Describe the call that it runs, for people."""
+        item = self._running_call()
+        if item is None:
+            return None
+        return f"{item.name}, made at {place_text(item.task)} (actor, process {self.process.pid})"
 
 
 class ProcessPort:

@@ -25,7 +25,7 @@ from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.parent.deaths import scheduler_lost
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop, LoopThread
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
-from lazyflow.schedulers.processes.parent.job_builder import Link
+from lazyflow.schedulers.processes.parent.job_builder import NewJob
 from lazyflow.schedulers.processes.parent.launch import fill_standard_streams
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
@@ -35,7 +35,6 @@ from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.processes.parent.repeats import RepeatedCopies
 from lazyflow.schedulers.processes.parent.runs import Runs
 from lazyflow.schedulers.processes.parent.sending import Sender
-from lazyflow.schedulers.processes.parent.upkeep import Upkeep
 from lazyflow.schedulers.processes.parent.value_table import ValueTable
 from lazyflow.schedulers.processes.protocol import RECALL, SHARE
 from lazyflow.schedulers.remote.versions import versions
@@ -56,8 +55,6 @@ class Driver:
         What is raised for runs that come when it is closing.
     """
 
-    now = staticmethod(monotonic)
-
     def __init__(self) -> None:
         self.state = State()
         self.broken = False
@@ -76,17 +73,15 @@ class Driver:
         self.pool = WorkerPool(self)
         self.memory = PoolMemory(self.pool.tell_owner)
         self.sender = Sender(self.memory, self.functions)
-        self.receiver = Receiver(self)
         self.runs = Runs(self)
+        self.receiver = Receiver(self.state, self.memory, self.runs.end)
         self.values = ValueTable(self)
-        self.upkeep = Upkeep(self.state, self.loop, self.memory, self.pool, self.sender)
         self.actors: set[Any] = set()  # hosts of those that did not end
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
         self._on_instruction = self._instruction_handlers()
         self._ended = Event()
-        self._starter = LoopThread(self._serve)
-        self.thread = self._starter.thread
-        self.begin = self._starter.begin
+        self.starter = LoopThread(self._serve)
+        self.thread = self.starter.thread
 
     def _instruction_handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -103,19 +98,14 @@ class Driver:
             instructions.Free: self.values.free,
         }
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether its thread runs, or did."""
-        return self._starter.has_begun
-
     # -- for other threads ------------------------------------------------------------------
 
-    def add(self, link: Link) -> None:
+    def add(self, new: NewJob) -> None:
         """Take a job in."""
         if threading.current_thread() is self.thread:
-            self.runs.add(link)
+            self.runs.add(new)
         else:
-            self.loop.post_always(self.runs.add, link)
+            self.loop.post_always(self.runs.add, new)
 
     def fetch(self, value: PoolValue) -> Any:
         """Return a value of which a worker has the only copy, encoded or as it is."""
@@ -139,8 +129,7 @@ class Driver:
     def view(self, segment: Any) -> Any:
         """Return the bytes of a segment of shared memory, for a value that is opened here."""
         if threading.current_thread() is self.thread:  # the value may be counted out next
-            self.memory.segments.add([segment])
-            return self.memory.mappings.view(segment)
+            return self.memory.view(segment)
         self.loop.post(self.memory.segments.add, [segment])  # before it can be seen to have died
         if not self.memory.mappings.knows(segment[0]) and not self.closing:
             noted = Fetch()  # a value was put just now: its arena is noted by the driver
@@ -177,7 +166,7 @@ class Driver:
         """End the pool; return the names of tasks that were still running after `grace`."""
         left: list[str] = []
         self.loop.post(self._close, grace, left)
-        if self._starter.has_begun:
+        if self.starter.has_begun:
             self._ended.wait()  # which Ctrl-C ends for certain
             self.thread.join()
         return left
@@ -207,8 +196,9 @@ class Driver:
     def _serve(self) -> None:
         try:
             while not self.broken:
-                until = self.upkeep.until()
-                self.perform()
+                until = self.pool.until()
+                if self.state.out:  # it found what to do
+                    self.perform()
                 self.loop.sleep(until)
                 self.loop.run_steps()
                 if not self.closing:
@@ -216,7 +206,7 @@ class Driver:
                         self.pumps.pop().pump()
                     self.memory.collect()
                     self.perform()
-                    self.upkeep.send_forgotten()
+                    self._send_forgotten()
         except BaseException as bug:
             self._break(bug)
         finally:
@@ -240,6 +230,14 @@ class Driver:
             self.sender.drop(member, name)
             self.pool.watch_writes(member)
 
+    def _send_forgotten(self) -> None:
+        """Send ids of values that workers can drop and that no other message took along."""
+        for worker in self.state.workers:
+            if worker.forget and worker.up:
+                member = self.pool.members[worker]
+                self.sender.forget(member)
+                self.pool.watch_writes(member)
+
     # -- instructions -----------------------------------------------------------------------
 
     def perform(self) -> None:
@@ -252,7 +250,8 @@ class Driver:
         while out:
             instruction = out.popleft()
             handlers[instruction.__class__](instruction)
-        self.values.begin_packing()
+        if self.values.unpacked:
+            self.values.begin_packing()
 
     def _send(self, do: instructions.Send) -> None:
         member = self.pool.members[do.worker]
@@ -280,11 +279,7 @@ class Driver:
         would ask for workers again.
         """
         for run in self._cancel_all(error):
-            self.end(run)
-
-    def end(self, run: RemoteRun) -> None:
-        """Take out a run that is over."""
-        self.runs.end(run)
+            self.runs.end(run)
 
     # -- the end ----------------------------------------------------------------------------
 

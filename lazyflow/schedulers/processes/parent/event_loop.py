@@ -122,13 +122,11 @@ class EventLoop:
         """Have something called later."""
         heapq.heappush(self._timers, (monotonic() + seconds, next(self._numbers), call))
 
-    def next_timer(self) -> float | None:
-        """Return when the next timer is due."""
-        return self._timers[0][0] if self._timers else None
-
     def sleep(self, until: float | None, heeds_steps: bool = True) -> None:
         """Wait for something to happen, and call what is there for it; steps are not run."""
         self._is_awake = False
+        if self._timers and (until is None or until > self._timers[0][0]):
+            until = self._timers[0][0]
         timeout = None if until is None else max(0.0, until - monotonic())
         if heeds_steps and self.steps:  # asked when a wake-up can't be missed any more
             timeout = 0.0
@@ -139,7 +137,7 @@ class EventLoop:
                 call = calls.get(fd)
                 if call is not None:
                     call()
-        if any(fd == self._wake for fd, _ in events):
+        if self._wake in dict(events):
             os.eventfd_read(self._wake)
         now = monotonic()
         while self._timers and self._timers[0][0] <= now:

@@ -21,7 +21,6 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Node,
 )
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
-from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, is_short
@@ -32,11 +31,10 @@ from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 class BuildingDriver(Owner, Protocol):
     """What the making of a job needs of the driver."""
 
-    memory: PoolMemory
     functions: FunctionTable
 
 
-class Link:
+class NewJob:
     """A job in the making.
 
     Attributes
@@ -49,12 +47,17 @@ class Link:
         Futures of other schedulers whose values come later, and the nodes that stand for them.
     """
 
-    def __init__(self, run: RemoteRun, driver: BuildingDriver, workers: int) -> None:
+    def __init__(self, run: RemoteRun, driver: BuildingDriver) -> None:
         self.run = run
         self.driver = driver
         plan, request = run.plan, run.request
         is_background = request.background
-        self.job = Job(run, workers, is_background, has_priorities=bool(plan.priorities))
+        workers = int(  # that may have tasks of the run at once
+            request.num_workers or config.get("num_workers") or config.default_workers()
+        )
+        self.job = run.job = Job(
+            run, workers, is_background, has_priorities=bool(plan.priorities)
+        )
         if run.parent is None:
             self.job.crash_retries = config.get("crash_retries")
         else:  # this is the driver's thread, where the caller's settings are not seen
@@ -64,6 +67,7 @@ class Link:
         self.broken: list[tuple[Node, BaseException]] = []
         self.pending: list[tuple[Any, Node]] = []
         self._functions: dict[int, int] = {}
+        self._errors: dict[int, BaseException] = {}  # of functions that can't be sent
         self._nodes: list[Node] = []
         self._literals: list[Node] = []
         self._link_all()
@@ -117,16 +121,12 @@ class Link:
         if node.users and not is_quick((value,), self.driver.memory.least):
             node.phase, node.packed = WAITING, ()
 
-    _errors: dict[int, BaseException]
-
     def _function(self, task: Task, func: Any) -> int:
         try:
             function = self.driver.functions.function_of(func)
             self.run.functions[function.number] = function
             found = function.number
         except Unpicklable as error:
-            if "_errors" not in self.__dict__:
-                self._errors = {}
             found = -1 - len(self._errors)
             text = f"{task_name(task)}, made at {place_text(task)}"
             failure = serialization_error(text, "function", error)
@@ -231,9 +231,3 @@ class Link:
             elif node.task._options.crash_retries == 0:
                 node.want = ALWAYS
             self.run.wanted.add(i)
-
-
-def width(run: RemoteRun) -> int:
-    """Return how many workers may have tasks of a run at once."""
-    asked = run.request.num_workers or config.get("num_workers")
-    return int(asked or config.default_workers())

@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from lazyflow import config
+from lazyflow.store.memory.arena import memory_file
 
 _BOOT = """\
 import sys, os, marshal
@@ -60,18 +61,6 @@ _THREADS = (
 def _environment(workers: int) -> dict[str, str]:
     each = str(max(1, config.cpu_count() // workers))
     return dict.fromkeys(_THREADS, each) | dict(os.environ)
-
-
-def _page_file() -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("lazyflow-words")
-    else:
-        import tempfile
-
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, mmap.PAGESIZE)
-    return fd
 
 
 def _pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, int]:
@@ -144,7 +133,7 @@ class Process:
         with ExitStack() as ours, ExitStack() as theirs:
             self.flights, flights = _pair(ours, theirs)
             self.requests, requests = _pair(ours, theirs)
-            words = _page_file()
+            words = memory_file(mmap.PAGESIZE, "lazyflow-words")
             theirs.callback(os.close, words)
             self.page = ours.enter_context(mmap.mmap(words, mmap.PAGESIZE))
             self.words = ours.enter_context(memoryview(self.page).cast("q"))

@@ -169,6 +169,11 @@ class PoolMemory:
         if type(value) is Encoded:
             self.segments.remove(value.segments())
 
+    def view(self, segment: Segment) -> Any:
+        """Count a segment in that is mapped here, and return its bytes; in the driver's thread."""
+        self.segments.add([segment])
+        return self.mappings.view(segment)
+
     def collect(self) -> None:
         """Count out what this process does not map any more."""
         if self.mappings.released:

@@ -1,4 +1,4 @@
-"""The worker processes of a pool: they are started, read from, and ended."""
+"""The worker processes of a pool: they are started, read from, looked after, and ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
-from lazyflow.schedulers.processes.decisions import workers
+from lazyflow.schedulers.processes.decisions import values, workers
 from lazyflow.schedulers.processes.decisions.nodes import WorkerRecord
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.notices import handle
@@ -18,13 +18,15 @@ from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.receiving import Receiver
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
-from lazyflow.schedulers.processes.protocol import FREE
+from lazyflow.schedulers.processes.protocol import FREE, TRIM
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
 from lazyflow.store.memory.ranges import Segment
 
 _LEAST_KEPT = 128 << 20  # bytes
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
+OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do
+IDLE = 1.0  # seconds without work after which memory kept for later is given back
 
 
 class PoolDriver(Protocol):
@@ -59,6 +61,8 @@ class WorkerPool:
         self._serials = count(1)
         self.members: dict[WorkerRecord, WorkerHandle] = {}
         self.deaths = 0
+        self._busy_since = monotonic()
+        self._is_trimmed = True
         self._vain = 0  # workers in a row that ended by themselves before any had answered
 
     def start(self) -> bool:
@@ -110,14 +114,6 @@ class WorkerPool:
     def runs(self) -> list[Any]:
         """Return the runs that are not over."""
         return [job.run for jobs in self._state.jobs for job in jobs if job.run is not None]
-
-    def running(self) -> list[str]:
-        """Return the names of the tasks that run now."""
-        return [
-            doing
-            for member in tuple(self.members.values())
-            if (doing := member.doing()) is not None
-        ]
 
     def tell_owner(self, serial: int, segment: Segment) -> bool:
         """Pass a free segment on to the worker that wrote it; False when that is dead."""
@@ -185,6 +181,49 @@ class WorkerPool:
             member.process.kill()
         self._loop.remove(incoming.sock.fileno())
         return True  # what came before the end
+
+    # -- between events ---------------------------------------------------------------------
+
+    def until(self) -> float | None:
+        """Return until when nothing has to be done; look after late flights meanwhile."""
+        now = monotonic()
+        working = self._state.workers
+        if any(w.flights for w in working):
+            self._busy_since, self._is_trimmed = now, False
+            if any(w.up and not w.flights for w in working) or len(working) < self._state.size:
+                return self._look_for_late(now)
+        elif self.members:
+            if self._state.refcounts.unsafe:
+                values.make_safe(self._state)
+            if not self._is_trimmed:
+                due = self._busy_since + IDLE
+                if due > now:
+                    return due
+                self._trim()
+        return None
+
+    def _look_for_late(self, now: float) -> float | None:
+        """Report flights that take too long; return when the next one will."""
+        soonest = None
+        for worker in self._state.workers:
+            flight = worker.flights[0] if worker.flights else None
+            if flight is None or flight.is_late:
+                continue
+            if flight.unanswered < 2 and len(worker.flights) < 2 and not worker.queue:
+                continue  # there is nothing that others could have
+            due = self.members[worker].since + max(OVERDUE, 2 * flight.cost)
+            if due <= now:
+                workers.overdue(self._state, worker, flight.number)
+                soonest = now  # what is decided now is done first, and may be late in its turn
+            else:
+                soonest = due if soonest is None else min(soonest, due)
+        return soonest
+
+    def _trim(self) -> None:
+        self._is_trimmed = True
+        self._driver.memory.arenas.trim()
+        for member in self.members.values():
+            self.request(member, TRIM, None)
 
     # -- the end of a worker ----------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Values that stay in the pool, as the rest of the library sees them."""
+"""Values that stay in the pool, as the rest of the library sees them: results, and what is put."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ from functools import partial
 from typing import Any, Protocol
 
 from lazyflow.errors import Cancelled, SerializationError
-from lazyflow.graph.task import Task, task_name
+from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, with_call_note
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.processes.decisions.nodes import Literal, Node
+from lazyflow.schedulers.processes.decisions.nodes import DONE, Job, Literal, Node
+from lazyflow.schedulers.processes.parent.event_loop import EventLoop
+from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.owned import copied
 from lazyflow.store.pickling.pickler import loads_owned
-from lazyflow.store.pickling.serialize import Encoded, decode
+from lazyflow.store.pickling.serialize import (
+    Encoded,
+    Unpicklable,
+    decode,
+    encode,
+    serialization_error,
+)
 
 
 class Owner(Protocol):
     """What values need of the driver of their pool."""
 
     is_left: bool
+    memory: PoolMemory
+    loop: EventLoop
 
     def hold(self, value: PoolValue) -> None:
         """Keep what a value stands for until it has gone."""
@@ -115,3 +125,44 @@ class Fetch:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+# -- values that are put --------------------------------------------------------------------
+
+
+def put(driver: Owner, value: Any, task: Task) -> PoolValue:
+    """Encode a value once, for all runs, in the caller's thread; `task` has its name and place.
+
+    Its node is made, and of a job that is over and cleared: it is kept while somebody holds the
+    `PoolValue`, or the lineage of another job's value needs it.
+
+    Raises
+    ------
+    SerializationError
+        It can't be pickled.
+    StoreFull
+        There is no room for it.
+    """
+    memory = driver.memory
+    try:
+        encoded = encode(value, memory.arenas.write, memory.least, memory.arenas.free)
+    except Unpicklable as error:
+        text = f"{task._args[0].name}, at {place_text(task)},"
+        raise serialization_error(text, "value", error) from None
+    node = held_node(task)
+    node.phase = DONE
+    node.value = encoded
+    node.size = encoded.size
+    driver.loop.post(memory.take_own, encoded)
+    return PoolValue(driver, node, task, None)
+
+
+def held_node(task: Task) -> Node:
+    """Return the node of a value that no task of the pool makes, and that somebody holds."""
+    job = Job(None, 0, background=True)
+    job.over = True
+    node = Node(job, 0, name_only(task), 0)
+    node.pinned = node.stays = True
+    node.left = 1
+    job.delivered.add(node)
+    return node

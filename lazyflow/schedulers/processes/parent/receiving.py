@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from time import monotonic
+from typing import Any
 
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.processes.decisions import answers, values
@@ -33,29 +34,13 @@ from lazyflow.schedulers.remote.failures import error_of
 from lazyflow.store.pickling.serialize import Encoded, decode
 
 
-class ReceivingDriver(Protocol):
-    """What receiving needs of the driver."""
-
-    state: State
-    memory: PoolMemory
-
-    def now(self) -> float:
-        """Return the time in seconds."""
-
-    def view(self, segment: Any) -> Any:
-        """Return the bytes of a segment of shared memory."""
-
-    def end(self, run: RemoteRun) -> None:
-        """Take out a run that is over."""
-
-
 class Receiver:
-    """Takes messages in; in the driver's thread."""
+    """Takes messages in; in the driver's thread. `end` takes a run out that is over."""
 
-    def __init__(self, driver: ReceivingDriver) -> None:
-        self._driver = driver
-        self._memory = driver.memory
-        self._state = driver.state
+    def __init__(self, state: State, memory: PoolMemory, end: Callable[[RemoteRun], None]) -> None:
+        self._state = state
+        self._memory = memory
+        self._end = end
         self.messages = 0
         self.bytes = 0  # of values that came in messages
         self._handlers: dict[int, Callable[[WorkerHandle, Any, list[int]], None]] = {
@@ -72,7 +57,7 @@ class Receiver:
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
-        member.since = self._driver.now()
+        member.since = monotonic()
         self._memory.segments.remove(released, member)
         nodes = member.nodes
         done = []
@@ -136,18 +121,18 @@ class Receiver:
         if run.observers.members:
             report_result(run, node.i, member.start_told is node)
         try:
-            lazy = decode(value, self._driver.view)
+            lazy = decode(value, self._memory.view)
         except BaseException as error:  # SystemExit too: it would end this thread
             values.fail(self._state, node, dressed(error, node.task, None))
             return
         finally:
             self._memory.remove(value)
         if type(run) is EndedRun:
-            RemakingParent(self._driver, node, run).compute(lazy)
+            RemakingParent(node, run).compute(lazy)
             return
         run._compute_instead(node.i, lazy)
         if run.over:
-            self._driver.end(run)
+            self._end(run)
 
     # -- what comes while a task runs -------------------------------------------------------
 

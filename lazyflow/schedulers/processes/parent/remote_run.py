@@ -117,15 +117,16 @@ class EndedRun:
     """What is kept of a run that is over while its tasks may have to run again."""
 
     over = True
+    observers = RunObservers()  # they were told of its end
 
     def __init__(self, run: RemoteRun) -> None:
+        self.driver = run.driver
         self.scheduler = run.scheduler
         self.request = run.request
         self.number = run.number
         self.environment = run.environment
         self.functions = run.functions
         self.literals = run.literals
-        self.observers = RunObservers()
 
 
 class RemakingParent:
@@ -138,8 +139,8 @@ class RemakingParent:
     attached = deadline = None
     stop = ()
 
-    def __init__(self, driver: Any, node: Node, ended: EndedRun) -> None:
-        self.driver = driver
+    def __init__(self, node: Node, ended: EndedRun) -> None:
+        self.driver = ended.driver
         self.node = node
         self.job = node.job
         self.environment = ended.environment

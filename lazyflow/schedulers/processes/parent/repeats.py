@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -75,6 +74,8 @@ def _memory_of(value: Any) -> tuple[Any, Any] | None:
 
 def _arguments(task: Task) -> Iterator[tuple[str, Any]]:
     """Yield name and value of the arguments of a call."""
+    import inspect  # which takes 2 ms, and few programs send large arguments
+
     args: list[Any] = list(task._args)
     kwargs: dict[str, Any] = {}
     if task._bind is not None:

@@ -12,7 +12,7 @@ from lazyflow.schedulers.processes.decisions.nodes import MISSING, SENT, Job, Li
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
-from lazyflow.schedulers.processes.parent.job_builder import Link
+from lazyflow.schedulers.processes.parent.job_builder import NewJob
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.pool import WorkerPool
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
@@ -56,9 +56,9 @@ class Runs:
 
     # -- the beginning ----------------------------------------------------------------------
 
-    def add(self, link: Link) -> None:
+    def add(self, new: NewJob) -> None:
         """Take a job in, or cancel its run if this comes after the end."""
-        driver, run, job = self._driver, link.run, link.job
+        driver, run, job = self._driver, new.run, new.job
         if run.over or driver.closing:
             if not run.over:
                 run.cancel(driver.why)
@@ -66,12 +66,12 @@ class Runs:
         run.is_known = True
         for member in driver.pool.members.values():
             run.inside.add(member.inside)
-        link.settle()
+        new.settle()
         driver.functions.retain(run.functions.values())
-        jobs.add_job(self._state, job, link.broken)
-        for i, value in link.given.items():
+        jobs.add_job(self._state, job, new.broken)
+        for i, value in new.given.items():
             run.arrived(i, value)
-        for future, node in link.pending:
+        for future, node in new.pending:
             future.add_callback(partial(driver.loop.post, driver.values.take_outcome, node))
         driver.perform()
         self._finish_if_made(job)

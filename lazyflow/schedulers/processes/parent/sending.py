@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -145,10 +145,7 @@ class Sender:
     def send_to_actor(self, member: WorkerHandle, kind: int, content: Any) -> None:
         """Send an actor's process a message, with the memory that it refers to."""
         self.bring_up_to_date(member)
-        while len(member.lent) > _MOST_ARENAS:
-            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
-            self._put(member, (ARENAS, None, some), some)
-        arenas, member.lent = member.lent, []
+        arenas = self._next_arenas(member, lambda some: (ARENAS, None, some))
         self._put(member, (kind, content, arenas), arenas)
 
     def forget(self, member: WorkerHandle) -> None:
@@ -168,13 +165,20 @@ class Sender:
         old_runs: Sequence[int] = (),
     ) -> None:
         """Send the first fields of a message, with arenas and with what the worker can forget."""
-        while len(member.lent) > _MOST_ARENAS:
-            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
-            self._put(member, (*_NO_TASKS, (), some, (), ()), some)
-        arenas, member.lent = member.lent, []
+        arenas = self._next_arenas(member, lambda some: (*_NO_TASKS, (), some, (), ()))
         old, member.old_functions = member.old_functions, []
         message: FlightMessage = (*tasks, forget, arenas, old_runs, old)
         self._put(member, message, arenas)
+
+    def _next_arenas(
+        self, member: WorkerHandle, empty: Callable[[list[int]], tuple[Any, ...]]
+    ) -> list[int]:
+        """Return the arenas for the next message; what is too many goes in `empty` ones before."""
+        while len(member.lent) > _MOST_ARENAS:
+            some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
+            self._put(member, empty(some), some)
+        arenas, member.lent = member.lent, []
+        return arenas
 
     def _put(self, member: WorkerHandle, message: tuple[Any, ...], arenas: list[int]) -> None:
         descriptors = [os.dup(self._memory.readers[arena]) for arena in arenas]

@@ -25,14 +25,18 @@ class ValuesDriver(packing.PackingDriver, Protocol):
 
 
 class ValueTable:
-    """Handles instructions for values, and steps that other threads post."""
+    """Handles instructions for values, and steps that other threads post.
+
+    unpacked
+        Nodes that a thread has to pickle, by job.
+    """
 
     def __init__(self, driver: ValuesDriver) -> None:
         self._driver = driver
         self._state = driver.state
         self._memory = driver.memory
         self._fetches: dict[Node, list[Any]] = {}
-        self._unpacked: dict[Job, list[Node]] = {}  # that a thread has to pickle
+        self.unpacked: dict[Job, list[Node]] = {}
 
     # -- given ------------------------------------------------------------------------------
 
@@ -87,12 +91,12 @@ class ValueTable:
 
     def pack(self, do: Pack) -> None:
         """Have a node's arguments pickled, when all instructions are done."""
-        self._unpacked.setdefault(do.node.job, []).append(do.node)
+        self.unpacked.setdefault(do.node.job, []).append(do.node)
 
     def begin_packing(self) -> None:
         """Start a thread for each job whose nodes have to be packed."""
-        while self._unpacked:
-            packing.begin(self._driver, self._unpacked.popitem()[1], self.packed)
+        while self.unpacked:
+            packing.begin(self._driver, self.unpacked.popitem()[1], self.packed)
 
     def packed(
         self,

@@ -1,7 +1,10 @@
-"""One worker as the driver knows it: its process, its sockets, and what it has been sent."""
+"""One worker as the driver knows it: its process, its sockets, what it prints, and what
+it has been sent."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -9,10 +12,60 @@ from lazyflow.graph.task import place_text, task_name
 from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.parent.launch import Process
-from lazyflow.schedulers.processes.parent.output import Lines
 from lazyflow.schedulers.processes.parent.remote_run import ProcessInside, RemoteRun
 
 _CONTEXTS = 32  # runs whose environment a worker keeps
+_AT_ONCE = 1 << 16  # bytes of what it prints
+_MOST_READS = 16  # in one go: endless prints must not keep the driver from other workers
+_LONGEST_LINE = 1 << 20  # bytes; a longer one is written in parts
+
+
+class Lines:
+    """What a worker prints, on its way to ``sys.stdout`` or ``sys.stderr``, line by line.
+
+    Each worker has pipes of its own. Inherited descriptors would mix the lines of several workers,
+    and escape `contextlib.redirect_stdout` and notebooks.
+    """
+
+    def __init__(self, fd: int, stream: str) -> None:
+        self.fd = fd
+        self._stream = stream
+        self._rest = b""
+
+    def drain(self) -> bool:
+        """Write the whole lines that are there, 1 MiB at most; False at the end of the pipe."""
+        for _ in range(_MOST_READS):
+            try:
+                data = os.read(self.fd, _AT_ONCE)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            whole, newline, rest = data.rpartition(b"\n")
+            if newline:
+                self._write(self._rest + whole + newline)
+                self._rest = rest
+            else:
+                self._rest += data
+                if len(self._rest) >= _LONGEST_LINE:
+                    self.finish()
+        return True
+
+    def finish(self) -> None:
+        """Write what came without the end of a line: no more is to come now."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._write(rest)
+
+    def _write(self, data: bytes) -> None:
+        stream = getattr(sys, self._stream)
+        try:
+            stream.write(data.decode("utf-8", "replace"))
+            stream.flush()
+        except Exception:  # closed, or none at all: output is not worth the pool
+            pass
 
 
 class WorkerHandle:
@@ -94,13 +147,10 @@ class WorkerHandle:
     def doing(self) -> str | None:
         """Describe the task that it runs, for people; None: it runs none."""
         node = self.running()
-        return None if node is None else self.described(node)
-
-    def described(self, node: Node) -> str:
-        """Describe a task that it runs, for people."""
-        return (
-            f"{task_name(node.task)}, made at {place_text(node.task)} (process {self.process.pid})"
-        )
+        if node is None:
+            return None
+        where = place_text(node.task)
+        return f"{task_name(node.task)}, made at {where} (process {self.process.pid})"
 
     def charged(self) -> tuple[int, int]:
         """Return the ids of the task that it ran, and of that whose result it pickled; or 0."""
