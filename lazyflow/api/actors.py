@@ -26,8 +26,7 @@ from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method
-from lazyflow.schedulers.core.abilities import provides
-from lazyflow.schedulers.core.base import KeepsActors
+from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.store.owned import copied
 

@@ -16,8 +16,7 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
-from lazyflow.schedulers.core.abilities import provides
-from lazyflow.schedulers.core.base import MakesRuns, Request
+from lazyflow.schedulers.core.base import MakesRuns, Request, provides
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture, timed_out

@@ -18,8 +18,7 @@ from lazyflow.graph.kinds import ARRAY, COLLECTION, IMMUTABLE, LAZY, kinds
 from lazyflow.graph.options import check_options
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
-from lazyflow.schedulers.core.abilities import provides
-from lazyflow.schedulers.core.base import Puts
+from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
 

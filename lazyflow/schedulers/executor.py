@@ -30,13 +30,8 @@ from lazyflow.schedulers.core.slots import Slots, SlotWorker
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
-def _width(executor: Executor, run: Run) -> int:
-    asked = run.request.num_workers or config.get("num_workers")
-    return int(asked or getattr(executor, "_max_workers", None) or config.default_workers())
-
-
 class _Base:
-    """What both schedulers of executors share: waiting, which is a plain sleep."""
+    """What both schedulers of executors share: how a run starts, and waiting, a plain sleep."""
 
     options: frozenset[str] = frozenset({"priority"})
 
@@ -50,6 +45,12 @@ class _Base:
         if executor is None:
             raise RuntimeError(f"the {self.name} that this run was started on is gone")
         return executor
+
+    def start(self, run: Run) -> None:
+        width = run.request.num_workers or config.get("num_workers")
+        width = width or getattr(self.executor, "_max_workers", None) or config.default_workers()
+        run.attached = _ExecutorSlots(width)
+        run.begin()
 
     def wait(self, run: Run, timeout: float | None) -> bool:
         return run.wait(timeout)
@@ -103,10 +104,6 @@ class ThreadExecutorScheduler(_Base):
         self._asleep = 0
         self._spares = 0
 
-    def start(self, run: Run) -> None:
-        run.attached = _ExecutorSlots(_width(self.executor, run))
-        run.begin()
-
     def offer(self, run: Run, count: int) -> None:
         slots: _ExecutorSlots = run.attached
         for _ in range(min(count, slots.count)):
@@ -154,7 +151,7 @@ class ThreadExecutorScheduler(_Base):
         if is_ours and timeout is None and run.ready and run.attached.take():
             run.attached.runs.append(run)
             self._work(run.attached, me)  # type: ignore[arg-type]
-        return run.over or run.wait(timeout)
+        return run.wait(timeout)
 
     @contextmanager
     def blocked(self, me: _ExecutorThread) -> Iterator[None]:
@@ -238,10 +235,6 @@ class _Raised:
 
 class ExecutorScheduler(_Base):
     """Any other executor, to which each task is submitted by itself."""
-
-    def start(self, run: Run) -> None:
-        run.attached = _ExecutorSlots(_width(self.executor, run))
-        run.begin()
 
     def offer(self, run: Run, count: int) -> None:
         slots: _ExecutorSlots = run.attached

@@ -6,9 +6,15 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.departures import WeakTable, wait_for_last_calls
-from lazyflow.schedulers.core.abilities import REQUIRED, checked, provides
-from lazyflow.schedulers.core.base import ReportsInfo, Scheduler, ShutsDown
-from lazyflow.schedulers.core.installed import installed
+from lazyflow.schedulers.core.base import (
+    REQUIRED,
+    ReportsInfo,
+    Scheduler,
+    ShutsDown,
+    checked,
+    installed,
+    provides,
+)
 from lazyflow.schedulers.core.task_resources import close_kept
 
 #: Names that other libraries use for the same schedulers, so that ported programs run.

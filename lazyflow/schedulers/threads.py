@@ -15,6 +15,7 @@ State, all guarded by `_lock` (taken when threads go idle or are woken, never pe
     _sleeping     threads that sleep inside a task; others may have their places meanwhile
     _idle         for each thread without work, what wakes it: no thread polls
     _queues       runs that may have ready tasks: those that are waited for, then background ones
+    _queued       the runs in both queues
     _by_priority  the same for runs with priorities: the task with the highest one goes first, and
                   a thread leaves a run when a task of another is more urgent than its next
 """
@@ -40,9 +41,8 @@ from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.core.fair_queue import FairQueue
 from lazyflow.schedulers.core.lifecycle import doing
-from lazyflow.schedulers.core.priority_queue import next_rank
+from lazyflow.schedulers.core.priorities import FairQueue, next_rank
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
 
@@ -70,16 +70,6 @@ def _take_slot(run: Run) -> bool:
     return bool(run.attached.take())
 
 
-class _PoolSlots(Slots):
-    """The slots of a run and of those its tasks turned into, and which of them are queued."""
-
-    __slots__ = ("queued",)
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.queued: set[Run] = set()
-
-
 class ThreadsScheduler(KeepsActors, ShutsDown):
     """The process's pool of threads."""
 
@@ -99,6 +89,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         self._sleeping: set[_Thread] = set()
         self._idle: list[Callable[[], None]] = []
         self._queues: tuple[deque[Run], deque[Run]] = (deque(), deque())
+        self._queued: set[Run] = set()
         self._by_priority = FairQueue[Run](next_rank), FairQueue[Run](next_rank)
         self._has_priorities = False  # some run had
         self._turn = False  # of runs with priorities, among those whose priority is 0
@@ -109,10 +100,8 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
 
     def _in_fork(self) -> None:
         """In the child of a fork: the threads are the parent's, and what they would compute."""
-        members = (*self._threads, *self._sleeping)
-        runs = {run for queue in self._queues for run in queue}
-        runs.update(each.run for each in members if each.run is not None)
-        runs.difference_update(each.run for each in members if each.forked)  # this thread's own
+        mine = {each.run for each in (*self._threads, *self._sleeping) if each.forked}
+        runs = self._known_runs() - mine
         self._reset()
         error = Cancelled(
             "what was pending on threads when it was forked can't be had in this process, the "
@@ -123,11 +112,17 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
             run.observers.clear()  # they hear of it in the parent
             run.cancel(error)
 
+    def _known_runs(self) -> set[Run]:
+        """Return the runs that are queued or worked on."""
+        members = (*self._threads, *self._sleeping)
+        working = {run for each in members if (run := each.run) is not None}
+        return working.union(*self._queues, *self._by_priority)
+
     # -- what a run calls -------------------------------------------------------------------
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
-        run.attached = _PoolSlots(
+        run.attached = Slots(
             run.request.num_workers or config.get("num_workers") or config.default_workers()
         )
         run.begin()
@@ -135,8 +130,8 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
     def offer(self, run: Run, count: int) -> None:
         """Wake or start as many threads as there are tasks and slots for."""
         # The run's tasks are in its list already, and a thread that finds the list empty takes
-        # the run out of `queued` before it looks a second time: one of the two sees the other.
-        if not self._idle and run in run.attached.queued and self._full():
+        # the run out of `_queued` before it looks a second time: one of the two sees the other.
+        if not self._idle and run in self._queued and self._full():
             return
         with self._lock:
             self._enqueue(run)
@@ -152,7 +147,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         if isinstance(me, _Thread) and timeout is None and run.ready and run.attached.take():
             me.serve(run)
             self._take_back(me)
-        return run.over or run.wait(timeout)
+        return run.wait(timeout)
 
     @contextmanager
     def blocked(self, me: _Thread) -> Iterator[None]:
@@ -180,7 +175,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
                     queue.remove(run)
             for urgent in self._by_priority:
                 urgent.remove(run)
-            run.attached.queued.discard(run)
+            self._queued.discard(run)
             for thread in (*self._threads, *self._sleeping):
                 is_inside = thread.run is run and thread is not here.worker
                 if is_inside or thread.thread.ident is None:  # Ctrl-C came while it was started
@@ -202,14 +197,13 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         return len(self._threads) >= self._size
 
     def _enqueue(self, run: Run) -> None:
-        if not run.over:
-            slots: _PoolSlots = run.attached
-            self._size = max(self._size, slots.count)  # here, since a shutdown may have come
+        if not run.stop:
+            self._size = max(self._size, run.attached.count)  # here: a shutdown may have come
             if run.plan.priorities:
                 self._has_priorities = True
                 self._by_priority[run.request.background].put(run)
-            elif run not in slots.queued:
-                slots.queued.add(run)
+            elif run not in self._queued:
+                self._queued.add(run)
                 self._queues[run.request.background].append(run)
 
     def _wake(self) -> bool:
@@ -294,25 +288,27 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
                     self._serve_ready()  # it may have been woken for a task
                     return None
                 for queue, urgent in zip(self._queues, self._by_priority, strict=True):
-                    run = self._choose_by_priority(queue, urgent) if urgent else self._choose(queue)
+                    run = self._choose(queue, urgent)
                     if run is not None:
                         return run
                 self._idle.append(me.wake.release)
             me.wake.acquire()
 
-    def _choose_by_priority(self, queue: deque[Run], urgent: FairQueue[Run]) -> Run | None:
+    def _choose(self, queue: deque[Run], urgent: FairQueue[Run]) -> Run | None:
+        if not self._has_priorities:
+            return self._choose_in_turn(queue)
         rank = urgent.first_rank()
         run = None
         if rank == 0:
             self._turn = not self._turn
         if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
             run = urgent.take(_take_slot)
-        run = run or self._choose(queue) or urgent.take(_take_slot)
+        run = run or self._choose_in_turn(queue) or urgent.take(_take_slot)
         if run is not None and run.plan.priorities:
             run.ready.floor = inf if (rank := next_rank(run)) is None else rank
         return run
 
-    def _choose(self, queue: deque[Run]) -> Run | None:
+    def _choose_in_turn(self, queue: deque[Run]) -> Run | None:
         for _ in range(len(queue)):
             if self._first_is_ready(queue):
                 run = queue[0]
@@ -326,10 +322,9 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         run = queue[0]
         if run.ready:
             return True
-        slots: _PoolSlots = run.attached
-        slots.queued.discard(run)
+        self._queued.discard(run)
         if run.ready:
-            slots.queued.add(run)
+            self._queued.add(run)
             return True
         queue.popleft()
         return False
@@ -367,7 +362,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         """Cancel all runs and let go of all threads; returns these."""
         with self._lock:
             threads = [*self._threads, *self._sleeping]
-            queued = {run for queue in (*self._queues, *self._by_priority) for run in queue}
+            runs = self._known_runs()
             self._size = 0
             self._threads.clear()
             self._sleeping.clear()
@@ -375,8 +370,7 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
                 thread.abandoned = True
             while self._wake():
                 pass
-        busy = {thread.run for thread in threads if thread.run is not None}
-        for run in queued | busy:
+        for run in runs:
             run.cancel(Cancelled("lazyflow was shut down before the run was done"))
         return threads
 

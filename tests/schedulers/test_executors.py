@@ -16,7 +16,7 @@ import lazyflow
 from lazyflow import RemoteTaskError, WorkerDied, compute, config, delayed, persist, wait
 from lazyflow.schedulers import registry
 from lazyflow.schedulers.core import base
-from lazyflow.schedulers.core.abilities import checked
+from lazyflow.schedulers.core.base import checked
 from lazyflow.schedulers.core.run import Run
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.results import ResultContract

@@ -386,6 +386,35 @@ def test_a_forked_program_computes_on_both_sides() -> None:
         assert child.end() == (0, "", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("priority", [0, 1])
+def test_a_forked_program_is_told_that_a_queued_task_is_its_parents(priority: int) -> None:
+    with Child(FORK + f"""
+        import threading
+        inside, end = threading.Event(), threading.Event()
+        def held():
+            inside.set()
+            end.wait(30)
+        busy = persist(delayed(held)(), num_workers=1)
+        inside.wait(30)
+        queued, = persist(delayed(abs, priority={priority})(-1), num_workers=1)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                queued.compute(timeout=10)
+            except lazyflow.Cancelled:
+                os._exit(5)
+            finally:
+                os._exit(6)
+        print("child", gone(pid), flush=True)
+        end.set()
+        leave()
+    """) as child:
+        assert child.expect("child") == "child 5"
+        assert child.expect("started") == "started 0 left 0"
+        assert child.end() == (0, "", "")
+
+
 #: Ways of the main thread to wait for `p`, which somebody else holds.
 WAITS_FOR = {
     "compute": "delayed(str)(p).compute()",

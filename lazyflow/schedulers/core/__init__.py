@@ -2,21 +2,18 @@
 
 The modules, in reading order:
 
-    base.py              the protocol of schedulers, observers and requests
-    abilities.py         what else a scheduler can do, checked when it is first used
+    base.py              the protocol of schedulers, observers and requests, and its check
     lifecycle.py         a run of any kind: how it begins, ends, fails and is cancelled
     run.py               a run whose tasks are called in this process
     slow_path.py         its calls that need copies, retries or checks
-    priority_queue.py    its ready tasks, when some have a priority
+    priorities.py        which task, and which run, is next when some have a priority
     observing.py         its observers
     coroutines.py        its tasks that are coroutines
     current_worker.py    the worker that the current thread is
     slots.py             how many tasks of a run may run at once
-    fair_queue.py        which run is next, when some have a priority
     task_resources.py    what a task has in use, and gives back when it ends
     event.py             what threads sleep at, so that Ctrl-C always wakes them
     future.py            a handle on a value that exists or will
-    installed.py         the schedulers that this process has made, by name
     end_of_python.py     how a scheduler ends with the interpreter
     errors/              notes on exceptions, and their way to another process
 """

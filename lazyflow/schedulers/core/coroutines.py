@@ -10,14 +10,12 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
+from functools import partial, update_wrapper
 from types import MethodType, TracebackType
 from typing import Any
 
 from lazyflow.departures import LastCall
 from lazyflow.schedulers.core.task_resources import current_task
-
-__all__ = ["Awaited", "cancel_all", "cancels_of", "to_the_end"]
 
 #: By the function that cancels a coroutine under way: its run, or its thread if it has no run.
 _under_way: dict[Callable[[], Any], Any] = {}
@@ -54,10 +52,8 @@ class Awaited:
     """A coroutine function as a plain function, whose call runs the coroutine to its end."""
 
     def __init__(self, func: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self.__wrapped__ = func
-        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
-            if hasattr(func, name):
-                setattr(self, name, getattr(func, name))
+        self.__wrapped__: Callable[..., Coroutine[Any, Any, Any]]
+        update_wrapper(self, func)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -109,21 +105,13 @@ def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
         if known is None:
             known = _mine.loop = _Loop()
         return known.runner.run(coroutine, context=context)
-    outcome: list[Any] = []
+    from concurrent.futures import ThreadPoolExecutor  # asyncio has imported it
 
-    def run() -> None:
-        try:
-            outcome.append((context.run(asyncio.run, coroutine), None))
-        except BaseException as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, name="lazyflow-coroutine")
-    thread.start()
-    thread.join()
-    value, error = outcome[0]
-    if error is not None:
-        raise error
-    return value
+    beside = ThreadPoolExecutor(1, "lazyflow-coroutine")
+    try:
+        return beside.submit(context.run, asyncio.run, coroutine).result()
+    finally:
+        beside.shutdown(wait=False)
 
 
 if hasattr(os, "register_at_fork"):

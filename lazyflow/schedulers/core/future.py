@@ -13,8 +13,7 @@ from typing import Any
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, TaskTimeout
-from lazyflow.schedulers.core.abilities import provides
-from lazyflow.schedulers.core.base import EndsTasks
+from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.current_worker import asleep
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.event import Event

@@ -146,7 +146,7 @@ class Lifecycle(ABC):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the run is over (True), or `timeout` seconds have passed (False)."""
-        if here.worker is None:
+        if here.worker is None or self._ended.wait(0):
             return self._ended.wait(timeout)
         with asleep():
             return self._ended.wait(timeout)
@@ -249,13 +249,6 @@ class Lifecycle(ABC):
         if parent is not None and parent[0].request.collect:
             parent[0].refuse(parent[1], error)
 
-    def close_unneeded(self, replace_threads: bool) -> None:
-        """End the run, as no future of it is held any more."""
-        self._fail(
-            Cancelled("every result of the run was dropped before it was computed"),
-            replace_threads,
-        )
-
     def forget(self, i: int) -> None:
         """Note that wanted task `i` was cancelled; tasks that only it needed are not started."""
         reference = (self.futures or {}).get(i)
@@ -290,7 +283,8 @@ class Lifecycle(ABC):
                     todo.extend(self.plan.inputs[i] or ())
             is_over = not self.futures
         if is_over:
-            self.close_unneeded(replace_threads)
+            error = Cancelled("every result of the run was dropped before it was computed")
+            self._fail(error, replace_threads)
 
     def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
         """Have the threads that run this look when one of its futures was dropped.

@@ -57,7 +57,7 @@ class RunObservers:
             try:
                 method(run, i)
             except BaseException as error:
-                self._drop(run, observer, "task_started", error)
+                self._drop(observer, "task_started", error)
 
     def task_ended(self, run: AnyRun, i: int) -> None:
         """Tell observers that a task returned."""
@@ -65,16 +65,16 @@ class RunObservers:
             try:
                 method(run, i)
             except BaseException as error:
-                self._drop(run, observer, "task_ended", error)
+                self._drop(observer, "task_ended", error)
 
     def _tell(self, run: AnyRun, event: str, *details: Any) -> None:
         for observer in tuple(self.members):
             try:
                 getattr(observer, event)(run, *details)
             except BaseException as error:  # SystemExit too: it would end the thread
-                self._drop(run, observer, event, error)
+                self._drop(observer, event, error)
 
-    def _drop(self, run: AnyRun, observer: Any, event: str, error: BaseException) -> None:
+    def _drop(self, observer: Any, event: str, error: BaseException) -> None:
         """Ignore an observer that raised, in this run and later ones; log its first error."""
         if is_users_interrupt(error):
             raise error
@@ -100,5 +100,8 @@ def _overriding(
 ) -> list[tuple[Any, Callable[[AnyRun, int], None]]]:
     """Return the observers that override a method of `Observer`, each with its method."""
     empty = getattr(Observer, event)
-    found = [(o, getattr(o, event, None)) for o in observers]
-    return [(o, m) for o, m in found if m is not None and getattr(m, "__func__", m) is not empty]
+    return [
+        (o, method)
+        for o in observers
+        if getattr(method := getattr(o, event, None) or empty, "__func__", method) is not empty
+    ]

@@ -33,7 +33,7 @@ from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
-from lazyflow.schedulers.core.priority_queue import PriorityQueue
+from lazyflow.schedulers.core.priorities import PriorityQueue
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import IteratorItems
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from lazyflow.schedulers.core.fair_queue import FairQueue
+from lazyflow.schedulers.core.priorities import FairQueue
 from lazyflow.schedulers.processes.decisions.instructions import Instruction, Share
 from lazyflow.schedulers.processes.decisions.nodes import (
     FETCHING,

@@ -13,7 +13,7 @@ from collections import deque
 from functools import partial
 from itertools import islice
 
-from lazyflow.schedulers.core.fair_queue import FairQueue
+from lazyflow.schedulers.core.priorities import FairQueue
 from lazyflow.schedulers.processes.decisions.nodes import (
     BANDWIDTH,
     FETCH,

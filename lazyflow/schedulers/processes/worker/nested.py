@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers.core.installed import installed
+from lazyflow.schedulers.core.base import installed
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.sync import SyncScheduler
 
