@@ -19,6 +19,9 @@ settings.load_profile("suite")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Where streams are never buffered, nothing would tell that workers forget to flush them.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 _PER_CORE = 2  # tests side by side: many wait for other processes
 
 

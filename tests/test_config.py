@@ -220,14 +220,8 @@ def test_the_configured_scheduler_is_used() -> None:
 
 
 def test_the_configured_number_of_workers_is_used() -> None:
-    now: list[int] = []
-    most: list[int] = []
-
-    def work(i: int) -> None:
-        now.append(i)
-        most.append(len(now))
-        now.remove(i)
-
-    with config.set(num_workers=1):
-        compute([delayed(work)(i) for i in range(200)])
-    assert max(most) == 1
+    count = config.default_workers() + 1
+    meeting = threading.Barrier(count, timeout=20)
+    with config.set(num_workers=count):
+        (places,) = compute([delayed(meeting.wait)() for _ in range(count)])
+    assert sorted(places) == list(range(count))

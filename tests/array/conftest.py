@@ -18,8 +18,11 @@ def _checked(each):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def checked_passes():
-    """Check what each pass is given and gives, in all tests of arrays."""
+def checked_array_passes():
+    """Check what each pass is given and gives, in all tests of arrays.
+
+    Beside `checked_passes`, which checks the plans that these tests make.
+    """
     plain = list(pipeline.PASSES)
     pipeline.PASSES[:] = [_checked(each) for each in plain]
     yield

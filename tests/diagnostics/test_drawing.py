@@ -210,7 +210,9 @@ def test_edges_beyond_the_most_bends_become_one_curve(monkeypatch):
     nodes = [*chain(8), Vertex("add", (0, 7)), Vertex("mul", (3, 8))]
     monkeypatch.setattr(layout, "MAX_BENDS", 0)
     picture = check_tidy(nodes)
+    one_curve = 1 + 3 * 24  # points: out of the box, along the others, and in
     for edge in ((0, 8), (3, 9)):  # it leaves the boxes that it passes, and stays in the picture
+        assert len(picture.lines[edge]) == one_curve
         reach = max(x for x, _ in picture.lines[edge])
         assert picture.boxes[8][2] < reach < picture.width
 

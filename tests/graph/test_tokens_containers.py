@@ -2,6 +2,7 @@
 
 import copy
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -94,7 +95,12 @@ def test_a_million_atoms_count_one_by_one(kind):
 
 def test_large_text_in_a_list_is_not_copied_and_counts():
     part = b"x" * (1 << 25)
-    assert tokenize([part] * 3) == tokenize([bytes(bytearray(part))] * 3)
+    tracemalloc.start()
+    token = tokenize([part] * 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < len(part)
+    assert token == tokenize([bytes(bytearray(part))] * 3)
     assert tokenize([part] * 3) != tokenize([part, part, part[:-1]])
     assert tokenize([part, part, part, []]) == tokenize([part, part, part, []])
     whole = part * 3

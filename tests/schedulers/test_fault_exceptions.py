@@ -282,8 +282,9 @@ def test_a_failed_compute_leaves_nothing(
         assert isinstance(error, Exception)
         del error
     else:
-        try:
+        try:  # pytest.raises would hold the exception
             compute(wanted, scheduler=scheduler)
+            pytest.fail("nothing was raised")
         except Exception:
             pass
     del wanted, others
@@ -307,6 +308,7 @@ def test_a_timed_out_task_does_not_hold_the_callers_frames(without_gc: None) -> 
         mine = Value()
         try:
             compute(delayed(release.wait)(20), timeout=0.01)
+            pytest.fail("it was not timed out")
         except lazyflow.TaskTimeout:
             pass
         del mine

@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_num_workers_caps_running_tasks_with_nested_computes(examples: int) -> N
 
     def leaf(i: int) -> int:
         now.append(i)
+        time.sleep(0)  # lets another thread go on
         if len(now) > 1:
             over.append(len(now))
         now.remove(i)
@@ -96,10 +98,10 @@ def test_a_thread_that_slept_leaves_when_its_seat_is_taken() -> None:
         inner.set()
 
     def other(i: int) -> None:
+        running.append(f"other {i}")
         if i == 0:
             gate.set()
             inner.wait(PATIENCE)
-        running.append(f"other {i}")
         together.append(tuple(running))
         for _ in range(100):
             pass

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from store_tools import LEAST, Pair, Point, Store, same
 
@@ -60,6 +60,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(VALUES, st.sampled_from([1, 1000, LEAST, 10**9]))
+@example(1 << 8 * 1500, 1000)  # larger, and not twice as large
 def test_any_mixture_comes_back(value, least):
     store = Store()
     encoded = store.encode(value, least)

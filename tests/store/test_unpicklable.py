@@ -341,10 +341,12 @@ def test_nothing_is_held_afterwards(store):
         for held in (5, LOCK):
             value = Box(array=np.arange(100_000.0), held=held)
             gone = weakref.ref(value)
+            refused = False
             try:
                 store.encode(value)
             except Unpicklable:
-                pass
+                refused = True
+            assert refused is (held is LOCK)
             del value
             assert gone() is None
     finally:

@@ -132,16 +132,13 @@ def test_only_so_many_tasks_wait_for_values_on_their_way():
     scene.learn(1, seconds=1e-6)
     scene.job(many, held=True)
     scene.act(0)
-    scene.act(1)
-    taker = next(w for w in scene.state.workers if w is not many[0].at)
-    there = [x for x in many if x.at is not taker]
-    scene.learn(2, seconds=1e-6)
-    users = [Plan(x, function=2) for x in there]
+    assert {x.at for x in many} == {scene.state.workers[0]}
+    scene.learn(2, seconds=0.01)
+    users = [Plan(x, function=2) for x in many]
     for plan in users:
         option(plan, priority=1)
     scene.job(users, has_priorities=True, cap=2)
-    for worker in scene.state.workers:
-        assert len(worker.fetching) <= AHEAD
+    assert [len(worker.fetching) for worker in scene.state.workers] == [0, AHEAD]
     scene.finish()
 
 
