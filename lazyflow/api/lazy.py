@@ -17,8 +17,7 @@ from lazyflow.api.advice import NeedsValue, advice, dtype_advice
 from lazyflow.api.run_options import RunOptions
 from lazyflow.graph import keys
 from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.items import Item
-from lazyflow.graph.lengths import annotated_length
+from lazyflow.graph.items import Item, annotated_length
 from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary

@@ -9,7 +9,7 @@ arguments      `Binder` puts the values of inputs in their places among a task's
 task           `Task`: one call to run, which points at the tasks whose results it needs
 binding        `bind` finds those tasks among the arguments, once, when the call is made
 building       makes tasks of calls, and leaves of values
-items, lengths results that have several parts, and how many a function's annotation promises
+items          results that have several parts, and how many a function's annotation promises
 keys, tokens/  names of tasks as text, made of content where a task is pure
 plan           `Plan`: the tasks below the wanted ones, as numbers and lists
 passes         `make_plan`, and the passes in one list: merge equal tasks, fuse chains

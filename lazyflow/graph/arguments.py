@@ -32,18 +32,6 @@ from lazyflow.graph.kinds import (
     TUPLE,
 )
 
-__all__ = [
-    "Binder",
-    "Holes",
-    "Make",
-    "copied",
-    "deeply_copied",
-    "frame_copied",
-    "read_only",
-    "same",
-    "take_apart",
-]
-
 Holes = list[tuple[int, int]] | range
 
 #: Makes a container of its items and of what else has to be known.

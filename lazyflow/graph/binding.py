@@ -43,8 +43,6 @@ from lazyflow.graph.kinds import (
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
-__all__ = ["bind"]
-
 #: Kinds that are looked at without ``traverse``, too.
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
 
@@ -88,12 +86,6 @@ class _Level:
         return [position for position, _ in self.holes]
 
 
-def _emptied(container: Any) -> Any:
-    new = copy.copy(container)
-    new.clear()
-    return new
-
-
 def _without_inputs(level: _Level) -> Any:
     """Return what the container is made from, which keeps none of the tasks in it alive.
 
@@ -102,7 +94,9 @@ def _without_inputs(level: _Level) -> Any:
     """
     x = level.container
     if level.kind in (LISTLIKE, DICTLIKE):
-        return _emptied(x)
+        new = copy.copy(x)
+        new.clear()
+        return new
     if level.kind == ARRAY:
         return sys.modules["numpy"].empty_like(x)
     if level.kind == DATACLASS:
@@ -201,9 +195,15 @@ class _ArgumentSearch:
             result = (False, read_only(container))
         else:
             result = (False, container)
-        self.memo[id(container)] = result
-        self.keep.append(container)
-        self._put(parent, level.index, *result)
+        self._settle(parent, level.index, container, *result)
+
+    def _settle(
+        self, level: _Level, position: int, item: Any, is_source: bool, what: Any
+    ) -> None:
+        """Note by what an argument is replaced, here and wherever it is met again."""
+        self.memo[id(item)] = (is_source, what)
+        self.keep.append(item)
+        self._put(level, position, is_source, what)
 
     def _put(self, level: _Level, position: int, is_source: bool, what: Any) -> None:
         if is_source:
@@ -216,20 +216,17 @@ class _ArgumentSearch:
         level.holes.append((position, source))  # type: ignore[union-attr]
 
     def _collection(self, level: _Level, position: int, item: Any) -> None:
-        self._hole(level, position, len(self.inputs))
         if self.as_is:
+            self._hole(level, position, len(self.inputs))
             self.inputs.append(item)
         else:
-            self.memo[id(item)] = (True, len(self.inputs))
-            self.keep.append(item)
+            self._settle(level, position, item, True, len(self.inputs))
             self.inputs.append(item.__lazyflow_value__())
 
     def _foreign(self, level: _Level, position: int, item: Any) -> None:
         task = service("dask_task")(item)
         if task is not None:
-            self._hole(level, position, len(self.inputs))
-            self.memo[id(item)] = (True, len(self.inputs))
-            self.keep.append(item)
+            self._settle(level, position, item, True, len(self.inputs))
             self.inputs.append(task)
 
     def _array(self, level: _Level, position: int, array: Any) -> None:
@@ -238,10 +235,7 @@ class _ArgumentSearch:
         if self.mutates:
             self._maker(level, position, array, copied, None)
         elif array.flags.writeable:
-            view = read_only(array)
-            self.memo[id(array)] = (False, view)
-            self.keep.append(array)
-            level.put(position, view)
+            self._settle(level, position, array, False, read_only(array))
 
     def copy_literals(self, root: _Level) -> None:
         """Copy the arguments that are containers of plain values, now and at each execution.
@@ -264,10 +258,7 @@ class _ArgumentSearch:
 
     def _maker(self, level: _Level, position: int, item: Any, make: Make, extra: Any) -> None:
         self.makers.append((make, [item], [], extra))
-        source = ~(len(self.makers) - 1)
-        self.memo[id(item)] = (True, source)
-        self.keep.append(item)
-        self._hole(level, position, source)
+        self._settle(level, position, item, True, ~(len(self.makers) - 1))
 
 
 def _holds_itself() -> TypeError:

@@ -10,8 +10,6 @@ from lazyflow.graph.binding import bind
 from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
 from lazyflow.graph.task import Task, height_over
 
-__all__ = ["new_leaf", "new_task"]
-
 
 def new_task(
     cls: type[Task],

@@ -9,8 +9,6 @@ from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["MOST_WRAPPERS", "code_fields", "globals_read", "resolve", "wrapped_functions"]
-
 MOST_WRAPPERS = 100  # a guess; a function may be made to wrap itself
 _READS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 

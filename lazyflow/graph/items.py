@@ -1,7 +1,15 @@
-"""The length of a result that has several parts, and the parts themselves."""
+"""Results that have several parts: how many, as declared or annotated, and the parts themselves.
+
+`typing.get_type_hints` fails where a string annotation, even that of an argument, has names that
+are only imported for type checkers. Such names do not matter here.
+"""
 
 from __future__ import annotations
 
+import builtins
+import functools
+import types
+import typing
 from typing import Any
 
 
@@ -51,3 +59,89 @@ class Item:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Item, (self.index, self.length, self.maker)
+
+
+# -- lengths from annotations -----------------------------------------------------------------
+
+
+def annotated_length(func: Any) -> int | None:
+    """Return the length of a callable's result if its annotation declares one, else None.
+
+    >>> def f() -> tuple[int, str]: ...
+    >>> annotated_length(f)
+    2
+    >>> def g(x: "np.ndarray") -> "tuple[np.ndarray, ...]": ...
+    >>> annotated_length(g)
+    """
+    try:
+        hint = _return_hint(func)
+        if typing.get_origin(hint) is typing.Annotated:
+            hint = hint.__origin__
+        if typing.get_origin(hint) is not tuple or hint is typing.Tuple:  # noqa: UP006
+            return None
+        parts = typing.get_args(hint)
+    except Exception:  # a hostile callable, or an annotation that means something else
+        return None
+    if any(part is Ellipsis or _is_unpacked(part) for part in parts):
+        return None
+    return len(parts)
+
+
+def _is_unpacked(part: Any) -> bool:
+    unpacked = getattr(part, "__unpacked__", False) is True
+    return unpacked or typing.get_origin(part) is typing.Unpack
+
+
+def _return_hint(func: Any) -> Any:
+    """Return what a callable is annotated to return, evaluated when it is a string."""
+    func = _plain_function(func)
+    if func is None:
+        return None
+    hint = func.__annotations__.get("return")
+    if isinstance(hint, str):
+        names: Any = _Names(func.__globals__)
+        return eval(hint, {}, names)  # the user's own code, as typing does it
+    return hint
+
+
+def _plain_function(func: Any) -> Any:
+    """Return the function inside a decorated, partial or bound one or an object with __call__."""
+    for _ in range(100):
+        if isinstance(func, functools.partial):
+            func = func.func
+        elif isinstance(func, type):  # it returns an instance, which is no tuple
+            return None
+        elif hasattr(func, "__wrapped__"):
+            func = func.__wrapped__
+        elif isinstance(func, types.MethodType):
+            func = func.__func__
+        elif isinstance(func, types.FunctionType):
+            return func
+        else:
+            call = type(func).__call__
+            return call if isinstance(call, types.FunctionType) else None
+    return None
+
+
+class _Names:
+    """The names that a function sees; any other name stands for a type that does not matter."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known = known
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.known:
+            return self.known[name]
+        return getattr(builtins, name, _Unknown())
+
+
+class _Unknown:
+    """A type that can't be found, in any expression of types."""
+
+    def __getattr__(self, name: str) -> _Unknown:
+        return self
+
+    def __getitem__(self, item: Any) -> _Unknown:
+        return self
+
+    __or__ = __ror__ = __getitem__

@@ -22,10 +22,6 @@ _held: WeakTable[Any, tuple[weakref.ref[Task], str]] = WeakTable()
 _naming = threading.Lock()  # two threads that ask at once get one name
 
 
-def _is_derived(task: Task) -> bool:
-    return task._options.pure or task._options.operator
-
-
 def key_of(task: Task) -> str:
     """Return the key of a task; it and the keys that it is derived from are made when needed.
 
@@ -41,7 +37,7 @@ def key_of(task: Task) -> str:
         top = stack[-1]
         if top._key is not None:
             stack.pop()
-        elif _is_derived(top):
+        elif top._options.pure or top._options.operator:
             unnamed = [x for x in top._inputs if x._key is None]
             if unnamed:
                 stack.extend(unnamed)
@@ -132,4 +128,3 @@ def conflict(one: Task, other: Task) -> KeyConflict:
     )
 
 
-__all__ = ["conflict", "content_token", "hold_content", "key_of", "same_content"]

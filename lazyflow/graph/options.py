@@ -6,8 +6,6 @@ from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["DEFAULT", "NAMED", "OPERATOR", "Options", "annotate"]
-
 
 class Options:
     """The options of a task; immutable, and shared by all tasks of one `delayed` function.

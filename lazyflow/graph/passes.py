@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from lazyflow.graph.keys import conflict, key_of, same_content
 from lazyflow.graph.options import OPERATOR
 from lazyflow.graph.plan import Inputs, Plan, in_order, plan_of
 from lazyflow.graph.task import Task, is_leaf
-
-__all__ = ["PASSES", "PlanPass", "differ", "explain_plan", "fuse", "make_plan", "merge"]
 
 
 class PlanPass:
@@ -181,18 +180,15 @@ def fuse(plan: Plan, optimize: bool = True) -> Plan:
     return plan.fused(heads)
 
 
+#: Returns the options that all tasks of one unit have.
+_of_units = attrgetter("priority", "resources", "workers", "retries", "crash_retries")
+
+
 def differ(task: Task, before: Task) -> bool:
     """Tell whether the options of a task keep it out of the unit of its input."""
-    one, other = task._options, before._options
-    if one is OPERATOR:  # no option was given, and it costs next to nothing
+    if task._options is OPERATOR:  # no option was given, and it costs next to nothing
         return False
-    return (one.priority, one.resources, one.workers, one.retries, one.crash_retries) != (
-        other.priority,
-        other.resources,
-        other.workers,
-        other.retries,
-        other.crash_retries,
-    )
+    return _of_units(task._options) != _of_units(before._options)
 
 
 def _explain_fuse(before: Plan, after: Plan) -> str:

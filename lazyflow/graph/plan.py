@@ -30,8 +30,6 @@ from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import HELD, VALUE, Task, height_of
 
-__all__ = ["Consumers", "Inputs", "Plan", "in_order", "plan_of"]
-
 Inputs = list[tuple[int, ...] | None]
 Consumers = list[int | list[int] | None]
 

@@ -13,8 +13,6 @@ from lazyflow.graph.passes import differ
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, is_leaf
 
-__all__ = ["RULES", "broken_rules", "check"]
-
 Rule = Callable[[Plan], Iterator[str]]
 
 _MOST_SHOWN = 3  # violations of one rule in the message

@@ -63,7 +63,6 @@ class Task:
     _key: str | None
 
 
-
 _key_slot: Any = Task.__dict__["_key"]
 
 

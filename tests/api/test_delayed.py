@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lazyflow import Delayed, compute, delayed
-from lazyflow.graph.lengths import annotated_length
+from lazyflow.graph.items import annotated_length
 
 
 def inc(x):

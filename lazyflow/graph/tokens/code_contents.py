@@ -32,8 +32,6 @@ from lazyflow.graph.function_code import (
 from lazyflow.graph.tokens.containers import ATOMS, encoded, mapping, nested, sequence
 from lazyflow.graph.tokens.digests import Digest, MerkleNode, NoContent, hashed, merkle, type_name
 
-__all__ = ["class_contents", "closure_contents", "code_contents", "function_contents"]
-
 Contents = Callable[[Any], bytes | MerkleNode]
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, by a class statement for instance

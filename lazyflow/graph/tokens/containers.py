@@ -15,8 +15,6 @@ from typing import Any
 
 from lazyflow.graph.tokens.digests import Digest, MerkleNode, hashed
 
-__all__ = ["ATOMS", "encoded", "mapping", "nested", "sequence", "unordered"]
-
 ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)})
 _SORTABLE = frozenset({int, str, bytes})
 _TEXT = frozenset({str, bytes})

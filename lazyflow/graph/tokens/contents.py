@@ -35,8 +35,6 @@ from lazyflow.graph.tokens.containers import encoded, mapping, nested, sequence,
 from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, hashed_buffer, type_name
 from lazyflow.graph.tokens.library_contents import LIBRARIES
 
-__all__ = ["contents"]
-
 _DASK = "__dask_tokenize__"  # those of xarray import dask, which need not be there
 _HOOKS = ("__lazyflow_tokenize__", _DASK)
 
@@ -53,13 +51,15 @@ def contents(obj: Any) -> bytes | MerkleNode:
     rule = _EXACT.get(cls)
     if rule is not None:
         return rule(obj)
-    hook = _hook_of(cls)
-    if hook is not None:
-        try:
-            return _by_hook(obj, cls, hook)
-        except ImportError:
-            if hook != _DASK:
-                raise
+    for hook in _HOOKS:
+        method = next((base.__dict__[hook] for base in cls.__mro__ if hook in base.__dict__), None)
+        if method is not None:
+            try:
+                return _by_hook(obj, cls, hook, method)
+            except ImportError:
+                if hook != _DASK:
+                    raise
+                break
     for base in cls.__mro__:
         rule = _INHERITED.get(base)
         if rule is not None:
@@ -72,16 +72,7 @@ def contents(obj: Any) -> bytes | MerkleNode:
     return _reduced(obj, cls)
 
 
-def _hook_of(cls: type) -> str | None:
-    for hook in _HOOKS:
-        for base in cls.__mro__:
-            if hook in base.__dict__:
-                return hook
-    return None
-
-
-def _by_hook(obj: Any, cls: type, hook: str) -> MerkleNode:
-    method = next(base.__dict__[hook] for base in cls.__mro__ if hook in base.__dict__)
+def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> MerkleNode:
     try:
         value = method.__get__(obj, cls)()
     except Exception as error:

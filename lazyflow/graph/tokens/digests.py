@@ -21,8 +21,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["Digest", "MerkleNode", "NoContent", "hashed", "hashed_buffer", "merkle", "type_name"]
-
 _PATH_STEPS = 12  # a path longer than twice this is shortened in its middle
 
 

@@ -19,8 +19,6 @@ from typing import Any
 from lazyflow.graph.tokens.containers import encoded, mapping, nested
 from lazyflow.graph.tokens.digests import Digest, MerkleNode, NoContent, hashed, type_name
 
-__all__ = ["LIBRARIES"]
-
 _SIMPLE = frozenset("?bBhHiIlLqQefdgFDGSUmM")  # dtype characters that dtype.str tells all about
 _BLOCK = 1 << 16  # elements of a strided array that are copied at a time
 _SPARSE_NOT_CONTENT = frozenset(

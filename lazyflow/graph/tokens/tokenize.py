@@ -22,8 +22,6 @@ from lazyflow.graph.tokens.containers import encoded, sequence
 from lazyflow.graph.tokens.contents import contents
 from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, merkle, type_name
 
-__all__ = ["tokenize", "unique_token"]
-
 _LENGTH = 32  # hex digits: 128 bits
 
 
