@@ -1,4 +1,4 @@
-"""One case of the arrays in a process of its own: how long from its start, or how much memory.
+"""One case of the arrays in a process of its own: how long it takes, and how much memory.
 
 ``python -m benchmarks.array_process SIDE CASE SIZE`` prints, as JSON, the seconds and the most
 bytes by which the process has grown.
@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-
-STARTED = time.perf_counter()  # before any import that counts
-
-from typing import Any  # noqa: E402
+from typing import Any
 
 COLUMNS = 1000
 

@@ -79,8 +79,3 @@ class _Near:
 
     def __eq__(self, other: Any) -> bool:
         return math.isclose(float(other), self.right, rel_tol=1e-9, abs_tol=1e-9)
-
-    def __ne__(self, other: Any) -> bool:
-        return not self == other
-
-    __hash__ = None  # type: ignore[assignment]

@@ -85,7 +85,7 @@ class Bench(common.Bench):
         """Run a case in fresh processes; return what they printed by side, and who failed."""
         found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
         failed: dict[str, str] = {}
-        for _ in range(self.repeat if self.repeat < 3 else 3):
+        for _ in range(min(self.repeat, 3)):
             for side in sides:
                 try:
                     text = self.child("-m", "benchmarks.array_process", side, case, str(size))

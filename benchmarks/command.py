@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,17 +44,13 @@ class Suite:
         add("--size", choices=self.sizes, default="small", help=self.durations)
         add("--repeat", type=int, metavar="N", help="turns of each side")
         add("--json", metavar="FILE", help="write every sample to FILE")
-        add("--plot", metavar="FILE", help="draw µs per task (png, svg, pdf)")
         add("--only", choices=self.cases, action="append", metavar="CASE",
             help="may be given several times")  # fmt: skip
         given = parser.parse_args(argv)
         if given.repeat is not None and given.repeat < 1:
             parser.error(f"--repeat {given.repeat}: at least 1")
-        for path in (given.json, given.plot):
-            if path and not Path(path).resolve().parent.is_dir():
-                parser.error(f"the folder of {path} does not exist")
-        if given.plot and importlib.util.find_spec("matplotlib") is None:
-            parser.error("--plot needs matplotlib: pip install 'lazyflow[bench]'")
+        if given.json and not Path(given.json).resolve().parent.is_dir():
+            parser.error(f"the folder of {given.json} does not exist")
         return given
 
     def main(self, argv: Sequence[str]) -> int:
@@ -72,6 +67,4 @@ class Suite:
         print("\n" + "\n".join(measure.absence_lines(tables)))
         if given.json:
             measure.write_json(given.json, facts, tables, size=given.size)
-        if given.plot:
-            measure.plot(given.plot, facts, tables)
         return 0

@@ -1,4 +1,4 @@
-"""Take turns, keep time, and show the result: as a table, as JSON, as a picture.
+"""Take turns, keep time, and show the result: as a table, as JSON.
 
 Policy: every side of a comparison does the same warm-up, then the sides take turns (ours, theirs,
 ours, theirs), so that a machine that slows down slows all of them. The clock runs over making the
@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from math import floor, log10
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -297,54 +296,3 @@ def write_json(path: str, facts: dict[str, Any], tables: Iterable[Table], **more
     ]
     text = json.dumps({"machine": facts, **more, "cases": cases}, indent=1, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
-
-
-COLOURS = {
-    "lazyflow": "#1b6ca8",
-    "dask": "#e08a1e",
-    "dask pool=": "#f2c285",
-    "joblib": "#8a8f98",
-    "ray": "#5f8f5a",
-    "futures": "#c3c7cd",
-}
-
-
-def plot(path: str, facts: dict[str, Any], tables: Iterable[Table]) -> None:
-    """Draw the rows in µs per task as bars on a logarithmic scale."""
-    from matplotlib.figure import Figure
-
-    rows = [(t, r) for t in tables for r in t.rows if r.unit == "µs/task" and r.samples]
-    if not rows:
-        raise SystemExit("nothing to plot: none of the cases that ran is in µs per task")
-    bars = sum(len(row.samples) for _, row in rows)
-    figure = Figure(figsize=(9, 1.6 + 0.24 * bars + 0.28 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    at, ticks, seen = 0.0, [], set()
-    for table, row in rows:
-        sides = [side for side in SIDES if side in row.samples]
-        for i, side in enumerate(sides):
-            value = row.median(side)
-            label = None if side in seen else side
-            seen.add(side)
-            axes.barh(at + i, value, height=0.86, color=COLOURS[side], label=label)
-            axes.annotate(number(value), (value, at + i), (4, 0), textcoords="offset points",
-                          va="center", fontsize=8)  # fmt: skip
-        name = f"{table.name}: {row.label}" + (table.amount and f"\n{table.amount}")
-        ticks.append((at + (len(sides) - 1) / 2, name))
-        at += len(sides) + 0.9
-    axes.set_yticks([y for y, _ in ticks], [text for _, text in ticks], fontsize=9)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.margins(x=0.12, y=0.01)
-    shortest = min(row.median(side) for _, row in rows for side in row.samples)
-    axes.set_xlim(left=10.0 ** floor(log10(shortest * 0.8)))  # a bar on a log scale has no zero
-    axes.set_xlabel("µs per task (median, logarithmic scale; shorter is better)")
-    axes.set_title(machine_line(facts).replace("; load", "\nload"), fontsize=8, loc="left")
-    axes.grid(axis="x", which="major", color="#dddddd")
-    axes.set_axisbelow(True)
-    for spine in ("top", "right", "left"):
-        axes.spines[spine].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside upper right", ncols=len(SIDES), frameon=False, fontsize=9)
-    figure.savefig(path, dpi=150)

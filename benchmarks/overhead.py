@@ -313,10 +313,14 @@ def observer(bench: Bench) -> Table:
 
     def watched() -> float:
         token = observers.set((watch,))
+        heard[:] = [0, 0]
         try:
-            return from_scratch(bench.lazyflow, shapes.lazy_tree, leaves, right)()
+            seconds = from_scratch(bench.lazyflow, shapes.lazy_tree, leaves, right)()
         finally:
             observers.reset(token)
+        if heard != [tasks, tasks]:
+            raise AssertionError(f"{heard} of {tasks} tasks were heard")
+        return seconds
 
     def watched_by_dask() -> float:
         from dask.callbacks import Callback

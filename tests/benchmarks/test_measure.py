@@ -107,14 +107,3 @@ class TestTable:
         assert measure.absence_lines([self.table, other]) == [
             "- joblib (tree, chain): not installed"
         ]
-
-    def test_a_plot_is_drawn(self, tmp_path):
-        pytest.importorskip("matplotlib")
-        measure.plot(str(tmp_path / "bars.png"), measure.machine(), [self.table])
-        assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
-
-    def test_nothing_in_microseconds_is_nothing_to_plot(self, tmp_path):
-        pytest.importorskip("matplotlib")
-        with pytest.raises(SystemExit, match="nothing to plot"):
-            measure.plot(str(tmp_path / "bars.png"), measure.machine(), [])
-        assert not list(tmp_path.iterdir())
