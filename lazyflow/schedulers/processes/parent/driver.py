@@ -105,6 +105,8 @@ class Driver:
         if threading.current_thread() is self.thread:
             self.runs.add(new)
         else:
+            if len(self.pool.members) < min(new.job.cap, len(new.job.nodes)):  # one is started
+                fill_standard_streams()  # before this thread opens what it waits with
             self.loop.post_always(self.runs.add, new)
 
     def fetch(self, value: PoolValue) -> Any:
@@ -301,7 +303,7 @@ class Driver:
             self._release_all()
 
     def _cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs and calls of actors; return the runs, which a message ends."""
+        """Cancel all runs and calls of actors; return the runs, which a posted step ends."""
         runs = self.runs.cancel_all(error)
         for host in tuple(self.actors):
             host.stop(error)

@@ -98,8 +98,8 @@ def _directory() -> str | None:
 def fill_standard_streams() -> None:
     """Open /dev/null where the program has closed its standard input, output or error.
 
-    Else what is opened next would get these numbers: prints would go into it, and a worker, whose
-    own streams are put there, could not inherit it.
+    Else what is opened next would get these numbers: prints would go into it, they would fail when
+    it is closed, and a worker, whose own streams are put there, could not inherit it.
     """
     if not all(map(_is_open, range(3))):
         while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:

@@ -159,7 +159,7 @@ class Runs:
             self._finish_if_made(run.job)
 
     def cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs; return them. They are ended by a message."""
+        """Cancel all runs; return them. They are ended by a step that each posts."""
         runs: list[RemoteRun] = self._driver.pool.runs()
         for run in runs:
             if not run.over:
