@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any
 
@@ -134,9 +135,7 @@ def _axis(each: Any, n: int, axis: int, shape: tuple[int, ...]) -> tuple[int, ..
                 f"chunks of axis {axis} have length {each}; it must be 1 or more, or -1 for one "
                 "chunk"
             )
-        size = int(each)
-        whole, rest = divmod(n, size)
-        return (size,) * whole + ((rest,) if rest or not n else ())
+        return in_steps(n, int(each))
     try:
         sizes = tuple([int(size) for size in each])
     except (TypeError, ValueError):
@@ -227,6 +226,27 @@ def _even(n: int, size: int) -> int:
     return max(-(-n // count), 1)
 
 
+def in_steps(n: int, size: int) -> tuple[int, ...]:
+    """Return chunks of one length, but for the last one.
+
+    >>> in_steps(7, 3), in_steps(0, 3)
+    ((3, 3, 1), (0,))
+    """
+    whole, rest = divmod(n, size)
+    return (size,) * whole + ((rest,) if rest or not n else ())
+
+
+def block_slices(chunks: Chunks) -> Iterator[tuple[slice, ...]]:
+    """Return the slices of the whole array that each block is, in C order.
+
+    >>> list(block_slices(((2, 1),)))
+    [(slice(0, 2, None),), (slice(2, 3, None),)]
+    """
+    return product(*[
+        [slice(a, b) for a, b in pairwise([0, *accumulate(sizes)])] for sizes in chunks
+    ])
+
+
 def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
     """Return chunks of at most `most` elements that are in C order one after the other.
 
@@ -237,13 +257,9 @@ def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
     room = max(most, 1)
     for n in reversed(shape):
         size = max(min(n, room), 1)
-        whole, rest = divmod(n, size)
-        found.append((size,) * whole + ((rest,) if rest or not n else ()))
+        found.append(in_steps(n, size))
         room = room // size if size >= n else 1
     return tuple(found[::-1])
-
-
-__all__ = ["Chunks", "in_c_order", "normalize_chunks", "parse_bytes"]
 
 
 def coalesced(chunks: Chunks) -> Chunks:

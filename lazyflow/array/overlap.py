@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.core import Array, known
+from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
+from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 from lazyflow.array.users.block_layout import aligned, axis_numbers, from_last

@@ -7,13 +7,12 @@ back as its result, and is copied here.
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, block_slices
 from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering
@@ -33,16 +32,9 @@ def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) ->
         return found[()] if not chunks and isinstance(found, np.ndarray) else found
     chunks = _known(chunks, values)
     out = np.empty(tuple(map(sum, chunks)), common_dtype(values) if dtype is None else dtype)
-    for place, value in zip(_places(chunks), values, strict=True):
+    for place, value in zip(block_slices(chunks), values, strict=True):
         out[place] = value
     return out
-
-
-def _places(chunks: Chunks) -> Any:
-    spans = [
-        [slice(a, b) for a, b in pairwise([0, *accumulate(sizes)])] for sizes in chunks
-    ]
-    return product(*spans)
 
 
 def _known(chunks: Chunks, values: list[Any]) -> Chunks:
@@ -96,7 +88,7 @@ class BufferedTasks(Tasks):
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
-        for place, value in zip(_places(self.chunks), values, strict=True):
+        for place, value in zip(block_slices(self.chunks), values, strict=True):
             if value is not None:
                 self.array[place] = value
         return self.array
@@ -115,7 +107,7 @@ def buffered(node: Expr) -> Expr:
     low = Lowering()
     tasks = [
         low.task(put, (task, buffer, TaskDetails(place)), node)
-        for task, place in zip(node.tasks, _places(node.chunks), strict=True)
+        for task, place in zip(node.tasks, block_slices(node.chunks), strict=True)
     ]
     made = BufferedTasks(tasks, array, node.chunks)
     same_line(made, node)

@@ -7,6 +7,7 @@ computed, and their shapes are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
     if not origins:
         return nodes
     masks = list(dict.fromkeys([x.inputs[1] for x in origins if x.mask_counts() is None]))
-    counts = dict(zip(masks, _computed(masks, count), strict=True))
+    counts = dict(zip(masks, _computed(masks, np.count_nonzero), strict=True))
 
     def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
         try:
@@ -75,7 +76,7 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
 def _by_blocks(nodes: list[Expr]) -> list[Expr]:
     """Return equals whose lengths are known; computes the shapes of their blocks."""
     unknown = [node for node in nodes if None in node.shape]
-    found = iter(_computed(unknown, block_shape))
+    found = iter(_computed(unknown, attrgetter("shape")))
     return [_sized(node, next(found)) if None in node.shape else node for node in nodes]
 
 
@@ -90,17 +91,6 @@ def _computed(nodes: list[Expr], function: Any) -> list[Any]:
     ]
     found: list[Any] = evaluate.compute(wanted)[0]
     return found
-
-
-def block_shape(block: Any) -> tuple[int, ...]:
-    """Return the shape of a block."""
-    shape: tuple[int, ...] = block.shape
-    return shape
-
-
-def count(mask: Any) -> int:
-    """Return how many elements a block of a mask chooses."""
-    return int(np.count_nonzero(mask))
 
 
 def _sized(node: Expr, shapes: list[tuple[int, ...]]) -> Expr:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.bound_call import BoundCall, ones
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, length
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.returned import ReturnCheck
 from lazyflow.array.nodes.task_parts import BlockPosition
@@ -226,7 +226,7 @@ class BlockInfos:
 
 def _whole(chunks: Chunks) -> dict[str, Any]:
     return {
-        "shape": tuple([None if None in sizes else sum(sizes) for sizes in chunks]),
+        "shape": tuple(map(length, chunks)),
         "num-chunks": tuple(map(len, chunks)),
     }
 

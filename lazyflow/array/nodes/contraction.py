@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, in_steps
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import cast
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, same_line
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
 _TASKS = 32  # tasks there should be where there is so much to multiply
@@ -58,21 +58,17 @@ class Contraction(Expr):
     def name(self) -> str:
         return "matmul" if len(self.labels[0]) == len(self.labels[1]) == 2 else "tensordot"
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         picks = dict(zip(self.labels[2], selection.slices().picks, strict=True))
         inner = [
             Selection(tuple([picks.get(label) for label in each]), tuple(range(len(each))))
             for each in self.labels[:2]
         ]
-        pairs = list(zip(self.inputs, inner, strict=True))
-        if all(each.is_identity(node.shape) for node, each in pairs):
-            return None
-
-        def make(found: list[Expr]) -> Expr:
-            one, other = found
-            return view(contraction(one, other, self.labels, self.dtype), selection.rest())
-
-        return pairs, make
+        return seen(
+            list(zip(self.inputs, inner, strict=True)),
+            lambda found: contraction(found[0], found[1], self.labels, self.dtype),
+            selection.rest(),
+        )
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         one, other = self.inputs
@@ -121,7 +117,7 @@ def in_wide_blocks(node: Expr) -> Expr:
     if count >= len(node.chunks[-1]):
         return node
     width = -(-columns // count)
-    wide = tuple([min(width, columns - at) for at in range(0, columns, width)])
+    wide = in_steps(columns, width)
     inputs = []
     for x, labels in zip(node.inputs, node.labels, strict=False):
         at = [k for k, label in enumerate(labels) if label == node.labels[2][-1]]

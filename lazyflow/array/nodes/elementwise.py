@@ -11,7 +11,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import CAST, WHERE, Program, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
 
@@ -42,11 +42,10 @@ class Elementwise(Expr):
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return Elementwise(inputs, self.op, self.loop, self.result, fit=True)
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         if any(axis < 0 and ~axis != 1 for axis in selection.axes):
             return None  # what is repeated is computed once
-        made = [(x, _share(x, self, selection)) for x in self.inputs]
-        return made, lambda found: self.with_inputs(tuple(found))
+        return [(x, _share(x, self, selection)) for x in self.inputs], self.with_inputs
 
     def step(self, operands: tuple[int, ...]) -> Step:
         """Return the operation on numbered values."""

@@ -25,6 +25,13 @@ from lazyflow.graph.task import Task
 Line = tuple[Any, int]
 
 
+#: A node and how it is wanted, in words of a pass; None: as it is.
+Request = tuple["Expr", Any]
+
+#: The requests that have to be answered first, and what makes the node of their answers.
+Recipe = tuple[list[Request], Callable[[tuple["Expr", ...]], "Expr"]]
+
+
 class Unknown(tuple[Any, ...]):
     """The lengths of the chunks of an axis, some of which are not known.
 
@@ -176,11 +183,11 @@ class Expr:
         """Return a task whose result is a block; unless a class says how, it reads the inputs."""
         return low.fused_block(self, index)
 
-    def through(self, selection: Selection) -> tuple[list[tuple[Expr, Any]], Any] | None:
+    def through(self, selection: Selection) -> Recipe | None:
         """Say how a view of this node is made of views of its inputs; None: it is not.
 
         Returns pairs of an input and a selection of it, and a function that makes the node of the
-        list of what these are.
+        tuple of what these are.
         """
         return None
 
@@ -296,6 +303,35 @@ def rebuilt(
         same_line(made, node)
         new[node] = made
     return [new[root] for root in roots]
+
+
+def answered(
+    wanted: Iterable[Expr], recipe: Callable[[Expr, Any], Recipe],
+    give_lines: Callable[[Expr, Expr, Any], None],
+) -> dict[Request, Expr]:
+    """Return the nodes that answer requests for some nodes as they are, and all requests below.
+
+    recipe
+        Returns what answers a request, given as two arguments.
+    give_lines
+        Called with each answer and its request.
+    """
+    found: dict[Request, Expr] = {}
+    stack: list[Request] = [(node, None) for node in wanted]
+    while stack:
+        request = stack[-1]
+        if request in found:
+            stack.pop()
+            continue
+        needed, make = recipe(*request)
+        missing = [each for each in needed if each not in found]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        made = found[request] = make(tuple([found[each] for each in needed]))
+        give_lines(made, *request)
+    return found
 
 
 def same(node: Expr, inputs: tuple[Expr, ...]) -> Expr:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.graph.task import Task
@@ -30,7 +30,7 @@ class Concatenate(Expr):
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return concatenated(inputs, self.axis, True)
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         pick = selection.picks[self.axis]
         if pick is None:
             parts = [(x, selection) for x in self.inputs]

@@ -6,6 +6,7 @@ that region in the task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from lazyflow.array.kernels.program import Program
 from lazyflow.array.kernels.reports import ArrayWarnings
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
-from lazyflow.array.nodes.selection import Index, Selection, as_slice, base_region, cut
+from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, base_region, cut
 from lazyflow.array.nodes.sources import InMemory, Made, Stored
 from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.array.nodes.views import View
@@ -46,12 +47,7 @@ class Read:
             if selection is None:
                 self.selection = selection = Selection.of_all(base.ndim)
         elif selection is not None:
-            self.cuts = [
-                None if isinstance(pick, int) else [
-                    (i, slice(None), n) for i, n in enumerate(base.chunks[axis])
-                ] if pick is None else cut(base.chunks[axis], pick)
-                for axis, pick in enumerate(selection.picks)
-            ]
+            self.cuts = list(map(_cuts, base.chunks, selection.picks))
         self.load = LoadRegion(base, selection, node.chunks)
 
     def at(self, low: MakesTasks, index: Index) -> tuple[Any, Any]:
@@ -80,13 +76,20 @@ class Read:
         numbers: list[int] = []
         taken: list[Any] = []
         for axis, cuts in enumerate(self.cuts):
-            if cuts is None:
-                number, inner = _of_one(self.base.chunks[axis], selection.picks[axis])
-            else:
-                number, inner, _ = cuts[own[at[axis]]]
+            number, inner, _ = cuts[own[at[axis]] if axis in at else 0]
             numbers.append(number)
             taken.append(inner)
         return tuple(taken), low.block(self.base, tuple(numbers))
+
+
+def _cuts(chunks: tuple[Any, ...], pick: Pick | int | None) -> Sequence[tuple[int, Any, Any]]:
+    """Return which chunks a pick takes, what of each, and the length of that."""
+    if pick is None:
+        return [(i, slice(None), n) for i, n in enumerate(chunks)]
+    if isinstance(pick, Pick):
+        return cut(chunks, pick)
+    ((number, place, n),) = cut(chunks, Pick(pick, 1, 1))
+    return [(number, place.start, n)]
 
 
 def _small_part(
@@ -107,15 +110,6 @@ def _small_part(
         return base, selection
     low.taken[id(base.array)] = taken
     return InMemory(array, tuple([(n,) for n in array.shape])), selection.rest()
-
-
-def _of_one(chunks: tuple[Any, ...], at: Any) -> tuple[int, Any]:
-    """Return the chunk that one element of an axis is in, and its place in the chunk."""
-    for number, n in enumerate(chunks):
-        if at < n:
-            return number, at
-        at -= n
-    raise IndexError(at)
 
 
 class LoadRegion:

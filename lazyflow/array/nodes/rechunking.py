@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, in_steps
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.selection import Pick, Selection, cut
 from lazyflow.array.nodes.task_parts import named
@@ -29,7 +29,7 @@ _MANY = 20_000
 
 
 class Rechunk(Expr):
-    """Blocks that are pieces_joined of pieces of the input's blocks."""
+    """Blocks that are joined pieces of the input's blocks."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Rechunk(Expr):
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return in_chunks(inputs[0], self.chunks)
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         chunks = View((self,), selection).chunks
         return [(self.inputs[0], selection)], lambda found: in_chunks(found[0], chunks)
 
@@ -54,19 +54,13 @@ class Rechunk(Expr):
             block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
             return low.parts(nothing, (block,), self, 1)[0]
         pieces = [
-            self._piece(low, source, number, index)
+            low.shared(self, number, self._cut, low, source, number)[index]
             for number in product(*[[number for number, _, _ in axis] for axis in cuts])
         ]
         if len(pieces) == 1:
             return pieces[0]
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
         return low.task(named("rechunk", pieces_joined, lengths, self.known_dtype), pieces, self)
-
-    def _piece(self, low: MakesTasks, source: Expr, number: Index, index: Index) -> Task:
-        """Return the piece of a source block that belongs to a block of the result."""
-        parts = low.shared(self, number, self._cut, low, source, number)
-        found: Task = parts[index]
-        return found
 
     def _cut(self, low: MakesTasks, source: Expr, number: Index) -> dict[Index, Task]:
         """Cut a block of the source; return its pieces by the block of the result."""
@@ -150,8 +144,7 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
             between.append(old)
             continue
         count = max(round((len(old) * len(new)) ** 0.5), 1)
-        size = max(-(-n // count), 1)
-        between.append(tuple([min(size, n - at) for at in range(0, n, size)]) or (0,))
+        between.append(in_steps(n, max(-(-n // count), 1)))
     middle = tuple(between)
     if middle in (node.chunks, chunks):
         return node

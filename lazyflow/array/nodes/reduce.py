@@ -14,10 +14,10 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import Reduction
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.tree import TreeReduction, merged
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
 
@@ -46,7 +46,7 @@ class Reduce(Expr):
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         raise TypeError(f"{self.name} has no blocks of its own: it is fused first")
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         slices = selection.slices()
         inner = Selection(
             tuple([
@@ -55,19 +55,13 @@ class Reduce(Expr):
             ]),
             slices.axes,
         )
-        if inner.is_identity(self.inputs[0].shape):
-            return None
-
         rest = selection.rest()
         picks = [  # what is taken of a reduced axis of length 1 may be nothing
             selection.picks[axis] if axis in self.reduction.axes else pick
             for axis, pick in enumerate(rest.picks)
         ]
-
-        def make(found: list[Expr]) -> Expr:
-            return view(self.with_inputs(tuple(found)), Selection(tuple(picks), rest.axes))
-
-        return [(x, inner) for x in self.inputs], make
+        pairs = [(x, inner) for x in self.inputs]
+        return seen(pairs, self.with_inputs, Selection(tuple(picks), rest.axes))
 
 
 def _reduced(chunks: Chunks, axes: tuple[int, ...]) -> Chunks:

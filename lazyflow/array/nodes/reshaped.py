@@ -12,12 +12,12 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.task_parts import named
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
 Shape = tuple[int, ...]
@@ -49,7 +49,7 @@ class Reshape(Expr):
         super().__init__(inputs, inputs[0].dtype, chunks)
         self.groups = groups
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         """Move slices down: of axes that stay, and of the first of those that one axis becomes."""
         (node,) = self.inputs
         inner: list[Any] = [None] * node.ndim
@@ -72,10 +72,8 @@ class Reshape(Expr):
             inner[group.first] = Pick(pick.start * unit, pick.step, pick.length * unit)
             shape[at] = pick.length
         down = Selection(tuple(inner), tuple(range(node.ndim)))
-        if down.is_identity(node.shape):
-            return None
         rest = Selection(tuple(outer), selection.axes)
-        return [(node, down)], lambda found: view(reshaped(found[0], tuple(shape)), rest)
+        return seen([(node, down)], lambda found: reshaped(found[0], tuple(shape)), rest)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (node,) = self.inputs
@@ -115,31 +113,18 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     if old == shape:
         return node
     groups = grouped(old, shape)
-    before: list[Any] = []
-    flat: list[Any] = []
-    runs: list[Any] = []
-    after: list[Any] = []
-    for group in groups:
-        given = node.chunks[group.first:group.last]
-        if group.is_one:
-            parts: Any = [given, given[0], given[0], given]
-        else:
-            most = prod([max(sizes) for sizes in given])
-            wanted = shape[group.to_first:group.to_last]
-            parts = _parts(given, wanted, limit or most, merge)
-        before.extend(parts[0])
-        flat.append(parts[1])
-        runs.append(parts[2])
-        after.extend(parts[3])
+    parts = [_parts(node.chunks, shape, group, limit, merge) for group in groups]
+    befores, flat, runs, afters = zip(*parts, strict=True)
+    after: Chunks = sum(afters, ())
     if isinstance(node, InMemory) and node.array.flags.c_contiguous:
-        return InMemory(node.array.reshape(shape), tuple(after))
-    node = rechunk(node, tuple(before))
+        return InMemory(node.array.reshape(shape), after)
+    node = rechunk(node, sum(befores, ()))
     if flat == runs:
-        return _made(node, tuple(after), groups)
+        return _made(node, after, groups)
     ones = tuple([AxisGroup(g.first, g.last, k, k + 1) for k, g in enumerate(groups)])
-    node = rechunk(_made(node, tuple(flat), ones), tuple(runs))
+    node = rechunk(_made(node, flat, ones), runs)
     ones = tuple([AxisGroup(k, k + 1, g.to_first, g.to_last) for k, g in enumerate(groups)])
-    return _made(node, tuple(after), ones)
+    return _made(node, after, ones)
 
 
 def _made(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:
@@ -179,9 +164,14 @@ def grouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
 
 
 def _parts(
-    given: Chunks, wanted: Shape, limit: int, merge: bool
+    chunks: Chunks, shape: Shape, group: AxisGroup, limit: int | None, merge: bool
 ) -> tuple[Chunks, Sizes, Sizes, Chunks]:
     """Return, for a group, chunks and their runs before, and runs and chunks after."""
+    given = chunks[group.first:group.last]
+    if group.is_one:
+        return given, given[0], given[0], given
+    limit = limit or prod(map(max, given))
+    wanted = shape[group.to_first:group.to_last]
     if merge:
         before = _as_runs(given, limit)
     else:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
 
@@ -42,18 +42,13 @@ class Scan(Expr):
             return "cumsum" if self.ufunc is np.add else "cumprod"
         return f"{self.ufunc.__name__}.accumulate"
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         slices = selection.slices()
         axis = self.axis
         inner = Selection((*slices.picks[:axis], None, *slices.picks[axis + 1:]), slices.axes)
-        (node,) = self.inputs
-        if inner.is_identity(node.shape):
-            return None
         left = [0 if isinstance(pick, int) else None for pick in selection.picks]
         rest: Any = (*left[:axis], selection.picks[axis], *left[axis + 1:])
-        return [(node, inner)], lambda found: view(
-            self.with_inputs(tuple(found)), Selection(rest, selection.axes)
-        )
+        return seen([(self.inputs[0], inner)], self.with_inputs, Selection(rest, selection.axes))
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         alone = self._alone(low, index)

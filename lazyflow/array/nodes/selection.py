@@ -51,38 +51,22 @@ class Selection(NamedTuple):
     def then(self, outer: Selection) -> Selection:
         """Return the selection that applies this one and then `outer`."""
         picks = list(self.picks)
-        made: dict[int, int] = {}
-        for k, pick in enumerate(outer.picks):
-            axis = self.axes[k]
-            if axis < 0:
+        for axis, pick in zip(self.axes, outer.picks, strict=True):
+            if axis < 0 or pick is None:
                 continue
             inner = picks[axis]
-            if pick is None:
-                continue
             if inner is None:
                 picks[axis] = pick
             else:
                 assert isinstance(inner, Pick)
-                if isinstance(pick, Pick):
-                    picks[axis] = pick.of(inner)
-                else:
-                    picks[axis] = inner.start + pick * inner.step
+                picks[axis] = (
+                    pick.of(inner) if isinstance(pick, Pick) else inner.start + pick * inner.step
+                )
         axes = []
         for axis in outer.axes:
-            if axis < 0:
-                axes.append(axis)
-                continue
-            inner_axis = self.axes[axis]
-            if inner_axis < 0:
-                pick = outer.picks[axis]
-                if pick is None:
-                    made[axis] = inner_axis
-                else:
-                    assert isinstance(pick, Pick)
-                    made[axis] = ~pick.length
-                axes.append(made[axis])
-            else:
-                axes.append(inner_axis)
+            own = axis if axis < 0 else self.axes[axis]
+            new = outer.picks[axis] if own < 0 <= axis else None
+            axes.append(~new.length if isinstance(new, Pick) else own)
         return Selection(tuple(picks), tuple(axes))
 
     def is_identity(self, shape: tuple[int | None, ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -56,30 +56,24 @@ class InMemory(Source):
         return InMemory(self.array, chunks)
 
 
-class Formula(Protocol):
-    """A function that computes any region of an array. Hashable, and equal if the values are."""
-
-    @property
-    def __name__(self) -> str:
-        """What messages call it."""
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        """Return the values of a region: slices with start and stop, of step 1."""
-
-
 class Made(Source):
-    """An array whose regions are computed by a formula: zeros, ranges, random numbers."""
+    """An array whose regions are computed by a formula: zeros, ranges, random numbers.
+
+    formula
+        Called with a region, slices with start and stop of step 1; returns its values. Hashable,
+        and equal if the values are; its name is what messages call the node.
+    """
 
     __slots__ = ("formula",)
     free = True
 
-    def __init__(self, formula: Formula, dtype: np.dtype[Any], chunks: Chunks) -> None:
+    def __init__(self, formula: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
         super().__init__(dtype, chunks)
         self.formula = formula
 
     @property
     def name(self) -> str:
-        return self.formula.__name__
+        return str(self.formula.__name__)
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return Made(self.formula, self.dtype, chunks)

@@ -12,9 +12,9 @@ from lazyflow.graph.kinds import ATOM
 def named(name: str, func: Any, *details: Any) -> Any:
     """Return a function that gets some details before the blocks, under a name of its own.
 
-    >>> take_from = named("take", lambda axis, block, places: block.take(places, axis), 0)
-    >>> take_from.__name__, take_from(np.arange(3) * 2, [2, 0])
-    ('take', array([4, 0]))
+    >>> scaled = named("scaled", lambda factor, block: factor * block, 3)
+    >>> scaled.__name__, scaled(2)
+    ('scaled', 6)
     """
     made: Any = partial(func, *details)
     made.__name__ = name

@@ -15,11 +15,11 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.chunks import Chunks, normalize_chunks
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import BlockPosition, named
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
 #: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
@@ -87,7 +87,7 @@ class Tree(Expr):
     def name(self) -> str:
         return self.op.__name__
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         taken: dict[int, Any] = {}
         left: list[Any] = []
         slices = selection.slices().picks
@@ -99,15 +99,11 @@ class Tree(Expr):
                 left.append(pick)
         node = self.inputs[0]
         inner = Selection(tuple([taken.get(k) for k in range(node.ndim)]), tuple(range(node.ndim)))
-        if inner.is_identity(node.shape):
-            return None
-        rest = Selection(tuple(left), selection.axes)
-
-        def make(found: list[Expr]) -> Expr:
-            inputs = (*_alike(found), *self.inputs[self.count:])
-            return view(self.with_inputs(inputs), rest)
-
-        return [(x, inner) for x in self.inputs[: self.count]], make
+        return seen(
+            [(x, inner) for x in self.inputs[: self.count]],
+            lambda found: self.with_inputs((*_alike(found), *self.inputs[self.count:])),
+            Selection(tuple(left), selection.axes),
+        )
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         op = self.op

@@ -7,13 +7,13 @@ Any chain of them is one `View` of what is below, and moves down through most op
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Pick, Selection, cut
 
 
@@ -67,6 +67,20 @@ def view(base: Expr, selection: Selection) -> Expr:
         selection = base.selection.then(selection)
         base = base.inputs[0]
     return base if selection.is_identity(base.shape) else View((base,), selection)
+
+
+def seen(
+    pairs: list[tuple[Expr, Selection]], make: Callable[[tuple[Expr, ...]], Expr], rest: Selection
+) -> Recipe | None:
+    """Return what `Expr.through` does for a node that is made of views of its inputs.
+
+    make
+        Makes the node of these views; `rest` is what is left to take of it. None is
+        returned where all views would be the inputs themselves.
+    """
+    if all(selection.is_identity(x.shape) for x, selection in pairs):
+        return None
+    return pairs, lambda found: view(make(found), rest)
 
 
 def _chunks(base: Expr, selection: Selection) -> Chunks:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
+from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, below, same, same_line
+from lazyflow.array.nodes.expr import Expr, Recipe, Request, answered, below, same, same_line
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
-
-#: A node and the chunks in which it is wanted; None: its own.
-Request = tuple[Expr, Any]
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
@@ -27,21 +25,9 @@ def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
     free = _free(nodes)
     if not any(isinstance(node, Rechunk) and node.inputs[0] in free for node in nodes):
         return list(wanted)
-    found: dict[Request, Expr] = {}
-    stack: list[tuple[Request, list[Request] | None]] = [((node, None), None) for node in wanted]
-    while stack:
-        request, needed = stack.pop()
-        if request in found:
-            continue
-        if needed is None:
-            needed = _needed(*request, free)
-            missing = [each for each in needed if each not in found]
-            if missing:
-                stack.append((request, needed))
-                stack.extend([(each, None) for each in missing])
-                continue
-        made = found[request] = _made(*request, needed, [found[each] for each in needed])
-        same_line(made, request[0])
+    found = answered(
+        wanted, partial(_recipe, free), lambda made, node, chunks: same_line(made, node)
+    )
     return [found[node, None] for node in wanted]
 
 
@@ -56,30 +42,21 @@ def _free(nodes: Sequence[Expr]) -> set[Expr]:
     return free
 
 
-def _needed(node: Expr, chunks: Any, free: set[Expr]) -> list[Request]:
-    """Return what has to be found to make a node in some chunks."""
+def _recipe(free: set[Expr], node: Expr, chunks: Chunks | None) -> Recipe:
+    """Return what makes a node in some chunks; None: in its own."""
     if isinstance(node, Rechunk) and node.inputs[0] in free:
-        return [_request(node.inputs[0], node.chunks if chunks is None else chunks)]
+        own = node.chunks if chunks is None else chunks
+        return [_request(node.inputs[0], own)], lambda found: in_chunks(found[0], own)
     if chunks is None:
-        return [(x, None) for x in node.inputs]
+        return [(x, None) for x in node.inputs], partial(same, node)
     if isinstance(node, Elementwise) and node in free:
-        return [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
-    return [(node, None)]
+        needed = [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
+        return needed, node.with_inputs
+    return [(node, None)], lambda found: in_chunks(found[0], chunks)
 
 
-def _request(node: Expr, chunks: Any) -> Request:
+def _request(node: Expr, chunks: Chunks) -> Request:
     return node, None if chunks == node.chunks else chunks
-
-
-def _made(node: Expr, chunks: Any, needed: list[Request], found: list[Expr]) -> Expr:
-    """Return a node in some chunks, made of what was needed for that."""
-    if isinstance(node, Rechunk) and len(found) == 1 and needed[0][0] is node.inputs[0]:
-        return in_chunks(found[0], node.chunks if chunks is None else chunks)
-    if chunks is None:
-        return same(node, tuple(found))
-    if isinstance(node, Elementwise) and needed != [(node, None)]:
-        return node.with_inputs(tuple(found))
-    return in_chunks(found[0], chunks)
 
 
 def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from lazyflow.array.nodes.elementwise import Elementwise
-from lazyflow.array.nodes.expr import Expr, below, same, same_line
+from lazyflow.array.nodes.expr import Expr, Recipe, answered, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import View, view
@@ -21,7 +22,8 @@ def views_down(wanted: Sequence[Expr]) -> list[Expr]:
     >>> views_down([(-x).T[1].expr])
     [<negative float64 4>]
     """
-    return _ViewsDown(wanted).result()
+    found = _found(wanted)
+    return [found[node, None] for node in wanted]
 
 
 def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
@@ -29,67 +31,44 @@ def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> 
 
     One stays above a node that has other users, or needs all of what is below it.
     """
-    moves = _ViewsDown(before)
-    moves.result()
+    found = _found(before)
     passed: dict[str, dict[str, None]] = {}
-    for (node, selection), made in moves.found.items():
+    for (node, selection), made in found.items():
         if selection is None or not node.inputs or isinstance(node, View):
             continue
         if not selection.is_identity(node.shape):
-            stays = isinstance(made, View) and made.inputs[0] is moves.found.get((node, None))
+            stays = isinstance(made, View) and made.inputs[0] is found.get((node, None))
             does = "stays above" if stays else "goes below"
             passed.setdefault(f"{View((node,), selection).name} {does}", {})[node.name] = None
     words = [f"{does} {', '.join(names)}" for does, names in passed.items()]
     return "; ".join(words) or "no view is above an operation"
 
 
-class _ViewsDown:
-    """Finds each node as seen through a view, by a stack of (node, view) still to be found."""
+def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Selection | None], Expr]:
+    """Return each node, as seen through each view that it is wanted through."""
+    users = Counter([*wanted, *[x for node in below(wanted) for x in node.inputs]])
+    return answered(wanted, partial(_recipe, users), _give_lines)
 
-    def __init__(self, wanted: Sequence[Expr]) -> None:
-        self.wanted = wanted
-        self.users: dict[Expr, int] = {}
-        for node in below(wanted):
-            for x in node.inputs:
-                self.users[x] = self.users.get(x, 0) + 1
-        for node in wanted:
-            self.users[node] = self.users.get(node, 0) + 1
-        self.found: dict[tuple[Expr, Selection | None], Expr] = {}
 
-    def result(self) -> list[Expr]:
-        stack: list[tuple[Expr, Selection | None]] = [(node, None) for node in self.wanted]
-        while stack:
-            request = stack[-1]
-            if request in self.found:
-                stack.pop()
-                continue
-            needed, make = self._step(*request)
-            missing = [each for each in needed if each not in self.found]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            made = make([self.found[each] for each in needed])
-            node, selection = request
-            sliced = selection is not None and isinstance(made, View)
-            for x in made.inputs if sliced else (made,):  # the slice has a line of its own
-                same_line(x, node)
-            self.found[request] = made
-        return [self.found[node, None] for node in self.wanted]
+def _give_lines(made: Expr, node: Expr, selection: Selection | None) -> None:
+    is_slice = selection is not None and isinstance(made, View)  # which has a line of its own
+    for x in made.inputs if is_slice else (made,):
+        same_line(x, node)
 
-    def _step(self, node: Expr, selection: Selection | None) -> tuple[list[Any], Any]:
-        """Return what has to be found first, and what makes the node of it."""
-        if isinstance(node, View):
-            whole = node.selection if selection is None else node.selection.then(selection)
-            seen = node if selection is None else View((node,), selection)
-            chunks = seen.chunks  # which its user relies on
-            return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
-        if selection is None:
-            return [(x, None) for x in node.inputs], lambda found: same(node, tuple(found))
-        if selection.is_identity(node.shape):
-            return [(node, None)], lambda found: found[0]
-        if self.users.get(node, 0) < 2 or (isinstance(node, Elementwise) and node.name in QUICK):
-            through = node.through(selection)
-            if through is not None:
-                return through
-        return [(node, None)], lambda found: view(found[0], selection)
+
+def _recipe(users: Counter[Expr], node: Expr, selection: Selection | None) -> Recipe:
+    """Return what makes a node as seen through a view."""
+    if isinstance(node, View):
+        whole = node.selection if selection is None else node.selection.then(selection)
+        seen = node if selection is None else View((node,), selection)
+        chunks = seen.chunks  # which its user relies on
+        return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
+    if selection is None:
+        return [(x, None) for x in node.inputs], partial(same, node)
+    if selection.is_identity(node.shape):
+        return [(node, None)], lambda found: found[0]
+    if users[node] < 2 or (isinstance(node, Elementwise) and node.name in QUICK):
+        through = node.through(selection)
+        if through is not None:
+            return through
+    return [(node, None)], lambda found: view(found[0], selection)

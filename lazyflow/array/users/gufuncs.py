@@ -105,25 +105,21 @@ def apply_gufunc(
             f"{len(args)} are given"
         )
     arrays = [as_array(x) for x in args]
-    placed = core_axes(parsed, axes, axis, keepdims, [x.ndim for x in arrays])
-    arrays = [_core_last(x, own) for x, own in zip(arrays, placed.inputs, strict=True)]
+    first, last = core_axes(parsed, axes, axis, keepdims, [x.ndim for x in arrays])
+    arrays = [_core_last(x, own) for x, own in zip(arrays, first, strict=True)]
     labels = _labels(parsed, arrays)
     nodes, sizes = _fitting(parsed, arrays, labels, allow_rechunk)
     lengths = _lengths(parsed, sizes, output_sizes or {})
-    call = BoundCall(_vectorized(func, signature, vectorize), [BLOCK] * len(nodes), kwargs,
-                "apply_gufunc", getattr(func, "__name__", None))
+    name = getattr(func, "__name__", None)
+    if vectorize:
+        func = np.vectorize(func, signature=signature.replace(" ", ""))
+    call = BoundCall(func, [BLOCK] * len(nodes), kwargs, "apply_gufunc", name)
     made = _results(call, parsed, nodes, labels, sizes, lengths, output_dtypes, meta)
     found = [
         _axes_back(x, core, own, keepdims, parsed)
-        for x, core, own in zip(made, parsed.outputs, placed.outputs, strict=True)
+        for x, core, own in zip(made, parsed.outputs, last, strict=True)
     ]
     return found[0] if len(found) == 1 else tuple(found)
-
-
-def _vectorized(func: Any, signature: str, vectorize: bool | None) -> Any:
-    if not vectorize:
-        return func
-    return np.vectorize(func, signature=signature.replace(" ", ""))
 
 
 def _core_last(x: Array, axes: tuple[int, ...]) -> Array:
@@ -237,7 +233,7 @@ def _dtypes(
     metas = _listed(meta, count, "meta")
     if all(declared(*each) is not None for each in zip(given, metas, strict=True)):
         return [declared(*each) for each in zip(given, metas, strict=True)]
-    fakes = [_Fake(own) for own in labels]
+    fakes = [partial(ones, _core_lengths(own)) for own in labels]
     if count == 1:
         return [dtype_of(call, None, None, nodes, fakes)]
     made_up, needs = made_up_blocks(nodes, fakes)
@@ -248,17 +244,11 @@ def _dtypes(
     return [LazyDtype(partial(find, k), needs) for k in range(count)]
 
 
-class _Fake:
-    """Makes a block of ones of a dtype; core dimensions have length 1, or that in their name."""
-
-    def __init__(self, labels: Labels) -> None:
-        self.shape = tuple([
-            int(label[1]) if isinstance(label, tuple) and label[1].isdigit() else 1
-            for label in labels
-        ])
-
-    def __call__(self, dtype: np.dtype[Any]) -> Any:
-        return ones(self.shape, dtype)
+def _core_lengths(labels: Labels) -> tuple[int, ...]:
+    """Return the shape of a made-up block: ones, but for core dimensions whose name is a number."""
+    return tuple([
+        int(label[1]) if isinstance(label, tuple) and label[1].isdigit() else 1 for label in labels
+    ])
 
 
 def _listed(given: Any, count: int, parameter: str) -> list[Any]:
@@ -357,11 +347,7 @@ def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], g
     >>> middle(la.arange(4.0, chunks=4)).compute()
     np.float64(1.5)
     """
-
-    def decorate(pyfunc: Callable[..., Any]) -> gufunc:
-        return gufunc(pyfunc, signature=signature, **options)
-
-    return decorate
+    return partial(gufunc, signature=signature, **options)
 
 
 implements()(gufunc)

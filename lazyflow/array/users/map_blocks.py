@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
-from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos, InputBlocks
+from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.users.block_layout import (
@@ -149,31 +148,19 @@ def _called(
         input_blocks(own, node, out, sizes, concatenate)
         for own, node in zip(labels, nodes, strict=True)
     ])
+    taken = tuple([x.chunks for x in nodes])
+
+    def of_first_block() -> dict[str, Any]:
+        first = (0,) * len(chunks)
+        extra: dict[str, Any] = {"block_id": first} if call.takes_id else {}
+        if call.takes_info:
+            extra["block_info"] = BlockInfos(call, shares, taken, chunks, None).at(first)
+        return extra
+
     found = dtype_of(
-        call, dtype, meta, nodes, [each.fake for each in shares],
-        _Extra(call, shares, tuple([x.chunks for x in nodes]), chunks),
+        call, dtype, meta, nodes, [each.fake for each in shares], of_first_block
     )
     return Array(BlockCalls(tuple(nodes), call, shares, found, chunks))
-
-
-class _Extra:
-    """Makes block_id and block_info of the first block, to try a function on."""
-
-    def __init__(
-        self, call: BoundCall, shares: tuple[InputBlocks, ...], taken: tuple[Chunks, ...],
-        chunks: Chunks,
-    ) -> None:
-        self.details = call, shares, taken, chunks
-
-    def __call__(self) -> dict[str, Any]:
-        call, _, _, chunks = self.details
-        first = (0,) * len(chunks)
-        found: dict[str, Any] = {}
-        if call.takes_id:
-            found["block_id"] = first
-        if call.takes_info:
-            found["block_info"] = BlockInfos(*self.details, None).at(first)
-        return found
 
 
 @implements()
@@ -255,18 +242,15 @@ def blockwise(
     out = tuple(out_ind)
     new_axes = dict(new_axes or {})
     _check_labels(arrays, labels, out, new_axes, adjust_chunks or {})
-    nodes, sizes = _fitting(arrays, labels, align_arrays)
+    nodes: Sequence[Expr] = [x.expr for x in arrays]
+    if align_arrays:
+        nodes, sizes = aligned(nodes, labels)
+    else:
+        sizes = as_they_are(nodes, labels)
     return _called(
         call, nodes, labels, out, sizes, new_axes, adjust_chunks or {}, bool(concatenate), dtype,
         meta,
     )
-
-
-def _fitting(
-    arrays: Sequence[Array], labels: Sequence[Labels], align_arrays: bool
-) -> tuple[Sequence[Expr], Sizes]:
-    nodes = [x.expr for x in arrays]
-    return aligned(nodes, labels) if align_arrays else (nodes, as_they_are(nodes, labels))
 
 
 def _check_labels(

@@ -50,17 +50,10 @@ def _side(text: str) -> tuple[Core, ...]:
     ])
 
 
-class Axes(NamedTuple):
-    """The axes of each input and result that are the core dimensions."""
-
-    inputs: list[tuple[int, ...]]
-    outputs: list[tuple[int, ...]]
-
-
 def core_axes(
     signature: Signature, axes: Any, axis: Any, keepdims: bool, ndims: Sequence[int]
-) -> Axes:
-    """Return the core axes that `axes` or `axis` name; without them, the last axes.
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Return the core axes of inputs and of results that `axes` or `axis` name, or the last axes.
 
     Raises
     ------
@@ -92,7 +85,7 @@ def core_axes(
             )
         if len(set(normalize_axis_tuple(each, ndim))) != len(each):
             raise ValueError("Repeated axis in `axes`")
-    return Axes(found[: len(ins)], found[len(ins):])
+    return found[: len(ins)], found[len(ins):]
 
 
 def _given(axes: Any, ins: Any, kept: Any, outs: Any) -> list[tuple[int, ...]]:

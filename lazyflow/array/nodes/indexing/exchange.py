@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import coalesced
+from lazyflow.array.chunks import block_slices, coalesced
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.reading import LoadRegion
 from lazyflow.array.nodes.selection import base_region
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.array.nodes.views import View
@@ -69,15 +70,12 @@ def _seen(node: Expr) -> np.ndarray[Any, Any]:
     if not isinstance(node, View):
         found: np.ndarray[Any, Any] = node.array  # type: ignore[attr-defined]
         return found
-    whole = tuple([(n,) for n in node.shape])
-    edges: list[list[Any]] = [[0, n] for (n,) in whole]
-    selection = node.selection
-    region = base_region(selection, whole, (0,) * node.ndim, edges)
-    found = _seen(node.inputs[0])[(*region, ...)]  # an array also where one object is left
-    kept = [axis for axis, pick in enumerate(selection.picks) if not isinstance(pick, int)]
-    found = found.transpose([kept.index(axis) for axis in selection.axes if axis >= 0])
-    found = found[(*[None if axis < 0 else slice(None) for axis in selection.axes], ...)]
-    return np.broadcast_to(found, node.shape)  # type: ignore[arg-type]
+    (base,) = node.inputs
+    whole: Any = tuple([(n,) for n in node.shape])
+    load = LoadRegion(base, node.selection, whole)
+    region: Any = base_region(node.selection, whole, (0,) * node.ndim, [[0]] * node.ndim)
+    where = (region, node.shape) if load.stretched else region
+    return load(where, iter([_seen(base)]))
 
 
 def take(axes: Index, points: TaskDetails, array: Any) -> Any:
@@ -121,7 +119,6 @@ class Exchange:
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
         self._find(_in_order(indices.arrays, chunks))
         self.collect = named("take", collect, self.axes, node.dtype)
-        self.made: dict[Any, Task] = {}
         self._group(low)
 
     def _find(self, places: tuple[Any, ...]) -> None:
@@ -172,9 +169,10 @@ class Exchange:
         if not self.far:
             return self._collected(low, slice(a, b), rest, shape)
         if self.next == 1:
-            return self._spread_over(low, number, rest, shape)
+            return self._spread(low, number, rest, shape)
         start = self.ends[number - number % self.next]
-        whole = self._spread_over(low, number // self.next, rest, None)
+        several = number // self.next
+        whole = low.shared(self.node, (several, rest), self._spread, low, several, rest, None)
         piece = TaskDetails(slice(a - start, b - start), shape)
         return low.task(self.cut, (piece, whole), self.node)
 
@@ -198,31 +196,22 @@ class Exchange:
             int(next(at)) if axis in self.axes else next(others) for axis in range(self.base.ndim)
         ])
 
-    def _spread_over(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
+    def _spread(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
         """Return the task that makes neighbouring blocks as one, of a slice of each group."""
-        found = self.made.get((number, rest))
-        if found is not None:
-            return found
         start = self.ends[number * self.next]
         groups: list[Task] = []
         spans, to = [], []
         for group, (chosen, edges) in enumerate(zip(self.of_group, self.slices, strict=True)):
             a, b = edges[number:number + 2]
             if a < b or not groups:
-                groups.append(self._sorted(low, group, rest))
+                details = low, self.of_group[group], rest, None
+                key = "sorted", group, rest
+                groups.append(low.shared(self.node, key, self._collected, *details))
                 spans.append((a, b))
                 to.append(chosen[a:b] - start)
         stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
         where = TaskDetails(to, spans, stop - start, shape)
-        found = self.made[number, rest] = low.task(self.spread, (where, *groups), self.node)
-        return found
-
-    def _sorted(self, low: MakesTasks, group: int, rest: Index) -> Task:
-        key = ("sorted", group, rest)
-        found = self.made.get(key)
-        if found is None:
-            found = self.made[key] = self._collected(low, self.of_group[group], rest, None)
-        return found
+        return low.task(self.spread, (where, *groups), self.node)
 
 
 def _larger(node: Expr, axes: Index) -> Expr:
@@ -242,8 +231,7 @@ def _in_order(places: tuple[Any, ...], chunks: Any) -> tuple[Any, ...]:
     """Return flat index arrays, ordered block after block."""
     if len(chunks) == 1:
         return places
-    edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in chunks]
-    spans = [tuple([slice(a, b) for a, b in each]) for each in product(*edges)]
+    spans = list(block_slices(chunks))
     return tuple([np.concatenate([each[span].ravel() for span in spans]) for each in places])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, in_c_order
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.indexing.exchange import Direct, Exchange, IndexArrays
 from lazyflow.array.nodes.selection import Selection, as_slice
 from lazyflow.array.nodes.sources import InMemory
@@ -48,7 +48,7 @@ class Gather(Expr):
     def with_chunks(self, chunks: Chunks) -> Expr:
         return Gather(self.inputs, self.indices, chunks)
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         slices = selection.slices()
         if slices.is_identity(self.shape):
             return None
@@ -61,7 +61,7 @@ class Gather(Expr):
         indices = IndexArrays(axes, tuple([each[taken] for each in arrays]))
         chunks = View((self,), slices).chunks
 
-        def make(found: list[Expr]) -> Expr:
+        def make(found: tuple[Expr, ...]) -> Expr:
             return view(Gather((found[0],), indices, chunks), selection.rest())
 
         return [(base, Selection(tuple(picks), tuple(range(base.ndim))))], make

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, in_c_order
+from lazyflow.array.chunks import Chunks, block_slices, in_c_order
 from lazyflow.array.nodes.align import SizesNeeded, union
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Unknown
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, Unknown
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.task_parts import named
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.views import seen
 from lazyflow.departures import WeakTable
 from lazyflow.graph.task import Task
 
@@ -48,7 +47,7 @@ class Masked(Expr):
         self.first = first
         self.counts = counts
 
-    def through(self, selection: Selection) -> Any:
+    def through(self, selection: Selection) -> Recipe | None:
         slices = selection.slices()
         node, mask = self.inputs
         first = self.first
@@ -56,17 +55,10 @@ class Masked(Expr):
             *slices.picks[:first], *[None] * mask.ndim, *slices.picks[first + 1:]
         )
         inner = Selection(picks, tuple(range(node.ndim)))
-        if inner.is_identity(node.shape):
-            return None
         rest = selection.rest()
         chosen = selection.picks[first]
         outer = Selection((*rest.picks[:first], chosen, *rest.picks[first + 1:]), rest.axes)
-
-        def make(found: list[Expr]) -> Expr:
-            return view(self.with_inputs(tuple(found)), outer)
-
-        whole = Selection((None,) * mask.ndim, tuple(range(mask.ndim)))
-        return [(node, inner), (mask, whole)], make
+        return seen([(node, inner), (mask, Selection.of_all(mask.ndim))], self.with_inputs, outer)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         node, mask = self.inputs
@@ -147,8 +139,4 @@ def _counted(mask: Expr) -> tuple[int, ...] | None:
     """Count the elements that a mask chooses, if it is in memory."""
     if not isinstance(mask, InMemory):
         return None
-    edges = [list(pairwise(accumulate(sizes, initial=0))) for sizes in mask.chunks]
-    return tuple([
-        int(np.count_nonzero(mask.array[tuple([slice(a, b) for a, b in each])]))
-        for each in product(*edges)
-    ])
+    return tuple([int(np.count_nonzero(mask.array[each])) for each in block_slices(mask.chunks)])
