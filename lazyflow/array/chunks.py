@@ -71,9 +71,10 @@ def normalize_chunks(
         if any(isinstance(each, int | str) or each is None for each in given):
             raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
         shape = tuple([sum(each) for each in given])
-    found: list[Any] = []
-    for axis, (each, n) in enumerate(zip(given, shape, strict=True)):
-        found.append(each if isinstance(each, str) else _axis(each, n, axis, shape))
+    found: list[Any] = [
+        each if isinstance(each, str) else _axis(each, n, axis, shape)
+        for axis, (each, n) in enumerate(zip(given, shape, strict=True))
+    ]
     if any(isinstance(each, str) for each in found):
         found = _automatic(found, shape, _bytes(limit), dtype, previous_chunks)
     return tuple(found)
@@ -83,12 +84,8 @@ def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
     if isinstance(chunks, Mapping):
         if shape is None:
             raise ValueError("chunks as a dict need the shape of the array; pass shape= as well")
-        ndim = len(shape)
-        wrong = [axis for axis in chunks if not -ndim <= axis < ndim]
-        if wrong:
-            raise ValueError(f"chunks name axis {wrong[0]}, but the array has {ndim} axes")
-        placed = {axis % ndim: each for axis, each in chunks.items()}
-        return tuple([placed.get(axis, -1) for axis in range(ndim)])
+        placed = by_axis(chunks, len(shape), "chunks name")
+        return tuple([placed.get(axis, -1) for axis in range(len(shape))])
     if isinstance(chunks, str) or chunks is None or isinstance(chunks, int | np.integer | float):
         if shape is None:
             raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
@@ -107,6 +104,20 @@ def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
             f"its shape is {shape}"
         )
     return given
+
+
+def by_axis(given: Mapping[int, Any], ndim: int, names: str) -> dict[int, Any]:
+    """Return a dict by axis, with axes counted from the first.
+
+    Raises
+    ------
+    ValueError
+        There is no such axis; the message begins with `names`.
+    """
+    wrong = [axis for axis in given if not -ndim <= axis < ndim]
+    if wrong:
+        raise ValueError(f"{names} axis {wrong[0]}, but the array has {ndim} axes")
+    return {axis % ndim: each for axis, each in given.items()}
 
 
 def _without_bytes(given: tuple[Any, ...], limit: Any) -> tuple[tuple[Any, ...], Any]:
@@ -245,6 +256,20 @@ def block_slices(chunks: Chunks) -> Iterator[tuple[slice, ...]]:
     return product(*[
         [slice(a, b) for a, b in pairwise([0, *accumulate(sizes)])] for sizes in chunks
     ])
+
+
+def chunks_of(numblocks: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> Chunks:
+    """Return the chunks of an array whose blocks, in C order, have these shapes.
+
+    >>> chunks_of((2, 1), [(3, 4), (2, 4)])
+    ((3, 2), (4,))
+    """
+    found = []
+    step = len(shapes)
+    for axis, count in enumerate(numblocks):
+        step //= count
+        found.append(tuple([shapes[i * step][axis] for i in range(count)]))
+    return tuple(found)
 
 
 def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:

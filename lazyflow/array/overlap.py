@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
+from lazyflow.array.chunks import by_axis
 from lazyflow.array.core import Array
 from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
@@ -28,10 +29,7 @@ DepthLike = int | tuple[Any, ...] | Mapping[int, Any] | None
 def _by_axis(given: Any, ndim: int, parameter: str) -> dict[int, Any]:
     """Return a parameter by axis, given as one value for all axes, a tuple of them, or a dict."""
     if isinstance(given, Mapping):
-        wrong = [axis for axis in given if not -ndim <= axis < ndim]
-        if wrong:
-            raise ValueError(f"{parameter} names axis {wrong[0]}, but the array has {ndim} axes")
-        return {axis % ndim: each for axis, each in given.items()}
+        return by_axis(given, ndim, f"{parameter} names")
     if isinstance(given, tuple):
         if len(given) != ndim:
             raise ValueError(f"{parameter}={given!r} is for {len(given)} axes, not for {ndim}")
@@ -109,18 +107,16 @@ def overlap(
     """
     x.with_known_sizes()
     depths, boundaries = _depths(depth, x.ndim), _boundaries(boundary, x.ndim)
-    _check(x, depths, boundaries, allow_rechunk)
+    _check(x.expr, depths, boundaries, allow_rechunk)
     chunks = tuple([
         _long_ends(sizes, *depths[axis]) if _is_none(boundaries[axis]) else sizes
         for axis, sizes in enumerate(x.chunks)
     ])
-    if not any(map(any, depths.values())):
-        return x
     return Array(_extended(x.rechunk(chunks).expr, depths, boundaries))
 
 
-def _check(x: Array, depths: Depth, boundaries: dict[int, Any], allow_rechunk: bool) -> None:
-    for axis, (sizes, n) in enumerate(zip(x.chunks, x.shape, strict=True)):
+def _check(node: Expr, depths: Depth, boundaries: dict[int, Any], allow_rechunk: bool) -> None:
+    for axis, (sizes, n) in enumerate(zip(node.chunks, known_shape(node), strict=True)):
         most = max(depths[axis])
         if most > n == 0 and isinstance(boundaries[axis], str) and not _is_none(boundaries[axis]):
             raise ValueError(
@@ -239,7 +235,9 @@ def map_overlap(
     """
     _check_arguments(func, args)
     known(*args)
-    arrays = _together(args) if align_arrays else args
+    nodes = [x.expr for x in args]
+    if align_arrays:
+        nodes, _ = aligned(nodes, from_last(nodes))
     sides = [
         (_depths(d, x.ndim), _boundaries(b, x.ndim))
         for x, d, b in zip(
@@ -248,15 +246,15 @@ def map_overlap(
         )
     ]
     extended = []
-    for x, own in zip(arrays, sides, strict=True):
-        _check(x, *own, allow_rechunk)
-        extended.append(Array(_extended(x.expr, *own)))
+    for node, own in zip(nodes, sides, strict=True):
+        _check(node, *own, allow_rechunk)
+        extended.append(Array(_extended(node, *own)))
     found = map_blocks(func, *extended, **kwargs)
     first = max(range(len(args)), key=lambda i: (args[i].ndim, -i))
     if not trim or not any(map(any, sides[first][0].values())):
         return found
     drop_axis, new_axis = kwargs.get("drop_axis"), kwargs.get("new_axis")
-    return _trimmed(found, arrays[first].expr, *sides[first], drop_axis, new_axis)
+    return _trimmed(found, nodes[first], *sides[first], drop_axis, new_axis)
 
 
 def _check_arguments(func: Any, args: Sequence[Any]) -> None:
@@ -305,12 +303,6 @@ def _for_each(given: Any, count: int, parameter: str) -> list[Any]:
     if len(given) != count:
         raise ValueError(f"{parameter} is a list for {len(given)} arrays, but there are {count}")
     return given
-
-
-def _together(arrays: Sequence[Array]) -> list[Array]:
-    given = [x.expr for x in arrays]
-    nodes, _ = aligned(given, from_last(given))
-    return [Array(node) for node in nodes]
 
 
 def _moved(given: dict[int, Any], ndim: int, drop_axis: Any, new_axis: Any) -> dict[int, Any]:

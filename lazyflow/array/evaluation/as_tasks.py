@@ -6,7 +6,7 @@ It also tells whether these tasks are so short that one thread is faster than se
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
+from math import inf, prod
 
 from lazyflow import config
 from lazyflow.array.nodes.elementwise import Fused
@@ -61,20 +61,15 @@ def _seconds(node: Expr) -> float:
     if isinstance(node, Const | InMemory | View):
         return 0.0
     if isinstance(node, Made):
-        return 0.0 if node.name in _CHEAP else float("inf")
+        return 0.0 if node.name in _CHEAP else inf
     if isinstance(node, Tasks):
-        return 0.0 if all(task._func is HELD for task in node.tasks) else float("inf")
+        return 0.0 if all(task._func is HELD for task in node.tasks) else inf
     if isinstance(node, Fused):
         steps = node.program.steps
-        if any(getattr(step.op, "__name__", None) not in QUICK for step in steps):
-            return float("inf")
-        reads = [x for x in node.inputs if None not in x.shape]
-        if len(reads) < len(node.inputs):
-            return float("inf")
-        elements = max([prod(map(max, x.chunks)) for x in reads], default=1)
-        return _CALL + elements * (len(steps) + len(node.program.outputs) + 1) * _ELEMENT
-    if isinstance(node, Reduced | Rechunk):
-        if None in node.shape:
-            return float("inf")
+        quick = all(getattr(step.op, "__name__", None) in QUICK for step in steps)
+        if quick and not any(None in x.shape for x in node.inputs):
+            elements = max([prod(map(max, x.chunks)) for x in node.inputs], default=1)
+            return _CALL + elements * (len(steps) + len(node.program.outputs) + 1) * _ELEMENT
+    elif isinstance(node, Reduced | Rechunk) and None not in node.shape:
         return _CALL + 16 * prod(map(max, node.chunks)) * _ELEMENT
-    return float("inf")
+    return inf

@@ -7,12 +7,11 @@ back as its result, and is copied here.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, block_slices
+from lazyflow.array.chunks import Chunks, block_slices, chunks_of
 from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering
@@ -30,23 +29,12 @@ def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) ->
     if len(values) == 1:
         (found,) = values
         return found[()] if not chunks and isinstance(found, np.ndarray) else found
-    chunks = _known(chunks, values)
+    if any(None in sizes for sizes in chunks):
+        chunks = chunks_of(tuple(map(len, chunks)), [value.shape for value in values])
     out = np.empty(tuple(map(sum, chunks)), common_dtype(values) if dtype is None else dtype)
     for place, value in zip(block_slices(chunks), values, strict=True):
         out[place] = value
     return out
-
-
-def _known(chunks: Chunks, values: list[Any]) -> Chunks:
-    """Return the chunks, with lengths that were not known taken from the blocks."""
-    shape = tuple(map(len, chunks))
-    found = []
-    for axis, sizes in enumerate(chunks):
-        if None in sizes:
-            step = prod(shape[axis + 1:])
-            sizes = tuple([values[i * step].shape[axis] for i in range(len(sizes))])
-        found.append(sizes)
-    return tuple(found)
 
 
 class Assembly:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.api import evaluate
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, chunks_of
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, below, rebuilt, same, same_line
-from lazyflow.array.nodes.indexing.masks import Masked
+from lazyflow.array.nodes.indexing.masks import Masked, note_counts
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import Task
@@ -54,7 +54,8 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
     if not origins:
         return nodes
     masks = list(dict.fromkeys([x.inputs[1] for x in origins if x.mask_counts() is None]))
-    counts = dict(zip(masks, _computed(masks, np.count_nonzero), strict=True))
+    for mask, counts in zip(masks, _computed(masks, np.count_nonzero), strict=True):
+        note_counts(mask, tuple(map(int, counts)))  # so that all nodes with this mask know it
 
     def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
         try:
@@ -62,12 +63,9 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
         except SizesNeeded:  # of an input beside these only the blocks tell the lengths
             return node
         if isinstance(node, Masked) and not node.counts:
-            known = node.mask_counts()
-            assert isinstance(made, Masked)
-            found = tuple(counts[node.inputs[1]]) if known is None else known
-            if known is None:
-                node.with_counts(found)  # so that all nodes with this mask know it
-            return made.with_counts(found)
+            found = node.mask_counts()
+            note_counts(made.inputs[1], found)
+            return Masked(made.inputs, node.first, found)
         return made
 
     return rebuilt(nodes, change)
@@ -94,11 +92,6 @@ def _computed(nodes: list[Expr], function: Any) -> list[Any]:
 
 
 def _sized(node: Expr, shapes: list[tuple[int, ...]]) -> Expr:
-    chunks: list[tuple[int, ...]] = []
-    step = len(shapes)
-    for axis, count in enumerate(node.numblocks):
-        step //= count
-        chunks.append(tuple([shapes[i * step][axis] for i in range(count)]))
-    made = Sized((node,), tuple(chunks))
+    made = Sized((node,), chunks_of(node.numblocks, shapes))
     same_line(made, node)
     return made

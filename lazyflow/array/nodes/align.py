@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr
@@ -55,12 +56,17 @@ def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
             node.chunks[axis] for node in nodes
             if node.ndim >= -axis and (node.shape[axis] != 1 or n == 1)
         }
-        if len(given) > 1:
-            given = {union(given)} if n is not None else given
-            if n is None and not fit:
-                raise SizesNeeded
-        found.append(given.pop())
+        found.append(given.pop() if len(given) == 1 else fitting(given, fit))
     return tuple(found)
+
+
+def fitting(given: set[tuple[Any, ...]], fit: bool = False) -> tuple[Any, ...]:
+    """Return the chunks of an axis that fit several of one length; `fit` as of `common_chunks`."""
+    if len(given) > 1 and not any(None in sizes for sizes in given):
+        return union(given)
+    if len(given) > 1 and not fit:
+        raise SizesNeeded
+    return given.pop()
 
 
 def union(several: set[tuple[int, ...]]) -> tuple[int, ...]:

@@ -57,11 +57,12 @@ class InputBlocks(NamedTuple):
     axes: tuple[AxisBlocks, ...]
     concatenate: bool
 
-    def of(self, low: MakesTasks, node: Expr, index: Index) -> Any:
-        """Return the task of a block, or nested lists of such tasks."""
-        return self._nested(low, node, index, ())
+    def of(self, low: MakesTasks, node: Expr, index: Index, before: Index = ()) -> Any:
+        """Return the task of a block, or nested lists of such tasks.
 
-    def _nested(self, low: MakesTasks, node: Expr, index: Index, before: Index) -> Any:
+        before
+            The numbers of the block along the first axes, where they are chosen already.
+        """
         if len(before) == len(self.axes):
             return low.block(node, before)
         along = self.axes[len(before)]
@@ -69,7 +70,7 @@ class InputBlocks(NamedTuple):
         if along.alone:
             again = along.is_list and not self.concatenate
             numbers = [0] * (len(numbers) if again else 1)
-        found = [self._nested(low, node, index, (*before, i)) for i in numbers]
+        found = [self.of(low, node, index, (*before, i)) for i in numbers]
         return found if along.is_list else found[0]
 
     def given(self, blocks: Any) -> Any:

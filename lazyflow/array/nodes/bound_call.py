@@ -130,7 +130,7 @@ def dtype_of(
     if known is not None:
         return known
     made_up, needs = made_up_blocks(inputs, fakes)
-    return LazyDtype(lambda: inferred(call, made_up(), extra()), needs)
+    return LazyDtype(lambda: np.asarray(tried(call, made_up(), extra())).dtype, needs)
 
 
 def made_up_blocks(
@@ -152,44 +152,36 @@ def made_up_blocks(
     return made_up, [t for t in types if isinstance(t, LazyDtype)]
 
 
-def inferred(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> np.dtype[Any]:
-    """Return the dtype of what a function returns for made-up blocks.
+def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
+    """Return what a function returns for made-up blocks.
 
     Raises
     ------
     TypeError
         It raised, or returned no array; or it needs values that have to be computed.
     """
-    return np.asarray(tried(call, blocks, extra)).dtype
-
-
-def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
-    """Return what a function returns for made-up blocks; raises as `inferred`."""
-    remedy = REMEDIES.get(call.asked_by, "dtype") + "="
+    remedy = f"Pass {REMEDIES.get(call.asked_by, 'dtype')}= to {call.asked_by}()"
+    unknown = f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name}"
     if any(task._func is not VALUE for task in call.inputs):
         raise TypeError(
-            f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} gets lazy "
-            f"values, so that it can't be tried without computing them. Pass {remedy} to "
-            f"{call.asked_by}()."
+            f"{unknown} gets lazy values, so that it can't be tried without computing them. "
+            f"{remedy}."
         )
     args, kwargs = call.arguments([task._args[0] for task in call.inputs], blocks)
     shown = ", ".join(map(_shown, blocks))
+    was_tried = f"{unknown} was tried on made-up blocks of ones ({shown}), not on your data, and"
     try:
         with np.errstate(all="ignore"):
             found = call.func(*args, **kwargs, **extra)
     except Exception as error:
         raise TypeError(
-            f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} was tried "
-            f"on made-up blocks of ones ({shown}), not on your data, and raised "
-            f"{type(error).__name__}: {error!s:.200}. Pass {remedy} to {call.asked_by}(), then "
-            "it is not tried."
+            f"{was_tried} raised {type(error).__name__}: {error!s:.200}. {remedy}, then it is not "
+            "tried."
         ) from error
     if found is None or isinstance(found, str | dict | set):
         raise TypeError(
-            f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name} was tried "
-            f"on made-up blocks of ones ({shown}), not on your data, and returned "
-            f"{found!r:.100} instead of an array. Pass {remedy} to {call.asked_by}(), then it is "
-            "not tried."
+            f"{was_tried} returned {found!r:.100} instead of an array. {remedy}, then it is not "
+            "tried."
         )
     return found
 

@@ -152,13 +152,8 @@ class Extended(Expr):
         ]
         if self._is_block(axes):
             return low.block(node, tuple([axis[0].number for axis in axes]))  # type: ignore[misc]
-        placed = [
-            [piece._replace(number=None if piece.number is None else own.index(piece.number))
-             for piece in axis]
-            for axis, own in zip(axes, numbers, strict=True)
-        ]
         values = tuple([margin.boundary for margin in self.margins])
-        func = named("overlap", extended_block, placed, tuple(map(len, numbers)), values)
+        func = named("overlap", extended_block, axes, numbers, values)
         return low.task(func, [low.block(node, i) for i in product(*numbers)], self)
 
     def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
@@ -181,14 +176,14 @@ def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
 
 
 def extended_block(
-    pieces: list[list[Piece]], counts: tuple[int, ...], values: tuple[Any, ...], *blocks: Any
+    pieces: list[list[Piece]], numbers: list[list[int]], values: tuple[Any, ...], *blocks: Any
 ) -> Any:
     """Return an extended block, assembled of pieces of blocks.
 
     pieces
-        For each axis; numbers are places among the blocks.
-    counts
-        How many blocks there are along each axis.
+        For each axis.
+    numbers
+        Of the blocks, along each axis.
     values
         What stands beyond the edge of each axis, where no block does.
     """
@@ -198,15 +193,13 @@ def extended_block(
             return taken
     shape = tuple([sum([piece.length for piece in axis]) for axis in pieces])
     out = np.empty_like(blocks[0], shape=shape, subok=True)
+    by_number: dict[tuple[int | None, ...], Any] = dict(zip(product(*numbers), blocks, strict=True))
     spans = [_spans(axis) for axis in pieces]
     for places in product(*spans):
-        numbers = [piece.number for _, piece in places]
-        if None not in numbers:
-            at = 0
-            for number, count in zip(numbers, counts, strict=True):
-                at = at * count + number  # type: ignore[operator]
+        block = by_number.get(tuple([piece.number for _, piece in places]))
+        if block is not None:
             region = tuple([piece.place for _, piece in places])
-            out[tuple([to for to, _ in places])] = blocks[at][region]
+            out[tuple([to for to, _ in places])] = block[region]
     for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
         for to, piece in own:
             if piece.number is None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.align import SizesNeeded, union
+from lazyflow.array.nodes.align import fitting
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.selection import Pick, Selection
@@ -98,23 +97,9 @@ def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:
     """
     if len(nodes) == 1:
         return nodes[0]
-    chunks = _common(nodes, axis, fit)
     made = []
+    chunks = [fitting({x.chunks[k] for x in nodes}, fit) for k in range(nodes[0].ndim) if k != axis]
     for x in nodes:
-        wanted = (*chunks[:axis], x.chunks[axis], *chunks[axis + 1:])
+        wanted = (*chunks[:axis], x.chunks[axis], *chunks[axis:])
         made.append(in_chunks(x, wanted))
     return Concatenate(tuple(made), axis)
-
-
-def _common(nodes: Sequence[Expr], axis: int, fit: bool) -> Chunks:
-    """Return chunks that fit all nodes along all axes but one: cut where any of them is."""
-    found: list[tuple[Any, ...]] = []
-    for k in range(nodes[0].ndim):
-        given = {x.chunks[k] for x in nodes} if k != axis else {nodes[0].chunks[k]}
-        if len(given) > 1:
-            unknown = any(None in sizes for sizes in given)
-            if unknown and not fit:
-                raise SizesNeeded
-            given = given if unknown else {union(given)}
-        found.append(given.pop())
-    return tuple(found)

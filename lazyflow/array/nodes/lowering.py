@@ -13,7 +13,7 @@ from lazyflow.array.nodes.reading import prepared
 from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import Item
-from lazyflow.graph.options import OPERATOR, Options
+from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task
 
 _DEEP = 64  # levels of nodes that are lowered by calls inside calls
@@ -71,9 +71,11 @@ class Lowering:
             found = self._shared[node, key] = make(*details)
         return found
 
-    def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
+    def task(
+        self, func: Any, args: Sequence[Any], node: Expr, options: Options = DEFAULT
+    ) -> Task:
         """Return a task that errors and warnings trace to the user's line of the node."""
-        task: Task = new_task(Task, func, tuple(args))
+        task: Task = new_task(Task, func, tuple(args), None, options)
         if (line := node.line) is not None:
             task._code, task._lasti = line
         task.__class__ = Delayed
@@ -81,17 +83,11 @@ class Lowering:
 
     def parts(self, func: Any, args: Sequence[Any], node: Expr, count: int) -> list[Task]:
         """Return the tasks of the items of a tuple that a function returns."""
-        whole: Task = new_task(Task, func, tuple(args), None, Options(nout=count))
-        if (line := node.line) is not None:
-            whole._code, whole._lasti = line
-        whole.__class__ = Delayed
-        made = []
-        for i in range(count):
-            item = new_task(Task, Item(i, count, func.__name__), (whole,), None, OPERATOR)
-            item._code, item._lasti = whole._code, whole._lasti
-            item.__class__ = Delayed
-            made.append(item)
-        return made
+        whole = self.task(func, args, node, Options(nout=count))
+        return [
+            self.task(Item(i, count, func.__name__), (whole,), node, OPERATOR)
+            for i in range(count)
+        ]
 
     def value(self, value: Any) -> Task:
         """Return a task that is a value."""

@@ -116,8 +116,8 @@ class LoadRegion:
     """Takes the region of one input that a task needs, and arranges its axes as the view does."""
 
     def __init__(self, base: Expr, selection: Selection | None, chunks: Any) -> None:
-        self.formula = base.formula if isinstance(base, Made) else None
-        self.reader = base.reader if isinstance(base, Stored) else None
+        self.formula: Any = base.formula if isinstance(base, Made) else None
+        self.reader: Any = base.reader if isinstance(base, Stored) else None
         self.order: tuple[int, ...] | None = None
         self.new: tuple[Any, ...] | None = None
         self.stretched = False  # some new axis is not of length 1: regions come with a shape
@@ -135,14 +135,13 @@ class LoadRegion:
         """Return the block; `given` gives the arguments of the task."""
         if self.stretched:
             region, shape = region
-        if self.formula is not None:
-            found = self._make(region)
-        elif self.reader is not None:
-            found = self._read(region, next(given))
+        if self.formula is not None or self.reader is not None:
+            plain, region = _plain(region)
+            found = self._read(plain, next(given)) if self.reader else self.formula(plain)
         else:
             found = next(given)
-            if region is not None:
-                found = found[(*region, ...)]  # numbers alone would give an element, no array
+        if region is not None:
+            found = found[(*region, ...)]  # numbers alone would give an element, no array
         if self.order is not None:
             found = found.transpose(self.order)
         if self.new is not None:
@@ -151,20 +150,12 @@ class LoadRegion:
             found = np.broadcast_to(found, shape)
         return found
 
-    def _make(self, region: Any) -> Any:
-        """Compute a region by its formula, which makes slices of step 1; the rest is a view."""
-        plain, rest = _plain(region)
-        found = self.formula(plain)  # type: ignore[misc]
-        return found if rest is None else found[(*rest, ...)]
-
-    def _read(self, region: Any, store: Any) -> Any:
-        plain, rest = _plain(region)
+    def _read(self, region: tuple[slice, ...], store: Any) -> Any:
         try:
-            found = self.reader(store, plain)  # type: ignore[misc]
+            return self.reader(store, region)
         except BaseException as error:
-            error.add_note(f"lazyflow: while reading {_shown(plain)} of {_described(store)}")
+            error.add_note(f"lazyflow: while reading {_shown(region)} of {_described(store)}")
             raise
-        return found if rest is None else found[(*rest, ...)]
 
 
 def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:

@@ -150,11 +150,6 @@ def base_region(
         assert n is not None
         if pick is None:
             found.append(slice(first, first + n, 1))
-            continue
-        start = pick.start + first * pick.step
-        if n == 0:
-            found.append(slice(0, 0, 1))
-            continue
-        stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
-        found.append(slice(start, None if stop < 0 else stop, pick.step))
+        else:
+            found.append(as_slice(Pick(first, 1, n).of(pick)))
     return tuple(found)

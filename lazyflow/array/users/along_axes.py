@@ -118,8 +118,22 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
 # -- of single elements ---------------------------------------------------------------------------
 
 
-class PyFunc:
-    """A Python function of single objects that broadcasts, as ``np.frompyfunc`` makes it."""
+class frompyfunc:
+    """A function of arrays that calls a Python function for each element, as ``np.frompyfunc``.
+
+    Parameters
+    ----------
+    func
+        The function.
+    nin, nout
+        How many arguments the function takes, and how many results it returns.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.frompyfunc(oct, 1, 1)(la.asarray([10, 30])).compute()
+    array(['0o12', '0o36'], dtype=object)
+    """
 
     def __init__(self, func: Callable[..., Any], nin: int, nout: int) -> None:
         np.frompyfunc(func, nin, nout)  # raises for what it can't be made of
@@ -157,24 +171,7 @@ def _objects(found: Any) -> Any:
     return out
 
 
-@implements()
-def frompyfunc(func: Callable[..., Any], nin: int, nout: int) -> PyFunc:
-    """Return a function of arrays that calls a Python function for each element.
-
-    Parameters
-    ----------
-    func
-        The function.
-    nin, nout
-        How many arguments the function takes, and how many results it returns.
-
-    Examples
-    --------
-    >>> import lazyflow.array as la
-    >>> la.frompyfunc(oct, 1, 1)(la.asarray([10, 30])).compute()
-    array(['0o12', '0o36'], dtype=object)
-    """
-    return PyFunc(func, nin, nout)
+implements()(frompyfunc)
 
 
 class vectorize:

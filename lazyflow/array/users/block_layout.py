@@ -8,9 +8,9 @@ from numbers import Number
 from typing import Any
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.align import SizesNeeded, union
+from lazyflow.array.nodes.align import fitting
 from lazyflow.array.nodes.block_call import AxisBlocks, InputBlocks
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, length
 from lazyflow.array.nodes.rechunking import rechunk
 
 Labels = tuple[Hashable, ...]
@@ -45,14 +45,10 @@ def _common(label: Hashable, found: set[tuple[Any, ...]]) -> tuple[Any, ...]:
     long = {sizes for sizes in found if None in sizes or sum(sizes) != 1}
     if not long:
         return (1,)
-    if len(long) == 1:
-        return long.pop()
-    if any(None in sizes for sizes in long):
-        raise SizesNeeded
-    lengths = {sum(sizes) for sizes in long}
-    if len(lengths) > 1:
+    lengths = {length(sizes) for sizes in long}
+    if len(lengths) > 1 and None not in lengths:
         raise ValueError(f"Shapes do not align {{{label!r}: {lengths}}}")
-    return union(long)
+    return fitting(long)
 
 
 def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
@@ -66,8 +62,7 @@ def as_they_are(nodes: Sequence[Expr], labels: Sequence[Labels]) -> Sizes:
     chosen: Sizes = {}
     for node, each in zip(nodes, labels, strict=True):
         for sizes, label in zip(node.chunks, each, strict=True):
-            if label not in chosen or len(sizes) > len(chosen[label]):
-                chosen[label] = sizes
+            chosen[label] = max(chosen.get(label, ()), sizes, key=len)
     for node, each in zip(nodes, labels, strict=True):
         for axis, (sizes, label) in enumerate(zip(node.chunks, each, strict=True)):
             if len(sizes) not in (1, len(chosen[label])):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.indexing.exchange import found_in
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, cut
@@ -31,14 +32,7 @@ class WrittenPoints:
     def __init__(self, node: Expr, axes: Index, places: tuple[Any, ...]) -> None:
         self.axes = axes
         self.grid = tuple([node.numblocks[axis] for axis in axes])
-        block: Any = 0
-        local = []
-        for axis, at in zip(axes, places, strict=True):
-            sizes = node.chunks[axis]
-            starts = np.array([0, *accumulate(sizes)])
-            number = np.searchsorted(starts[1:], at.ravel(), side="right")
-            local.append(at.ravel() - starts[number])
-            block = block * len(sizes) + number
+        block, local = found_in(node, axes, tuple([at.ravel() for at in places]))
         self.order = np.argsort(block, kind="stable")
         numbers, counts = np.unique(block, return_counts=True)
         self.counts = tuple(counts.tolist())

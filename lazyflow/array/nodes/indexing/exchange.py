@@ -117,26 +117,11 @@ class Exchange:
         self.counts = tuple(map(len, chunks))
         self.shapes = list(product(*chunks))
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
-        self._find(_in_order(indices.arrays, chunks))
-        self.collect = named("take", collect, self.axes, node.dtype)
-        self._group(low)
-
-    def _find(self, places: tuple[Any, ...]) -> None:
-        """Find the block of each point, and where in the block it is."""
-        self.local = []
-        number: Any = 0
-        for axis, at in zip(self.axes, places, strict=True):
-            sizes = self.base.chunks[axis]
-            if len(set(sizes[:-1])) <= 1 and sizes[0] >= sizes[-1]:
-                block = at // max(sizes[0], 1)
-                self.local.append(at - block * sizes[0])
-            else:
-                starts = np.array([0, *accumulate(sizes)])
-                block = np.searchsorted(starts[1:], at, side="right")
-                self.local.append(at - starts[block])
-            number = number * len(sizes) + block
+        number, self.local = found_in(self.base, self.axes, _in_order(indices.arrays, chunks))
         kind = np.min_scalar_type(prod(self.grid))  # what is small is sorted by counting
         self.source = number.astype(kind)
+        self.collect = named("take", collect, self.axes, node.dtype)
+        self._group(low)
 
     def _group(self, low: MakesTasks) -> None:
         """Decide whether to exchange by groups; if so, sort the points by their group."""
@@ -212,6 +197,23 @@ class Exchange:
         stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
         where = TaskDetails(to, spans, stop - start, shape)
         return low.task(self.spread, (where, *groups), self.node)
+
+
+def found_in(node: Expr, axes: Index, places: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+    """Return the number of the block that each point is in, and where it is in the block."""
+    local = []
+    number: Any = 0
+    for axis, at in zip(axes, places, strict=True):
+        sizes = node.chunks[axis]
+        if len(set(sizes[:-1])) <= 1 and sizes[0] >= sizes[-1]:
+            block = at // max(sizes[0], 1)
+            local.append(at - block * sizes[0])
+        else:
+            starts = np.array([0, *accumulate(sizes)])
+            block = np.searchsorted(starts[1:], at, side="right")
+            local.append(at - starts[block])
+        number = number * len(sizes) + block
+    return number, local
 
 
 def _larger(node: Expr, axes: Index) -> Expr:

@@ -51,11 +51,10 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
 
 def _width(each: Any) -> int:
     """Count the axes that an entry is for."""
-    if getattr(each, "dtype", None) == np.bool_ or isinstance(each, bool):
-        return int(np.ndim(each)) if not hasattr(each, "ndim") else int(each.ndim)
-    if isinstance(each, list) and np.asarray(each).dtype == bool:
-        return np.asarray(each).ndim
-    return 1
+    if isinstance(each, list):
+        each = np.asarray(each)
+    is_mask = isinstance(each, bool) or getattr(each, "dtype", None) == np.bool_
+    return int(getattr(each, "ndim", 0)) if is_mask else 1
 
 
 def _entry(each: Any) -> Any:

@@ -72,17 +72,18 @@ class Masked(Expr):
         """Return how much each block chooses, if that was found out."""
         return self.counts or _counts.get(self.inputs[1])
 
-    def with_counts(self, counts: tuple[int, ...]) -> Masked:
-        """Return the same, knowing how much each block chooses."""
-        _counts[self.inputs[1]] = counts
-        return Masked(self.inputs, self.first, counts)
-
 
 def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
     """Return the elements of a block that a mask chooses."""
     if axes == 1:
         return np.compress(mask, block, axis=first)
     return block[(*(slice(None),) * first, mask)]
+
+
+def note_counts(mask: Expr, counts: tuple[int, ...] | None) -> None:
+    """Keep how much each block of a mask chooses, for all nodes with this mask."""
+    assert counts is not None
+    _counts[mask] = counts
 
 
 def masked(node: Expr, mask: Expr, first: int) -> Expr:
