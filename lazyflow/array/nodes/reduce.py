@@ -55,6 +55,8 @@ class Reduce(Expr):
             ]),
             slices.axes,
         )
+        if inner.is_identity(self.inputs[0].shape):  # before more is looked at: this is the rule
+            return None
         rest = selection.rest()
         picks = [  # what is taken of a reduced axis of length 1 may be nothing
             selection.picks[axis] if axis in self.reduction.axes else pick

@@ -151,5 +151,8 @@ def base_region(
         if pick is None:
             found.append(slice(first, first + n, 1))
         else:
-            found.append(as_slice(Pick(first, 1, n).of(pick)))
+            start = pick.start + first * pick.step
+            stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
+            taken = slice(start, None if stop < 0 else stop, pick.step)
+            found.append(taken if n else slice(0, 0, 1))
     return tuple(found)

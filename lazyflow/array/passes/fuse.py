@@ -16,7 +16,7 @@ from lazyflow.array.chunks import Chunks, coalesced
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
-from lazyflow.array.nodes.expr import Expr, below, in_order, same, same_line
+from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Reduce, Reduced
 from lazyflow.array.nodes.sources import Const
@@ -232,21 +232,20 @@ class _GroupProgram:
 
     def of(self, root: Expr) -> tuple[str, int]:
         """Add the steps that compute a node; return where its value will be."""
-        for node in in_order([root], self._inputs):
+        stack = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
             if node in self._values:
                 continue
-            if self._inputs(node):
+            if not isinstance(node, Elementwise) or self.group not in self.fusion.groups[node]:
+                self._values[node] = self._read(node)
+            elif not ready:
+                stack.append((node, True))
+                stack.extend((x, False) for x in reversed(node.inputs))
+            else:
                 self._values[node] = ("step", len(self.steps))
                 self.steps.append((node, [self._values[x] for x in node.inputs]))
-            else:
-                self._values[node] = self._read(node)
         return self._values[root]
-
-    def _inputs(self, node: Expr) -> tuple[Expr, ...]:
-        """Return the inputs of an operation that is to be added; what is read has none here."""
-        if node in self._values or not isinstance(node, Elementwise):
-            return ()
-        return node.inputs if self.group in self.fusion.groups[node] else ()
 
     def _read(self, node: Expr) -> tuple[str, int]:
         if isinstance(node, Const):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -46,8 +45,11 @@ def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> 
 
 def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Selection | None], Expr]:
     """Return each node, as seen through each view that it is wanted through."""
-    users = Counter([*wanted, *[x for node in below(wanted) for x in node.inputs]])
-    return answered(wanted, partial(_recipe, users), _give_lines)
+    used: set[Expr] = set()
+    shared: set[Expr] = set()
+    for x in (*wanted, *[x for node in below(wanted) for x in node.inputs]):
+        (shared if x in used else used).add(x)
+    return answered(wanted, partial(_recipe, shared), _give_lines)
 
 
 def _give_lines(made: Expr, node: Expr, selection: Selection | None) -> None:
@@ -56,8 +58,8 @@ def _give_lines(made: Expr, node: Expr, selection: Selection | None) -> None:
         same_line(x, node)
 
 
-def _recipe(users: Counter[Expr], node: Expr, selection: Selection | None) -> Recipe:
-    """Return what makes a node as seen through a view."""
+def _recipe(shared: set[Expr], node: Expr, selection: Selection | None) -> Recipe:
+    """Return what makes a node as seen through a view; `shared` nodes have several users."""
     if isinstance(node, View):
         whole = node.selection if selection is None else node.selection.then(selection)
         seen = node if selection is None else View((node,), selection)
@@ -67,7 +69,7 @@ def _recipe(users: Counter[Expr], node: Expr, selection: Selection | None) -> Re
         return [(x, None) for x in node.inputs], partial(same, node)
     if selection.is_identity(node.shape):
         return [(node, None)], lambda found: found[0]
-    if users[node] < 2 or (isinstance(node, Elementwise) and node.name in QUICK):
+    if node not in shared or (isinstance(node, Elementwise) and node.name in QUICK):
         through = node.through(selection)
         if through is not None:
             return through
