@@ -4,17 +4,9 @@ import re
 import sys
 from typing import Any
 
-import pytest
-from fault_tools import (
-    LIMIT,
-    ON,
-)
+from fault_tools import LIMIT, ON
 
-from lazyflow import (
-    WorkerDied,
-    compute,
-    delayed,
-)
+from lazyflow import WorkerDied, compute, delayed
 from lazyflow.graph.task import place_text
 from lazyflow.testing.signals import Barrier
 from lazyflow.testing.tasks import inc
@@ -69,7 +61,3 @@ def closure(kind: type, fault: str) -> Any:
         return id(held)
 
     return bad
-
-
-def slow(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.slow)

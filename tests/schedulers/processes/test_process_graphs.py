@@ -18,8 +18,8 @@ from fault_tools import (
 from process_fault_tools import (
     around,
     meet,
-    slow,
 )
+from program_tools import slow
 
 import lazyflow
 from lazyflow import (

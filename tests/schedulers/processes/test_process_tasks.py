@@ -21,8 +21,8 @@ from fault_tools import (
 )
 from process_fault_tools import (
     around,
-    slow,
 )
+from program_tools import slow
 from waiting import until
 
 import lazyflow
