@@ -123,13 +123,14 @@ class _EditableParts:
             self.whole += inside
             self.memory += map(id, inside)
             inside = ()
-        (self.nested if form != _ROW else self.rows).append(part)
+        todo = [each for each in inside if forms[type(each)]]
         if form != _ROW:
-            return [each for each in inside if forms[type(each)]]
-        if inside:
-            self.rows.pop()
-            return [_Done(part), *(each for each in inside if forms[type(each)])]
-        return []
+            self.nested.append(part)
+        elif todo:  # it is made again after them
+            todo.insert(0, _Done(part))
+        else:
+            self.rows.append(part)
+        return todo
 
     def remade(self, held: set[int] | None) -> Any:
         """Return the value made anew, so that no part is read-only or has memory in `held`.
@@ -312,18 +313,12 @@ def detached(box: list[Any]) -> Any:
 
     An array that nothing else holds is not copied.
     """
-    if kinds[type(box[0])] == ARRAY and box[0].base is None and _is_alone(box):
+    is_alone = sys.getrefcount(box[0]) <= _IN_A_BOX
+    if is_alone and kinds[type(box[0])] == ARRAY and box[0].base is None:
         return box.pop()
     return copied(box.pop())
 
 
-def _is_alone(box: list[Any]) -> bool:
-    return sys.getrefcount(box[0]) <= _IN_A_BOX
-
-
-def _refs_in_a_box() -> int:
-    box = [object()]
-    return sys.getrefcount(box[0])
-
-
-_IN_A_BOX = _refs_in_a_box()
+_box = [object()]
+#: References to a value that only a list holds, as getrefcount counts them.
+_IN_A_BOX = sys.getrefcount(_box[0])

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from mmap import mmap
 from typing import Any
 
-from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, LISTLIKE, kinds
 
 
@@ -96,6 +95,3 @@ def memory_of(array: Any) -> int:
             break
         owner = owner.base
     return id(owner)
-
-
-__all__ = ["consumer_copy", "editable", "memory_of", "read_only"]

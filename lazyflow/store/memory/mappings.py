@@ -73,9 +73,6 @@ class Mappings:
         """The number of segments that `take_released` would return; it costs nothing to read."""
         return len(self._dead) + len(self._done)
 
-    def __contains__(self, arena: int) -> bool:
-        return arena in self._files
-
     def add(self, arena: int, fd: int) -> None:
         """Make an arena known by a descriptor, which is closed by this object."""
         with self._lock:

@@ -78,11 +78,6 @@ def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
     >>> load_function(payload)
     <built-in function len>
     """
-    payload = _payload(function)
-    return sha256(payload).digest(), payload
-
-
-def _payload(function: Callable[..., Any]) -> bytes:
     writer = PieceWriter()
     pickler = Pickler(writer, _NEVER)
     dump(function, pickler)
@@ -93,7 +88,8 @@ def _payload(function: Callable[..., Any]) -> bytes:
             if digest is not None:
                 checks.append((each.__module__, each.__qualname__, digest))
     head = marshal.dumps(checks, 2)  # later formats depend on reference counts of the strings
-    return b"".join([len(head).to_bytes(4, "little"), head, *writer.pieces])
+    payload = b"".join([len(head).to_bytes(4, "little"), head, *writer.pieces])
+    return sha256(payload).digest(), payload
 
 
 def load_function(payload: Any) -> Any:

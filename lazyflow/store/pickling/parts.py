@@ -14,7 +14,7 @@ from lazyflow.graph.function_code import globals_read
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
 
-__all__ = ["NamedParts", "named_parts", "null_writer", "type_text"]
+__all__ = ["NamedParts", "named_parts", "type_text"]
 
 _KEY = 40  # characters of a dict's key in a path
 _MOST = 1_000_000  # items taken of an object's iterator, which may have no end
@@ -113,7 +113,7 @@ def _of_function(function: FunctionType) -> Iterator[NamedParts]:
 
 def _of_reduced(value: Any) -> Iterator[NamedParts]:
     """Yield the parts that the object's reducer returns."""
-    how = Pickler(null_writer(), 1).reducer_override(value)
+    how = Pickler(PieceWriter(), 1).reducer_override(value)
     if how is NotImplemented:
         reduce = copyreg.dispatch_table.get(type(value))
         if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, by distributed,
@@ -161,14 +161,3 @@ def type_text(value: Any) -> str:
         return name if module in ("builtins", "__main__") else f"{module}.{name}"
     except BaseException:  # a metaclass of the user's
         return "object"
-
-
-def null_writer() -> PieceWriter:
-    """Return a file that drops what is written to it."""
-    writer = PieceWriter()
-    writer.write = _drop
-    return writer
-
-
-def _drop(piece: Any) -> None:
-    pass

@@ -170,10 +170,6 @@ def _property(pickler: Pickler, found: cached_property[Any]) -> Any:
     return cached_property, (found.func,), {"attrname": found.attrname}
 
 
-def _variable(pickler: Pickler, variable: ContextVar[Any]) -> Any:
-    return reduce_variable(variable)
-
-
 def _view(pickler: Pickler, view: memoryview) -> Any:
     """Reduce a memoryview, which cloudpickle turns into bytes."""
     data = view.tobytes()
@@ -333,7 +329,7 @@ _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
     type(lru_cache(len)): _cached,
     cached_property: _property,
-    ContextVar: _variable,
+    ContextVar: lambda pickler, variable: reduce_variable(variable),
     type: _class,
     memoryview: _view,
     TextIOWrapper: _text_file,

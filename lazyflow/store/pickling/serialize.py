@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections import deque
 from collections.abc import Callable
+from io import RawIOBase
 from typing import Any
 
 from lazyflow.store.memory.shared import Segment
@@ -180,37 +182,21 @@ def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
     return pickle.Unpickler(_PieceReader([*parts, data[done:]]), buffers=buffers[:first]).load()
 
 
-class _PieceReader:
+class _PieceReader(RawIOBase):
     """A file of pieces of memory, for the unpickler."""
 
     def __init__(self, parts: list[memoryview]) -> None:
-        self._parts = parts[::-1]  # the next one is the last
-        self._at = 0
+        self._parts = deque(parts)
 
     def readinto(self, target: Any) -> int:
         """Fill a buffer with the next bytes, as far as there are some left."""
         goal = memoryview(target)
         done = 0
         while done < len(goal) and self._parts:
-            part = self._parts[-1]
-            step = min(len(part) - self._at, len(goal) - done)
-            goal[done : done + step] = part[self._at : self._at + step]
+            part = self._parts.popleft()
+            step = min(len(part), len(goal) - done)
+            goal[done : done + step] = part[:step]
             done += step
-            self._at += step
-            if self._at == len(part):
-                self._parts.pop()
-                self._at = 0
+            if step < len(part):
+                self._parts.appendleft(part[step:])
         return done
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes."""
-        found = bytearray(size)
-        done = self.readinto(found)
-        return bytes(found[:done])
-
-    def readline(self) -> bytes:
-        """Return the bytes up to the next newline: names in old pickles end with one."""
-        found = bytearray()
-        while not found.endswith(b"\n") and (byte := self.read(1)):
-            found += byte
-        return bytes(found)

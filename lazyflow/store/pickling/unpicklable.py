@@ -15,8 +15,8 @@ from typing import Any
 
 from lazyflow.errors import SerializationError
 from lazyflow.store.pickling.nested import InsideOut
-from lazyflow.store.pickling.parts import named_parts, null_writer, type_text
-from lazyflow.store.pickling.pickler import Pickler
+from lazyflow.store.pickling.parts import named_parts, type_text
+from lazyflow.store.pickling.pickler import Pickler, PieceWriter
 
 __all__ = ["Unpicklable", "dump", "serialization_error"]
 
@@ -120,19 +120,16 @@ def serialization_error(task_text: str, role: str, failed: Unpicklable) -> Seria
         )
     else:
         cause = f"the cause is {type(error).__name__}: {_text(error)}"
-    it = f"It is of type {failed.culprit}; {cause}" if failed.culprit else _capital(cause)
+    if failed.culprit:
+        cause = f"it is of type {failed.culprit}; {cause}"
     found = SerializationError(
         f"{role}{path} of task {task_text} can't be pickled, so it can't pass between processes.\n"
-        f"{it}\n"
+        f"{cause[0].upper()}{cause[1:]}\n"
         f"Make it inside the task that uses it, leave it out by a __getstate__ of its owner, or "
         f'run where\nnothing is pickled: scheduler="threads".'
     )
     found.__cause__ = error
     return found
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _text(error: BaseException) -> str:
@@ -147,13 +144,13 @@ def _text(error: BaseException) -> str:
 
 
 class _Probe(Pickler):
-    """Pickles into nothing; the objects on the path count as pickled.
+    """Pickles to see whether it can be done; the objects on the path count as pickled.
 
     Otherwise a part that refers back to the whole would be blamed for another part of it.
     """
 
     def __init__(self, passed: dict[int, Any]) -> None:
-        super().__init__(null_writer(), 1)
+        super().__init__(PieceWriter(), 1)
         self.passed = passed
 
     def persistent_id(self, obj: Any) -> Any:
