@@ -55,15 +55,13 @@ def _of_one(value: Any) -> int:
     kind = type(value)
     library = kind.__module__.partition(".")[0]
     try:
-        if library == "numpy":
+        if library in ("numpy", "pyarrow"):
             return int(value.nbytes)
         if library == "pandas" and hasattr(value, "memory_usage"):
             usage = value.memory_usage(deep=False)
             return int(usage if isinstance(usage, int) else usage.sum())
         if library == "scipy" and hasattr(value, "data") and hasattr(value.data, "nbytes"):
             return int(value.data.nbytes)
-        if library == "pyarrow":
-            return int(value.nbytes)
         return sys.getsizeof(value)
     except Exception:  # a class that only looks like one of these
         return 64

@@ -196,7 +196,7 @@ class Arenas:
     def _take(self, size: int) -> tuple[Range, bool]:
         """Return a range, counted as in use, and whether its pages have to be made."""
         length = whole_pages(size)
-        for is_last in (False, True):
+        for _ in range(2):
             with self._lock:
                 if self._is_closed:
                     raise ValueError("the store is closed: lazyflow.shutdown() was called")
@@ -214,9 +214,7 @@ class Arenas:
                 self._is_torn = False
             if place is not None:
                 return place, is_new
-            self._return_pages(excess)  # and try again
-            if is_last:
-                break
+            self._return_pages(excess)  # and try again, once
         raise store_full(size, why)
 
     def _new_place(self, length: int) -> Range | None:

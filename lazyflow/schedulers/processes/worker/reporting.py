@@ -67,12 +67,9 @@ class Reporter:
 
         if self._call is None:
             self._call = logging.Logger.callHandlers
-            reporter = self
-
-            def call_handlers(logger: Any, record: Any) -> None:
-                reporter.logged(logger, record)
-
-            logging.Logger.callHandlers = call_handlers  # type: ignore[assignment]
+            logging.Logger.callHandlers = (  # type: ignore[method-assign]
+                lambda logger, record: self.logged(logger, record)  # type: ignore[assignment]
+            )
         logging.disable(disabled)
         for name in self._loggers.keys() - loggers.keys():
             logging.getLogger(name).setLevel(logging.NOTSET)
