@@ -79,7 +79,7 @@ class Engine(ABC):
         self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
         self.closing = False
         self.links: dict[str, Any] = {}
-        self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number of the group
+        self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number in reports
         self._steps: SimpleQueue[Any] = SimpleQueue()
         self.post_end: Callable[[Any], None] = self._steps.put
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
@@ -135,10 +135,6 @@ class Engine(ABC):
         return known is None
 
     # -- reports ------------------------------------------------------------------------------
-
-    def register(self, run: Any, group: Any) -> None:
-        """Register a group, to whose number reports refer."""
-        self._groups[group.number] = (run, group)
 
     def receive(self, data: bytes) -> None:
         """Queue the report of a worker. Called by any thread."""

@@ -6,7 +6,7 @@ at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -220,13 +220,15 @@ class GroupQueue:
 
     def needed(self, group: TaskGroup) -> list[TaskGroup]:
         """Return the groups that compute inputs of a group."""
-        found = []
+        return [other for j, other in self._makers(group) if j not in self.failed]
+
+    def _makers(self, group: TaskGroup) -> Iterator[tuple[int, TaskGroup]]:
+        """Yield each input of a group that another group computes, with that group."""
         for i in group.members:
             for j in self.plan.inputs[i] or ():
                 other = self.group_of.get(j)
-                if other is not None and other is not group and j not in self.failed:
-                    found.append(other)
-        return found
+                if other is not None and other is not group:
+                    yield j, other
 
     def pop(self) -> TaskGroup | None:
         """Return the next group that is ready, or None."""
@@ -253,13 +255,10 @@ class GroupQueue:
     def note_done(self, group: TaskGroup) -> None:
         """Release the results that no group needs any more, now that this one is done."""
         self._done += len(group.members)
-        for i in group.members:
-            for j in self.plan.inputs[i] or ():
-                other = self.group_of.get(j)
-                if other is not None and other is not group:
-                    other.uses -= 1
-                    if not other.uses and other.done:
-                        other.handle = None
+        for _, other in self._makers(group):
+            other.uses -= 1
+            if not other.uses and other.done:
+                other.handle = None
 
     def clear(self) -> None:
         """Drop all groups: the run is over."""

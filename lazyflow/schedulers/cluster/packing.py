@@ -237,11 +237,12 @@ class Packer:
 def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
     """Yield the tasks that can't be sent, with their errors.
 
-    Each function is pickled once, into ``queue.functions``; then it is looked at whether a worker
-    may run the tasks that ask for some.
+    Their function can't be pickled, or no worker offers what they ask for. Each function is
+    pickled once, into ``queue.functions``.
     """
     plan, engine = queue.plan, queue.engine
     known: dict[int, Any] = {}
+    refusals: dict[Any, str] = {}
     for i in sorted(queue.todo):
         task = plan.tasks[i]
         found = known.get(id(task._func))
@@ -253,11 +254,8 @@ def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
             known[id(task._func)] = found
         if isinstance(found, Unpicklable):
             yield i, unsendable(task, "function", found)
-        else:
-            queue.functions[i] = found
-    refusals: dict[Any, str] = {}
-    for i in sorted(queue.todo) if plan.has_scheduler_options else ():
-        task = plan.tasks[i]
+            continue
+        queue.functions[i] = found
         options = task._options
         if options.resources or options.workers is not None:
             needs = scheduling_options(options)

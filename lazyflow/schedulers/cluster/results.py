@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from lazyflow.errors import SerializationError, WorkerDied
@@ -88,22 +87,6 @@ class Put(HeldValue):
     def get(self) -> Any:
         """Return a copy of the value as it was when it was put."""
         return self._packed.copied().owned()
-
-
-def fetch_all(
-    engine: Engine, values: list[Any], which: list[int]
-) -> Iterator[tuple[int, BaseException]]:
-    """Replace references by their values; yield the index and error of each that fails."""
-    held = {i: values[i] for i in which if issubclass(type(values[i]), HeldValue)}
-    missing = [r for r in held.values() if type(r) is EngineResult and r.short is None]
-    if missing:
-        engine.bring(missing)
-    for i, each in held.items():
-        try:
-            values[i] = each.get()
-        except BaseException as error:
-            values[i] = None
-            yield i, error
 
 
 # -- errors -----------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import place_text
-from lazyflow.schedulers.cluster import results
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
+from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
@@ -31,16 +31,11 @@ _TRIES = 10  # of a group whose inputs were lost
 _names = count(1)
 
 
-class _EngineNudge:
-    """Stands in for `Run.attention`: an append has the run culled. Never locks."""
-
-    def __init__(self, run: EngineRun) -> None:
-        self._run = weakref.ref(run)
-
-    def append(self, _: Any) -> None:
-        run = self._run()
-        if run is not None and run.begun:
-            run.engine.post(run.culled)
+def _drop_unneeded(reference: weakref.ref[EngineRun]) -> None:
+    """Have a run look for tasks that it does not need any more: a future of it is gone."""
+    run = reference()
+    if run is not None and run.begun:
+        run.engine.post(run.culled)
 
 
 class EngineRun(Lifecycle):
@@ -62,7 +57,6 @@ class EngineRun(Lifecycle):
 
     def __init__(self, plan: Plan, request: Request, scheduler: Any, engine: Engine) -> None:
         super().__init__(plan, request, scheduler)
-        self.attention = _EngineNudge(self)
         self.engine = engine
         self.name = f"{next(_names)}"
         limit = request.num_workers or config.get("num_workers")
@@ -160,7 +154,7 @@ class EngineRun(Lifecycle):
             if not self.over:
                 self._regroup()
             return []
-        group.puts = [dep for dep in packer.deps if type(dep) is results.Put]
+        group.puts = [dep for dep in packer.deps if type(dep) is Put]
         group.handle = self.engine.new_handle(group)
         self.under_way[group.number] = group
         self.queue.handed_over(group)
@@ -168,7 +162,12 @@ class EngineRun(Lifecycle):
         return [Submission(self, group, payload, packer.deps, options)]
 
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
-        return [self.engine.post_end], (self.attention.append, (None,))
+        return [self.engine.post_end], (_drop_unneeded, (weakref.ref(self),))
+
+    def forget(self, i: int) -> None:
+        super().forget(i)
+        if self.begun:
+            self.engine.post(self.culled)
 
     # -- what arrives -----------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class EngineRun(Lifecycle):
                 value = None
                 if i not in self.failed:
                     task = self.plan.tasks[i]
-                    value = results.EngineResult(self.engine, group.handle, i, task, short.get(i))
+                    value = EngineResult(self.engine, group.handle, i, task, short.get(i))
                 self._arrived(i, value)
         if not group.uses:
             group.handle = None
@@ -254,13 +253,6 @@ class EngineRun(Lifecycle):
         if not self.over:
             self._arrived(i, None)
 
-    def note_failure(self, i: int, error: BaseException) -> None:
-        """End the run with an error, or keep it for the tasks that use the result."""
-        if self.request.collect:
-            self.failed[i] = error
-        else:
-            super().note_failure(i, error)
-
     # -- what goes wrong --------------------------------------------------------------------
 
     def lost(self, group: TaskGroup, error: BaseException) -> None:
@@ -271,7 +263,7 @@ class EngineRun(Lifecycle):
         group.tries += 1
         if group.tries > _TRIES:
             names = [self.task_name(i) for i in group.members[:_MOST_NAMES]]
-            self.cancel(results.lost_for_good(names, group.tries, error))
+            self.cancel(lost_for_good(names, group.tries, error))
             return
         group.forget_puts()
         self._fail_leaves(group, error)
@@ -290,10 +282,10 @@ class EngineRun(Lifecycle):
             for j in self.plan.inputs[i] or ():
                 value = self.inputs.leaves.get(j)
                 if (
-                    type(value) is results.EngineResult and j not in self.failed
+                    type(value) is EngineResult and j not in self.failed
                     and self.engine.is_lost(value.handle)
                 ):
-                    self.note_failure(j, results.gone(value.task, error))
+                    self.note_failure(j, gone(value.task, error))
 
     def died(self, group: TaskGroup, error: BaseException, deaths: str) -> None:
         """Run the tasks of a group alone, one after the other, since workers died over it."""
@@ -304,7 +296,7 @@ class EngineRun(Lifecycle):
         if len(group.members) == 1 and group.tries < 0:
             i = group.members[0]
             group.done = True
-            self._fail_task(i, results.died_alone(self.plan.tasks[i], deaths, error))
+            self._fail_task(i, died_alone(self.plan.tasks[i], deaths, error))
         else:
             self.queue.todo.update(group.members)
             self.suspects.update(group.members)
@@ -364,11 +356,21 @@ class EngineRun(Lifecycle):
 
     def fetch(self) -> None:
         """Fetch the wanted values, in the caller's thread."""
-        wanted = [i for i in dict.fromkeys(self.plan.outputs) if i not in self.failed]
-        for i, error in results.fetch_all(self.engine, self.values, wanted):
-            if not isinstance(error, Exception) or not self.request.collect:
-                raise error
-            self.failed[i] = error
+        held = {
+            i: value for i in self.plan.outputs if i not in self.failed
+            and issubclass(type(value := self.values[i]), HeldValue)
+        }
+        missing = [r for r in held.values() if type(r) is EngineResult and r.short is None]
+        if missing:
+            self.engine.bring(missing)
+        for i, value in held.items():
+            self.values[i] = None
+            try:
+                self.values[i] = value.get()
+            except Exception as error:
+                if not self.request.collect:
+                    raise
+                self.failed[i] = error
 
     def running(self) -> list[str]:
         """Describe the tasks that run now, as far as workers answer, and the next ones."""

@@ -19,12 +19,14 @@ from lazyflow import config
 
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
+_PLAIN = (bool, int, float, str, type(None))  # of settings that go along
+
 _packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
 
 
 def packed() -> bytes:
     """Return the environment of the calling thread, as bytes."""
-    settings = _settings()
+    settings = {name: value for name, value in config.values().items() if type(value) in _PLAIN}
     try:
         directory = os.getcwd()
     except OSError:  # it was removed
@@ -48,11 +50,6 @@ def packed() -> bytes:
             known = _packed[key] = pickle.dumps(plain)
         return known
     return pickle.dumps((directory, settings, errstate, precision, _pickled(variables)))
-
-
-def _settings() -> dict[str, Any]:
-    plain = (bool, int, float, str, type(None))
-    return {name: value for name, value in config.values().items() if type(value) in plain}
 
 
 def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:

@@ -12,22 +12,11 @@ from functools import partial
 from typing import Any
 
 from lazyflow.errors import SchedulerLost
-from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.actors import journal
-from lazyflow.schedulers.cluster.actors.messages import (
-    HELD,
-    PACKED,
-    PLAIN,
-    ActorMessages,
-    CallAnswer,
-    GivenInput,
-    Report,
-    pickled,
-)
+from lazyflow.schedulers.cluster.actors import journal, protocol
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.schedulers.cluster.results import EngineResult
@@ -39,28 +28,22 @@ class EnginePort:
     """The way to an engine. A packed value is a `PackedValue`; a packed input may be held."""
 
     driver = None  # no pool of processes can wait for results of calls
+    encode = staticmethod(protocol.pickled)
+    unsendable = staticmethod(unsendable)
+    why_closed = staticmethod(shut_down)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = self.keeper = engine
         self.post = engine.post
 
-    def why_closed(self, label: str) -> BaseException:
-        return shut_down(label)
-
     def look(self) -> None:
         """Do nothing: workers of an engine do not follow reloads."""
-
-    def encode(self, value: Any) -> PackedValue:
-        return pickled(value)
 
     def own(self, packed: Any) -> None:
         """Do nothing: packed values are not counted."""
 
     def release(self, *packed: Any) -> None:
         """Do nothing: packed values are not counted."""
-
-    def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
-        return unsendable(task, role, error)
 
     def bring(self, value: Any, have: ports.TakeValue) -> Any:
         if self.engine.holds(value):
@@ -73,10 +56,12 @@ class EnginePort:
 
     def load(self, value: Any) -> Any:
         if type(value) is PackedValue:
-            return PACKED, value
+            return protocol.PACKED, value
         if self.engine.holds(value):
             return value
-        return (PLAIN, value) if is_short(value) else (PACKED, pickled(value))
+        if is_short(value):
+            return protocol.PLAIN, value
+        return protocol.PACKED, protocol.pickled(value)
 
     def add(self, actor: RemoteActor) -> None:
         """Do nothing: the engine's scheduler has a table of its actors."""
@@ -109,7 +94,7 @@ class EngineLink(ABC):
     def __init__(self, engine: Engine, actor: RemoteActor) -> None:
         self.engine = engine
         self.actor = actor
-        self._next = ActorMessages()  # the message that is being gathered
+        self._next = protocol.ActorMessages()  # the message that is being gathered
         self._is_over = False
 
     # -- for engines --------------------------------------------------------------------------
@@ -119,7 +104,7 @@ class EngineLink(ABC):
         """Return whether messages can be sent now."""
 
     @abstractmethod
-    def send(self, messages: ActorMessages) -> None:
+    def send(self, messages: protocol.ActorMessages) -> None:
         """Send messages; they arrive in order."""
 
     @abstractmethod
@@ -142,11 +127,11 @@ class EngineLink(ABC):
         """End the actor with an error of the engine."""
         self.actor.cancel(error)
 
-    def receive(self, report: Report) -> None:
+    def receive(self, report: protocol.Report) -> None:
         """Handle a report from the actor."""
         if self._is_over:
             return
-        if isinstance(report, CallAnswer):
+        if isinstance(report, protocol.CallAnswer):
             self.actor.answered(self, report.number, report.outcome, report.state)
         else:
             self._bring_again(report.number, report.k)
@@ -190,7 +175,8 @@ class EngineLink(ABC):
             return
         if error is not None:
             item.call.future.set_error(error)
-        self._next.given.append(GivenInput(number, k, None if error is not None else packed(value)))
+        given = None if error is not None else packed(value)
+        self._next.given.append(protocol.GivenInput(number, k, given))
         self.actor.pump()
 
     # -- for the actor ------------------------------------------------------------------------
@@ -199,7 +185,7 @@ class EngineLink(ABC):
         """Return the form of a packed value or an input that goes into a message."""
         if not isinstance(packed, HeldValue):
             return packed
-        return HELD, self.engine.token(packed.current_handle()), packed.number
+        return protocol.HELD, self.engine.token(packed.current_handle()), packed.number
 
     def make(self, message: ports.MakeActor) -> None:
         """Send the message that makes the object."""
@@ -210,7 +196,7 @@ class EngineLink(ABC):
         """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
-            messages, self._next = self._next, ActorMessages()
+            messages, self._next = self._next, protocol.ActorMessages()
             self.send(messages)
 
     def skip(self, number: int) -> None:

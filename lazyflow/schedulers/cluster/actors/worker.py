@@ -18,16 +18,8 @@ from lazyflow.graph.kinds import ARRAY, COPIED, kinds
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import KEPT, Arguments, SavedState
+from lazyflow.schedulers.cluster.actors import protocol
 from lazyflow.schedulers.cluster.actors.journal import Journal
-from lazyflow.schedulers.cluster.actors.messages import (
-    HELD,
-    PLAIN,
-    ActorMessages,
-    CallAnswer,
-    MissingInput,
-    Report,
-    pickled,
-)
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.future import TaskFuture
@@ -35,6 +27,21 @@ from lazyflow.schedulers.remote.calls import BLOB
 from lazyflow.schedulers.remote.failures import unreadable
 
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
+
+
+_IMPORTABLE = (
+    "Modules have to be importable there: install them on the workers, or set PYTHONPATH before "
+    "they start"
+)
+
+
+def _opened(packed: PackedValue, what: str) -> Any:
+    """Unpickle a part of a call; `what` names it in errors."""
+    try:
+        return packed.opened()
+    except SerializationError as error:
+        cause = error if error.__cause__ is None else error.__cause__
+        raise unreadable(what, cause, "an actor", _IMPORTABLE) from cause
 
 
 class EngineActor(ABC):
@@ -49,6 +56,8 @@ class EngineActor(ABC):
     """
 
     runs_here = False
+    encode = staticmethod(protocol.pickled)
+    open = staticmethod(_opened)
 
     def __init__(self, name: str, folder: str | None = None) -> None:
         self.scheduler = Inside(name)
@@ -61,7 +70,8 @@ class EngineActor(ABC):
 
     @abstractmethod
     def report(
-        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
+        self, report: protocol.Report,
+        value: PackedValue | None = None, state: PackedValue | None = None,
     ) -> None:
         """Send a report; keep the large value and state of its call. Called by any thread."""
 
@@ -69,7 +79,7 @@ class EngineActor(ABC):
     async def fetched(self, token: Any) -> GroupOutcome | None:
         """Fetch a value that the engine holds; return None, or raise, if that can't be done."""
 
-    def take(self, messages: ActorMessages) -> None:
+    def take(self, messages: protocol.ActorMessages) -> None:
         """Handle messages, in the engine's event loop; return soon."""
         self._actor.skipped.update(messages.skipped)
         for each in messages.given:
@@ -106,7 +116,7 @@ class EngineActor(ABC):
         except Exception:
             outcome = None
         if outcome is None:  # the caller sends it
-            self.report(MissingInput(number, k))
+            self.report(protocol.MissingInput(number, k))
         else:
             inputs.give(k, outcome)
 
@@ -114,14 +124,6 @@ class EngineActor(ABC):
         """Note that a call begins."""
         self._waiting.pop(number, None)
         self.journal.began(number)
-
-    def encode(self, value: Any) -> PackedValue:
-        """Pickle a value; raises Unpicklable."""
-        return pickled(value)
-
-    def open(self, packed: PackedValue, what: str) -> Any:
-        """Unpickle a value; `what` names it in errors."""
-        return _opened(packed, what)
 
     def send_answer(
         self, number: int, outcome: tuple[Any, ...], state: SavedState | None
@@ -132,27 +134,12 @@ class EngineActor(ABC):
             value, outcome = outcome[1], (KEPT,)
         if state is not None and state[1].size() > SHORT:
             seen, kept = state
-            self.report(CallAnswer(number, outcome, (seen, KEPT)), value, kept)
+            self.report(protocol.CallAnswer(number, outcome, (seen, KEPT)), value, kept)
             return
-        answer = CallAnswer(number, outcome, state)
+        answer = protocol.CallAnswer(number, outcome, state)
         if value is None:
             self.journal.ended(pickle.dumps(answer, 5))
         self.report(answer, value)
-
-
-_IMPORTABLE = (
-    "Modules have to be importable there: install them on the workers, or set PYTHONPATH before "
-    "they start"
-)
-
-
-def _opened(packed: PackedValue, what: str) -> Any:
-    """Unpickle a part of a call."""
-    try:
-        return packed.opened()
-    except SerializationError as error:
-        cause = error if error.__cause__ is None else error.__cause__
-        raise unreadable(what, cause, "an actor", _IMPORTABLE) from cause
 
 
 class _FetchedInputs:
@@ -163,7 +150,7 @@ class _FetchedInputs:
         self._is_blob = flags & BLOB
         self._fetched = {
             k: TaskFuture("an input", None)
-            for k, (how, *_) in enumerate(self._loads) if how == HELD
+            for k, (how, *_) in enumerate(self._loads) if how == protocol.HELD
         }
 
     def tokens(self) -> list[tuple[int, Any]]:
@@ -180,7 +167,7 @@ class _FetchedInputs:
     def opened(self) -> tuple[Any, list[Any], list[bool]]:
         values = [self._value(k, *load) for k, load in enumerate(self._loads)]
         copied = [
-            load[0] == HELD and kinds[type(value)] in COPIED
+            load[0] == protocol.HELD and kinds[type(value)] in COPIED
             for load, value in zip(self._loads, values, strict=True)
         ]
         self._fetched = {}
@@ -191,11 +178,11 @@ class _FetchedInputs:
         self._fetched = {}
 
     def _value(self, k: int, how: int, what: Any, i: int = 0) -> Any:
-        if how == HELD:
+        if how == protocol.HELD:
             what = self._fetched[k].local_outcome()[0]
             if what is None:
                 raise Cancelled("an input failed")  # the caller has the error already
             value = what.value(i) if type(what) is GroupOutcome else _opened(what, "an argument")
         else:
-            value = what if how == PLAIN else _opened(what, "an argument")
+            value = what if how == protocol.PLAIN else _opened(what, "an argument")
         return read_only(value) if kinds[type(value)] == ARRAY else value

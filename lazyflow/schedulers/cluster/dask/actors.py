@@ -30,7 +30,7 @@ from lazyflow.departures import LastCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
-from lazyflow.schedulers.cluster.actors.messages import ActorMessages, Report
+from lazyflow.schedulers.cluster.actors.protocol import ActorMessages, Report
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState
 from lazyflow.schedulers.cluster.dask.in_worker import settle

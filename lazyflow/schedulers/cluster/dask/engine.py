@@ -38,7 +38,7 @@ class DaskEngine(Engine):
     """The engine of one client."""
 
     def __init__(self, client: Any) -> None:
-        self._reference = reference = ClientReference(client)
+        self.reference = reference = ClientReference(client)
         self.topic = reference.topic
         self._is_ending = False
         super().__init__()
@@ -49,11 +49,11 @@ class DaskEngine(Engine):
     @property
     def client(self) -> Any:
         """The client; raises SchedulerLost if it is closed."""
-        return self._reference.get()
+        return self.reference.get()
 
     def is_usable(self) -> bool:
         """Return whether the client is connected."""
-        return self._reference.is_usable()
+        return self.reference.is_usable()
 
     def _event(self, event: tuple[float, bytes]) -> None:
         self.receive(event[1])
@@ -70,7 +70,7 @@ class DaskEngine(Engine):
     def new_handle(self, group: TaskGroup) -> DaskHandle:
         name = task_name(group.last)
         name = name if name.isidentifier() else "lazyflow"  # shown up to the number
-        return DaskHandle(self._reference.new_key(name))
+        return DaskHandle(self.reference.new_key(name))
 
     def _handles(self) -> list[DaskHandle]:
         return [group.handle for _, group in self._groups.values() if group.handle is not None]
@@ -78,7 +78,7 @@ class DaskEngine(Engine):
     # -- actors -----------------------------------------------------------------------------
 
     def new_link(self, actor: RemoteActor) -> DaskLink:
-        return DaskLink(self, actor, self._reference)
+        return DaskLink(self, actor, self.reference)
 
     def token(self, handle: DaskHandle) -> str:
         return handle.key
@@ -117,7 +117,7 @@ class DaskEngine(Engine):
             graph[handle.key] = TheirTask(handle.key, run_group, payload, self.topic, *refs)
             states[handle.key] = WatchedState(
                 handle.key, partial(self.post, self._failed, run, group))
-            self.register(run, group)
+            self._groups[group.number] = run, group
         client = self.client
         client.futures.update(states)
         futures = client.get(
@@ -156,19 +156,15 @@ class DaskEngine(Engine):
 
     def before_executors_end(self) -> None:
         """Wait until a scheduler in this process has handled all messages: later it can't."""
-        if self._reference.shares_process():
+        if self.reference.shares_process():
             done = threading.Event()
             self.post(self._end_submitting)
             self.post(done.set)
             done.wait(_PATIENCE)
-            self._reference.catch_up(())
+            self.reference.catch_up(())
 
     def _end_submitting(self) -> None:
         self._is_ending = True
-
-    def before_cluster_ends(self) -> None:
-        """Release all keys of lazyflow: a cluster in this process would log them as lost."""
-        self._reference.release_all()
 
     # -- asking -----------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def _before_executors_end() -> None:
 
 def _before_clusters_end() -> None:
     for engine in _living():
-        engine.before_cluster_ends()
+        engine.reference.release_all()
 
 
 def _after_fork() -> None:

@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
-from lazyflow.schedulers.cluster.actors.messages import ActorMessages, Report
+from lazyflow.schedulers.cluster.actors.protocol import ActorMessages, Report
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue

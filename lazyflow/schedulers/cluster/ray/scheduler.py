@@ -125,7 +125,7 @@ class RayEngine(Engine):
                 num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
                 name=task_name(group.last), **_wants(options.resources),
             )
-            self.register(run, group)
+            self._groups[group.number] = run, group
             group.handle.ref, report = remote.remote(payload, *refs)
             report.future().add_done_callback(partial(self._group_ended, run, group))
 
