@@ -9,8 +9,6 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-import pytest
-
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array import dispatch, names
@@ -247,36 +245,6 @@ def test_the_tables_of_array_functions_name_what_is_there():
             assert hasattr(import_module(f"lazyflow.array.{module}"), name), (path, name)
     counted = [len(each.split()) for t in (names.PUBLIC, names.HELPERS) for each in t.values()]
     assert sum(counted) == len({**names.by_name(names.PUBLIC), **names.by_name(names.HELPERS)})
-
-
-def test_what_modules_mark_as_functions_is_in_the_tables():
-    for module, path in MODULES.items():
-        if module.startswith("lazyflow.array."):
-            import_module(module)  # a mark raises ImportError for a name that no table has there
-            marked = set()
-            for node in parse(path.read_text()).body:
-                for mark in getattr(node, "decorator_list", ()):
-                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "implements":
-                        marked.add(node.name)
-            below = module.removeprefix("lazyflow.array.")
-            listed = f"{names.PUBLIC.get(below, '')} {names.HELPERS.get(below, '')}".split()
-            assert marked <= set(listed), module
-
-
-def test_a_function_that_no_table_has_says_where_to_list_it():
-    def newest():
-        pass
-
-    newest.__module__ = "lazyflow.array.functions.manipulation.joining"
-    with pytest.raises(ImportError) as found:
-        dispatch.implements()(newest)
-    assert str(found.value) == (
-        "lazyflow.array.functions.manipulation.joining defines newest, but "
-        "lazyflow/array/names.py has it nowhere: list it there, under its module"
-    )
-    newest.__name__ = newest.__qualname__ = "pad"
-    with pytest.raises(ImportError, match=r"it in functions\.manipulation\.padding: list it there"):
-        dispatch.implements()(newest)
 
 
 def test_no_module_of_arrays_shares_its_name_with_a_function():

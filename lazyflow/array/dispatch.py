@@ -1,14 +1,15 @@
 """The functions of `lazyflow.array` by name, for methods of arrays and for NumPy's dispatch.
 
-A module of functions imports `Array`, so arrays can't import it: it is found by the table of
-names.py, and registers what it has here.
+A module of functions imports `Array`, so arrays can't import it: a function is found by the table
+of names.py, which is also what makes it public. One of NumPy's stands under the name it has there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from lazyflow.array.evaluation.lengths import known
@@ -23,43 +24,31 @@ MODULE_OF = {**by_name(PUBLIC), **by_name(HELPERS)}
 
 
 class NamedFunctions(dict[str, Any]):
-    """Functions by name; a module is loaded when one of its functions is first asked for."""
+    """Functions by name, each `with_lengths`.
+
+    A module is loaded when one of its functions is first asked for.
+    """
 
     def __missing__(self, name: str) -> Any:
         module = import_module(f"lazyflow.array.{MODULE_OF[name]}")
-        found = self[name] = getattr(module, name)
+        found = getattr(module, name)
+        if isinstance(found, FunctionType):
+            found = with_lengths(found)
+            found.__module__ = __name__  # where pickle finds this one
+        self[name] = found
         return found
 
 
 functions = NamedFunctions()
 
-_of_numpy: dict[Any, Callable[..., Any]] = {}
+
+def __getattr__(name: str) -> Any:
+    if name in MODULE_OF:
+        return functions[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Mark a function of the table, and the functions of NumPy that it stands for with arrays.
-
-    Raises
-    ------
-    ImportError
-        The table does not list it under its module.
-    """
-
-    def register(function: F) -> F:
-        module = MODULE_OF.get(function.__name__)
-        if f"lazyflow.array.{module}" != function.__module__:
-            raise ImportError(
-                f"{function.__module__} defines {function.__name__}, but lazyflow/array/names.py "
-                f"has it {f'in {module}' if module else 'nowhere'}: list it there, under its module"
-            )
-        public = _with_lengths(function)
-        _of_numpy.update(dict.fromkeys(numpy_functions, public))
-        return public
-
-    return register
-
-
-def _with_lengths(function: F) -> F:
+def with_lengths(function: F) -> F:
     """Return a function that computes unknown lengths of its arrays if it needs them."""
 
     @wraps(function)
@@ -81,12 +70,24 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
             yield x
 
 
+#: Where NumPy's functions are that have their names here; np.linalg has others of the same names.
+_NUMPY = ("numpy", "numpy.lib.stride_tricks")
+
+#: What makes arrays of numbers: NumPy's of other keywords, or of arrays, are computed.
+_OF_NUMBERS = (
+    "arange", "empty", "eye", "fromfunction", "full", "identity", "linspace", "logspace", "ones",
+    "tri", "zeros",
+)
+
+
+@cache
 def of_numpy(function: Any) -> Callable[..., Any] | None:
     """Return the function that stands for one of NumPy with arrays, or None."""
     name = getattr(function, "__name__", "")
-    if name in MODULE_OF:
-        functions[name]  # loads its module, which registers it
-    return _of_numpy.get(function)
+    if name not in MODULE_OF or name in _OF_NUMBERS or function.__module__ not in _NUMPY:
+        return None
+    found: Callable[..., Any] = functions[name]
+    return found
 
 
 def method(name: str) -> Any:

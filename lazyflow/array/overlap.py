@@ -10,7 +10,6 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import by_axis
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
@@ -194,7 +193,6 @@ trim_overlap = trim_internal
 # -- functions of extended blocks -----------------------------------------------------------------
 
 
-@implements()
 def map_overlap(
     func: Callable[..., Any],
     *args: Any,
@@ -288,7 +286,6 @@ def _trimmed(
     ])))
 
 
-@implements()
 def map_overlap_of(
     x: Array, func: Callable[..., Any], depth: Any = None, boundary: Any = None,
     trim: bool = True, **kwargs: Any,

@@ -1,8 +1,10 @@
 """The names of lazyflow.array: what is public, how it is found, what misspelt ones get."""
 
 import builtins
+import pickle
 import subprocess
 import sys
+import warnings
 from types import ModuleType
 
 import numpy as np
@@ -11,6 +13,7 @@ from array_checks import check
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow.array import dispatch
 from lazyflow.array.functions.ufuncs import UFunc
 from lazyflow.array.names import HELPERS, by_name
 
@@ -149,3 +152,36 @@ def test_compute_and_persist_are_there():
     (kept,) = la.persist(x + 1)
     check(kept, np.arange(1, 5))
     assert la.compute is lazyflow.compute
+
+
+@pytest.mark.parametrize("function", [
+    la.sum, la.map_blocks, la.report, la.unique, la.vectorize, la.add.reduce,
+])
+def test_functions_are_pickled_by_name(function):
+    made = pickle.loads(pickle.dumps(function))
+    u = la.arange(6, chunks=2)
+    assert made == function or made(u).compute() == function(u).compute()
+
+
+def test_pickled_functions_find_out_lengths_in_a_new_process():
+    data = pickle.dumps(la.diff)
+    code = (
+        f"import pickle; diff = pickle.loads({data!r}); import lazyflow.array as la; "
+        "x = la.arange(6, chunks=2); print(diff(x[x > 2]).compute().tolist(), diff is la.diff)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "[1, 1] True\n"
+
+
+def test_what_no_table_has_is_no_attribute():
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_like_it'"):
+        dispatch.nothing_like_it
+
+
+def test_numpy_functions_that_make_arrays_of_numbers_are_computed():
+    """By names alone they would come to functions that take neither arrays nor like=."""
+    x = la.arange(3, chunks=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lazyflow.LazyflowWarning)
+        assert np.linspace(0, x, 2).tolist() == [[0, 0, 0], [0, 1, 2]]
+        assert type(np.ones(3, like=x)) is np.ndarray

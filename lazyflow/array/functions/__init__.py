@@ -1,8 +1,8 @@
 """Functions of arrays by NumPy's chapters.
 
 A module imports those above it in this list only, which a test holds it to, and takes their
-functions as plain names. The table of names.py is for others: users' ``la.name``, methods of
-arrays, which cannot import what imports them, and NumPy's dispatch.
+functions as plain names. The table of names.py, which says what is public, is for others: users'
+``la.name``, methods of arrays, which cannot import what imports them, and NumPy's dispatch.
 
 ``np.sum(x)``, ``la.sum(x)`` and ``x.sum()`` all come to one function: NumPy asks
 ``Array.__array_function__``, which finds it by `lazyflow.array.dispatch`; ``la.sum`` and the method

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.reductions import totals
@@ -14,7 +13,6 @@ from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
 
 
-@implements(np.isclose)
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
@@ -30,7 +28,6 @@ def isclose(
     ))
 
 
-@implements(np.allclose)
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
@@ -53,7 +50,6 @@ def _no() -> Array:
     return Array(constant(False, bool))
 
 
-@implements(np.array_equal)
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Return whether two arrays have the same shape and equal elements.
 
@@ -74,7 +70,6 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return totals.all(same)
 
 
-@implements(np.array_equiv)
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Return whether two arrays are equal once they are broadcast to one shape.
 

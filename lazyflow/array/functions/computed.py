@@ -10,7 +10,6 @@ import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 
@@ -25,7 +24,6 @@ _INSTEAD = {
 }
 
 
-@implements()
 def computed_call(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Return what a function of NumPy gives for the values of arrays, at any depth of lists."""
     arrays: list[Array] = []
@@ -68,14 +66,12 @@ def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
     return x
 
 
-@implements()
 def numba_value(x: Array) -> np.ndarray[Any, Any]:
     """Return the values of an array that a function compiled by Numba was called with."""
     warn_computed("a function compiled by Numba", _PER_BLOCK, [x])
     return np.ascontiguousarray(x.compute())
 
 
-@implements(np.may_share_memory, np.shares_memory)
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Tell whether a change of one array is seen in the other: only in the array itself.
 
@@ -87,3 +83,6 @@ def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     for one in a, b:
         as_node(one)
     return a is b
+
+
+shares_memory = may_share_memory

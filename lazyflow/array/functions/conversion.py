@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, check_order
 from lazyflow.array.functions.manipulation.joining import stack
@@ -16,7 +15,6 @@ from lazyflow.array.nodes.sources import InMemory
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-@implements(np.asarray)
 def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
 
@@ -35,7 +33,6 @@ def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = No
     return found if dtype is None else found.astype(dtype)
 
 
-@implements(np.asanyarray)
 def asanyarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
     """Return a chunked array of anything that NumPy makes an array of, as `asarray`.
 
@@ -46,7 +43,6 @@ def asanyarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None =
     return asarray(a, dtype, order)
 
 
-@implements(np.array)
 def array(
     a: ArrayLike, dtype: DTypeLike | None = None, ndmin: int = 0, *, copy: Any = True,
 ) -> Array:

@@ -9,7 +9,6 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     ChunksLike,
@@ -43,7 +42,6 @@ def from_formula(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) 
     return Array(Made(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
 
 
-@implements()
 def full(
     shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "C", *,
     chunks: ChunksLike = "auto"
@@ -75,7 +73,6 @@ def full(
     return from_formula(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
 
 
-@implements()
 def zeros(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
 ) -> Array:
@@ -102,7 +99,6 @@ def zeros(
     return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks)
 
 
-@implements()
 def ones(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
 ) -> Array:
@@ -118,7 +114,6 @@ def ones(
     return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks)
 
 
-@implements()
 def empty(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
 ) -> Array:
@@ -138,7 +133,6 @@ def _like(a: Any, dtype: Any, shape: Any, chunks: Any) -> tuple[Any, Any, Any]:
     return a.shape if shape is None else shape, a.dtype if dtype is None else dtype, chunks
 
 
-@implements(np.full_like)
 def full_like(
     a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "K",
     subok: bool = True, shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None,
@@ -153,7 +147,6 @@ def full_like(
     return full(shape, fill_value, dtype, order, chunks=chunks)
 
 
-@implements(np.zeros_like)
 def zeros_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
     shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
@@ -168,7 +161,6 @@ def zeros_like(
     return zeros(shape, dtype, order, chunks=chunks)
 
 
-@implements(np.ones_like)
 def ones_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
     shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
@@ -184,7 +176,6 @@ def ones_like(
     return ones(shape, dtype, order, chunks=chunks)
 
 
-@implements(np.empty_like)
 def empty_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
     shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
@@ -198,7 +189,6 @@ def empty_like(
     return zeros_like(a, dtype, order, subok, shape, chunks=chunks)
 
 
-@implements()
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
     chunks: ChunksLike = "auto"
@@ -225,7 +215,6 @@ def arange(
     return from_formula(Range(start, step, dtype), (count,), dtype, chunks)
 
 
-@implements()
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
@@ -248,7 +237,6 @@ def linspace(
     return (found, (stop - start) / parts if parts > 0 else np.nan) if retstep else found
 
 
-@implements()
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
     dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
@@ -263,7 +251,6 @@ def logspace(
     return found if dtype is None else found.astype(dtype)
 
 
-@implements()
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
     chunks: ChunksLike = "auto"
@@ -280,7 +267,6 @@ def eye(
     return from_formula(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
 
 
-@implements()
 def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto") -> Array:
     """Return a square matrix with ones on the main diagonal.
 
@@ -292,7 +278,6 @@ def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "au
     return eye(n, dtype=float if dtype is None else dtype, chunks=chunks)
 
 
-@implements()
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
     chunks: ChunksLike = "auto"

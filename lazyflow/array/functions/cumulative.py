@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_1d, as_result
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -26,7 +25,6 @@ def _cumulative(
     return ufunc_accumulate(ufunc, as_1d(a, axis), axis, dtype, out, method=method)
 
 
-@implements(np.cumsum)
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
     *, method: str = "sequential",
@@ -48,7 +46,6 @@ def cumsum(
     return _cumulative(np.add, a, axis, dtype, out, method)
 
 
-@implements(np.cumprod)
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
     *, method: str = "sequential",
@@ -62,7 +59,6 @@ def cumprod(
     return _cumulative(np.multiply, a, axis, dtype, out, method)
 
 
-@implements(np.nancumsum)
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
     *, method: str = "sequential",
@@ -76,7 +72,6 @@ def nancumsum(
     return cumsum(filled(a, 0), axis, dtype, out, method=method)
 
 
-@implements(np.nancumprod)
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: Array | None = None,
     *, method: str = "sequential",
@@ -90,7 +85,6 @@ def nancumprod(
     return cumprod(filled(a, 1), axis, dtype, out, method=method)
 
 
-@implements(*filter(None, [getattr(np, "cumulative_sum", None)]))  # NumPy 2.1
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     out: Array | None = None, include_initial: bool = False,
@@ -104,7 +98,6 @@ def cumulative_sum(
     return _array_api(np.add, x, axis, dtype, out, include_initial)
 
 
-@implements(*filter(None, [getattr(np, "cumulative_prod", None)]))  # NumPy 2.1
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     out: Array | None = None, include_initial: bool = False,

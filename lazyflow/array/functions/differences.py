@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, as_array, broadcast_node
 from lazyflow.array.functions.elementwise import astype
@@ -34,7 +33,6 @@ def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
     return before, Array(rechunk(after.expr, before.chunks))
 
 
-@implements(np.diff)
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: Any = MISSING, append: Any = MISSING
 ) -> Any:
@@ -71,7 +69,6 @@ def diff(
     return x
 
 
-@implements(np.ediff1d)
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Array:
@@ -108,7 +105,6 @@ def _end_of(given: Any, name: str, dtype: np.dtype[Any]) -> Array | None:
 # -- slopes -------------------------------------------------------------------------------------
 
 
-@implements(np.gradient)
 def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1) -> Any:
     """Return the slope along each axis; parameters are those of ``np.gradient``.
 
@@ -233,7 +229,6 @@ def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array
 # -- areas --------------------------------------------------------------------------------------
 
 
-@implements(*filter(None, [getattr(np, "trapezoid", None)]))
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """Return the area under points joined by lines; parameters are those of ``np.trapezoid``.
 

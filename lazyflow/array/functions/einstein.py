@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import Casting, DTypeLike, as_array, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product, summed
@@ -26,7 +25,6 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Term = tuple[Expr, Labels]
 
 
-@implements(np.einsum)
 def einsum(
     *operands: Any, out: Array | None = None, dtype: DTypeLike | None = None, order: str = "K",
     casting: Casting = "safe", optimize: Any = False

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     NUMBERS,
@@ -28,7 +27,6 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-@implements()
 def call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], **options: Any) -> Any:
     """Return what a ufunc gives for arrays; `options` are those of ufuncs of NumPy."""
     return _called(ufunc, inputs, **options)
@@ -92,7 +90,6 @@ def _ufunc_operand(x: Any) -> Any:
 _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
 
 
-@implements()
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
@@ -105,7 +102,6 @@ def power_by(x: Array, exponent: Any) -> Any:
 _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
 
 
-@implements()
 def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
     """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
     try:
@@ -117,7 +113,6 @@ def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
         return Array(elementwise.function(_COMPARE[ufunc], nodes, bool))
 
 
-@implements(np.where)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
     """Return elements of `x` where the condition holds, and elsewhere those of `y`.
 
@@ -135,7 +130,6 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     return Array(elementwise.where(as_node(condition), operand(x), operand(y)))
 
 
-@implements(*filter(None, [getattr(np, "astype", None)]))  # NumPy 2.1
 def astype(
     x: ArrayLike, dtype: DTypeLike, order: str = "K", casting: Casting = "unsafe",
     subok: bool = True, copy: bool = True, device: Any = None
@@ -169,7 +163,6 @@ def astype(
 _CLIP: Any = np._core.umath.clip  # type: ignore[attr-defined]  # NumPy gives it no name
 
 
-@implements(np.clip)
 def clip(
     a: ArrayLike, a_min: ArrayLike | None = None, a_max: ArrayLike | None = None,
     out: Array | None = None, *, min: ArrayLike | None = None, max: ArrayLike | None = None,
@@ -205,7 +198,6 @@ def clip(
     return x if out is None else as_result(x.expr, out)
 
 
-@implements(np.round, np.around)
 def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
     """Return elements rounded to some decimals, halves to the even neighbour.
 
@@ -226,7 +218,6 @@ def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
 around = round
 
 
-@implements(np.real)
 def real(x: ArrayLike) -> Array:
     """Return the real parts of elements.
 
@@ -241,7 +232,6 @@ def real(x: ArrayLike) -> Array:
     return Array(elementwise.function(np.real, (node,), dtype))
 
 
-@implements(np.imag)
 def imag(x: ArrayLike) -> Array:
     """Return the imaginary parts of elements.
 
@@ -261,13 +251,11 @@ def conjugated(x: Any) -> Array:
     return _called(np.conjugate, (as_array(x),))
 
 
-@implements()
 def conj_of(x: Array) -> Array:
     """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
     return x if x.dtype.kind in "biuf" else conjugated(x)
 
 
-@implements(np.angle)
 def angle(x: ArrayLike, deg: bool = False) -> Array:
     """Return the angles of complex numbers, in radians, or with ``deg=True`` in degrees.
 
@@ -280,7 +268,6 @@ def angle(x: ArrayLike, deg: bool = False) -> Array:
     return Array(elementwise.function(np.angle, (node,), dtype, deg=bool(deg)))
 
 
-@implements(np.nan_to_num)
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
@@ -299,7 +286,6 @@ def nan_to_num(
     return as_result(made, None if copy else x)
 
 
-@implements(np.copy)
 def copy(a: ArrayLike) -> Array:
     """Return an equal array of its own, which in-place operations on the other do not change.
 
@@ -313,7 +299,6 @@ def copy(a: ArrayLike) -> Array:
     return Array(as_node(a))
 
 
-@implements()
 def field(x: Array, key: Any) -> Array:
     """Return a field of a structured array."""
     node = as_node(x)

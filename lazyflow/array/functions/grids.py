@@ -11,7 +11,6 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, ShapeLike, as_array
 from lazyflow.array.functions.creation import arange, tri, zeros
@@ -22,7 +21,6 @@ from lazyflow.array.functions.manipulation.shaping import broadcast_arrays, broa
 from lazyflow.array.nodes import elementwise
 
 
-@implements(np.meshgrid)
 def meshgrid(
     *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> tuple[Array, ...]:
@@ -50,7 +48,6 @@ def meshgrid(
     return tuple(found) if sparse or not found else broadcast_arrays(*found)
 
 
-@implements()
 def indices(
     dimensions: Sequence[int], dtype: Any = int, sparse: bool = False, *,
     chunks: ChunksLike = "auto"
@@ -80,7 +77,6 @@ def indices(
     return stack([broadcast_to(x, shape, chunks=sizes) for x in thin])
 
 
-@implements()
 def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
     """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix.
 
@@ -92,7 +88,6 @@ def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike
     return nonzero(tri(n, m, k=k, dtype=bool, chunks=chunks))
 
 
-@implements()
 def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
     """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix.
 
@@ -111,7 +106,6 @@ def _matrix(arr: Any) -> Array:
     return x.with_known_sizes()
 
 
-@implements(np.tril_indices_from)
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of what is on and below a diagonal of this matrix.
 
@@ -124,7 +118,6 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     return tril_indices(x.shape[0], k, x.shape[1], chunks=x.chunks)
 
 
-@implements(np.triu_indices_from)
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of what is on and above a diagonal of this matrix.
 
@@ -137,7 +130,6 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     return triu_indices(x.shape[0], k, x.shape[1], chunks=x.chunks)
 
 
-@implements(np.unravel_index)
 def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Array, ...]:
     """Return the coordinates of flat indices, an array for each axis.
 
@@ -161,7 +153,6 @@ def _coordinate(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
     return np.unravel_index(x, shape, order)[at]
 
 
-@implements(np.ravel_multi_index)
 def ravel_multi_index(
     multi_index: Sequence[Any], dims: ShapeLike, mode: str | Sequence[str] = "raise",
     order: Any = "C",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.differences import diff
@@ -158,7 +157,6 @@ def _numbers(a: Any) -> Expr:
     return elementwise.cast(node, np.uint8) if node.dtype == bool else node
 
 
-@implements(np.histogram_bin_edges)
 def histogram_bin_edges(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None
 ) -> Array:
@@ -175,7 +173,6 @@ def histogram_bin_edges(
     return Array(edges)
 
 
-@implements(np.histogram)
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, density: bool | None = None,
     weights: ArrayLike | None = None
@@ -225,7 +222,6 @@ def _sample(sample: Any) -> list[Expr]:
     return nodes
 
 
-@implements(np.histogramdd)
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None,
     weights: ArrayLike | None = None
@@ -279,7 +275,6 @@ def histogramdd(
     return found, shown
 
 
-@implements(np.histogram2d)
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, density: bool | None = None,
     weights: ArrayLike | None = None
@@ -321,7 +316,6 @@ class BinCount(TreeReduction):
         return found
 
 
-@implements(np.bincount)
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Array:
     """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 
@@ -361,7 +355,6 @@ def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords:
     return Array(tree(op, [node], layout, dtype, list(map(as_node, tables))))
 
 
-@implements(np.digitize)
 def digitize(x: ArrayLike, bins: Any, right: bool = False) -> Array:
     """Return the number of the bin that each element is in.
 
@@ -376,7 +369,6 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False) -> Array:
     return _looked_up(np.digitize, x, [bins], np.intp, right=bool(right))
 
 
-@implements(np.interp)
 def interp(
     x: ArrayLike, xp: Any, fp: ArrayLike, left: Any = None, right: Any = None, period: Any = None
 ) -> Array:

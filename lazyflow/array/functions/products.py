@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
@@ -50,7 +49,6 @@ def _differ(n: int | None, m: int | None) -> bool:
 # -- matmul and its like ------------------------------------------------------------------------
 
 
-@implements()
 def matmul(
     x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, casting: Casting = "same_kind",
     dtype: DTypeLike | None = None, **options: Any
@@ -102,7 +100,6 @@ def _dtype(a: Array, b: Array) -> np.dtype[Any]:
     return found
 
 
-@implements(np.dot)
 def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     """Return the dot product: of vectors, of matrices, or of the last axis of `a` with one of `b`.
 
@@ -127,7 +124,6 @@ def _shown(x: Array) -> str:
     return str(x.shape).replace(" ", "")
 
 
-@implements(np.tensordot)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     """Return sums of products over axes; parameters are those of ``np.tensordot``.
 
@@ -166,7 +162,6 @@ def _as_numbers(x: Array) -> Array:
     return x.view(np.int64) if x.dtype.kind == "m" else astype(x, np.int64)
 
 
-@implements(np.inner)
 def inner(a: ArrayLike, b: ArrayLike) -> Array:
     """Return sums of products over the last axes.
 
@@ -185,7 +180,6 @@ def inner(a: ArrayLike, b: ArrayLike) -> Array:
     return tensordot(a, b, ((-1,), (-1,)))
 
 
-@implements(np.outer)
 def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     """Return the products of all elements of `a` with all of `b`.
 
@@ -198,7 +192,6 @@ def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     return as_result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
 
 
-@implements(np.vdot)
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Return the sum of products of the conjugate of `a` with `b`, both raveled.
 
@@ -220,7 +213,6 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     return Array(_contracted(_conjugate(a), labels, b, labels, (), _dtype(a, b)))
 
 
-@implements()
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: int = -1) -> Array:
     """Return sums of products of the conjugate of `x1` with `x2` along an axis.
 
@@ -255,7 +247,6 @@ def _last(x: Array, axis: int) -> Array:
     return x.transpose((*[k for k in range(x.ndim) if k != axis], axis))
 
 
-@implements()
 def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of matrices, the last two axes, with vectors, the last axis.
 
@@ -267,7 +258,6 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     return as_result(matmul(a, b[..., None])[..., 0].expr, out)
 
 
-@implements()
 def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of conjugate vectors, the last axis, with matrices, the last two axes.
 
@@ -279,7 +269,6 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     return as_result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
 
 
-@implements(np.trace)
 def trace(
     a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
     out: Array | None = None
@@ -322,7 +311,6 @@ def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
     return stack([*others, last], axis=axisc)
 
 
-@implements(np.cross)
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     axis: int | None = None

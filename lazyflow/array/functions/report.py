@@ -8,7 +8,6 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.kernels import run
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
@@ -20,7 +19,6 @@ from lazyflow.array.passes.pipeline import explain_passes, optimize
 from lazyflow.store.sizes import format_bytes
 
 
-@implements()
 def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     """Tell what computing some arrays together would run. Nothing is computed.
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result, broadcast_node
 from lazyflow.array.functions.indexing.taking import take
@@ -19,7 +18,6 @@ from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 
 
-@implements(np.choose)
 def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
     """Return for each element of `a` that of the choice whose number it is.
 
@@ -63,7 +61,6 @@ def _choose(a: Any, *choices: Any, mode: str) -> Any:
     return out
 
 
-@implements(np.take_along_axis)
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
     """Return elements by indices along an axis that are others for each row.
 
@@ -115,7 +112,6 @@ class TakeAlongAxis:
         return np.take_along_axis(block, at, self.axis)
 
 
-@implements(np.searchsorted)
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
 ) -> Array:

@@ -10,7 +10,6 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
@@ -98,7 +97,6 @@ def _inverse(values: Any, block: Any) -> Any:
 _inverse.__name__ = "unique-inverse"
 
 
-@implements(np.unique)
 def unique(
     ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
@@ -154,7 +152,6 @@ def _of_one_block(node: Expr, axis: Any, equal_nan: bool, values_only: bool) -> 
     ]
 
 
-@implements(np.union1d)
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
     """Return the different elements of two arrays together, sorted.
 
@@ -165,7 +162,6 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
     return unique(concatenate((ar1, ar2), axis=None))
 
 
-@implements(np.isin)
 def isin(
     element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False,
     *, kind: str | None = None

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -41,7 +40,6 @@ def _order(order: Any) -> Any:
     return tuple(order) if isinstance(order, list) else order
 
 
-@implements(np.sort)
 def sort(
     a: ArrayLike, axis: int | None = -1, kind: str | None = None,
     order: str | Sequence[str] | None = None, *, stable: bool | None = None
@@ -55,7 +53,6 @@ def sort(
     return _sorted(np.sort, a, axis, None, kind=kind, order=_order(order), stable=stable)
 
 
-@implements(np.argsort)
 def argsort(
     a: ArrayLike, axis: int | None = -1, kind: str | None = None,
     order: str | Sequence[str] | None = None, *, stable: bool | None = None
@@ -82,7 +79,6 @@ def _kth(kth: Any, a: Any, axis: Any) -> Any:
     return tuple(kth) if np.ndim(kth) else operator.index(kth)
 
 
-@implements(np.partition)
 def partition(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect",
     order: str | Sequence[str] | None = None
@@ -99,7 +95,6 @@ def partition(
     return _sorted(np.partition, a, axis, None, kth=kth, kind=kind, order=_order(order))
 
 
-@implements(np.argpartition)
 def argpartition(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect",
     order: str | Sequence[str] | None = None
@@ -197,7 +192,6 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
     return Array(tree(Top(k, axis, places, together), [node], layout, dtype))
 
 
-@implements()
 def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
     """Return the `k` largest elements along an axis, largest first; -k: the smallest.
 
@@ -217,7 +211,6 @@ def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -
     return _top(a, k, axis, split_every, False)
 
 
-@implements()
 def argtopk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
     """Return the indices of the `k` largest elements along an axis; parameters are those of `topk`.
 

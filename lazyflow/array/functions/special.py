@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.functions.types import result_type
@@ -23,7 +22,6 @@ def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
     return as_result(made, out)
 
 
-@implements(np.sinc)
 def sinc(x: ArrayLike) -> Array:
     """Return ``sin(pi x) / (pi x)`` of elements, which is 1 for 0.
 
@@ -34,7 +32,6 @@ def sinc(x: ArrayLike) -> Array:
     return _each(np.sinc, x)
 
 
-@implements(np.i0)
 def i0(x: ArrayLike) -> Array:
     """Return the modified Bessel function of the first kind, order 0, of elements.
 
@@ -45,7 +42,6 @@ def i0(x: ArrayLike) -> Array:
     return _each(np.i0, x)
 
 
-@implements(np.fix)
 def fix(x: ArrayLike, out: Array | None = None) -> Array:
     """Return elements rounded towards zero.
 
@@ -56,7 +52,6 @@ def fix(x: ArrayLike, out: Array | None = None) -> Array:
     return _each(np.fix, x, out)
 
 
-@implements(np.isreal)
 def isreal(x: ArrayLike) -> Array:
     """Return whether elements have no imaginary part other than 0.
 
@@ -67,7 +62,6 @@ def isreal(x: ArrayLike) -> Array:
     return _each(np.isreal, x)
 
 
-@implements(np.iscomplex)
 def iscomplex(x: ArrayLike) -> Array:
     """Return whether elements have an imaginary part other than 0.
 
@@ -78,7 +72,6 @@ def iscomplex(x: ArrayLike) -> Array:
     return _each(np.iscomplex, x)
 
 
-@implements(np.isneginf)
 def isneginf(x: ArrayLike, out: Array | None = None) -> Array:
     """Return whether elements are minus infinity.
 
@@ -89,7 +82,6 @@ def isneginf(x: ArrayLike, out: Array | None = None) -> Array:
     return _each(np.isneginf, x, out)
 
 
-@implements(np.isposinf)
 def isposinf(x: ArrayLike, out: Array | None = None) -> Array:
     """Return whether elements are plus infinity.
 
@@ -100,7 +92,6 @@ def isposinf(x: ArrayLike, out: Array | None = None) -> Array:
     return _each(np.isposinf, x, out)
 
 
-@implements()
 def isnull(values: ArrayLike) -> Array:
     """Return whether elements are missing: NaN, NaT, or in arrays of objects None.
 
@@ -111,7 +102,6 @@ def isnull(values: ArrayLike) -> Array:
     return Array(elementwise.function(_missing, (as_node(values),), bool))
 
 
-@implements()
 def notnull(values: ArrayLike) -> Array:
     """Return whether elements are not missing: the opposite of `isnull`.
 
@@ -132,7 +122,6 @@ def _missing(x: Any) -> Any:
     return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
 
 
-@implements(np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
     """Return for each element that of the first choice whose condition holds, else the default.
 

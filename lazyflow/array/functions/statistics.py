@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
@@ -46,7 +45,6 @@ def _weights(given: Any, name: str, count: int) -> Array:
     return astype(w, float)
 
 
-@implements(np.cov)
 def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
     ddof: Any = None, fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, *,
@@ -98,7 +96,6 @@ def cov(
     return found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
 
 
-@implements(np.corrcoef)
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None
 ) -> Array:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import ArrayLike, Casting, as_array
 
 
@@ -15,7 +14,6 @@ def _type_or_value(x: Any) -> Any:
     return x.dtype if isinstance(x, Array) else x
 
 
-@implements(np.result_type)
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the dtype that NumPy's promotion gives for arrays, dtypes and numbers.
 
@@ -26,7 +24,6 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     return np.result_type(*map(_type_or_value, arrays_and_dtypes))
 
 
-@implements(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     """Return whether a cast to another dtype is allowed; parameters are those of ``np.can_cast``.
 
@@ -37,7 +34,6 @@ def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     return np.can_cast(_type_or_value(from_), to, casting)
 
 
-@implements(np.common_type)
 def common_type(*arrays: ArrayLike) -> type:
     """Return the inexact type that the elements of all arrays fit into.
 
@@ -48,7 +44,6 @@ def common_type(*arrays: ArrayLike) -> type:
     return np.common_type(*[np.empty(0, as_array(x).dtype) for x in arrays])
 
 
-@implements(np.iscomplexobj)
 def iscomplexobj(x: ArrayLike) -> bool:
     """Return whether the dtype is a complex one, whatever the values.
 
@@ -59,7 +54,6 @@ def iscomplexobj(x: ArrayLike) -> bool:
     return as_array(x).dtype.kind == "c"
 
 
-@implements(np.isrealobj)
 def isrealobj(x: ArrayLike) -> bool:
     """Return whether the dtype is not a complex one.
 

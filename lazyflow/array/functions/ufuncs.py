@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
+from lazyflow.array.dispatch import with_lengths
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
@@ -24,7 +24,7 @@ _REDUCTIONS: dict[Any, Callable[..., Any]] = {
 }
 
 
-@implements()
+@with_lengths
 def ufunc_method(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
     """Return what a method of a ufunc gives for arrays: reduce, accumulate or outer."""
     if how == "outer":
@@ -71,6 +71,7 @@ class UFunc:
         self.nout = ufunc.nout
         self.nargs = ufunc.nargs
 
+    @with_lengths
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inputs, outputs = args[: self.nin], args[self.nin:]
         if len(inputs) != self.nin or len(outputs) > self.nout:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, ones, tried
 from lazyflow.array.nodes.task_parts import named
@@ -25,7 +24,6 @@ def _name_of(func: Any) -> str:
     return str(getattr(func, "__name__", type(func).__name__))
 
 
-@implements(np.apply_along_axis)
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any,
     dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, **kwargs: Any,
@@ -80,7 +78,6 @@ def _slices_applied(
     return np.apply_along_axis(func, axis, block, *args, **kwargs)
 
 
-@implements(np.apply_over_axes)
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence[int]) -> Array:
     """Return the result of a function that is applied to axis after axis; all axes are kept.
 
@@ -171,9 +168,6 @@ def _objects(found: Any) -> Any:
     return out
 
 
-implements()(frompyfunc)
-
-
 class vectorize:
     """A Python function that broadcasts over the elements of arrays, as ``np.vectorize``.
 
@@ -215,10 +209,6 @@ class vectorize:
         return apply_gufunc(function, signature, *args, output_dtypes=self.otypes, **kwargs)
 
 
-implements()(vectorize)
-
-
-@implements(np.piecewise)
 def piecewise(
     x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
 ) -> Array:

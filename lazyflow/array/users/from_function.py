@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.grids import indices
 from lazyflow.array.users.map_blocks import map_blocks
 
 
-@implements()
 def fromfunction(
     function: Callable[..., Any], shape: Any = None, *, dtype: Any = float, chunks: Any = "auto",
     **kwargs: Any,

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
+from lazyflow.array.dispatch import with_lengths
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_call import BlockCalls
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-@implements()
+@with_lengths
 def apply_gufunc(
     func: Callable[..., Any],
     signature: str,
@@ -329,7 +329,6 @@ class gufunc:
         return apply_gufunc(self.pyfunc, self.signature, *args, **options, **kwargs)
 
 
-@implements()
 def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], gufunc]:
     """Return a decorator that makes a `gufunc` of a function.
 
@@ -348,6 +347,3 @@ def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], g
     np.float64(1.5)
     """
     return partial(gufunc, signature=signature, **options)
-
-
-implements()(gufunc)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-@implements()
 def map_blocks(
     func: Callable[..., Any],
     *args: Any,
@@ -99,7 +97,6 @@ def map_blocks(
     return _called(call, nodes, labels, out, sizes, new_axes, adjust, True, dtype, meta)
 
 
-@implements()
 def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
     """Return ``map_blocks(func, x, ...)``."""
     return map_blocks(func, x, *args, **kwargs)
@@ -163,7 +160,6 @@ def _called(
     return Array(BlockCalls(tuple(nodes), call, shares, found, chunks))
 
 
-@implements()
 def blockwise(
     func: Callable[..., Any],
     out_ind: Iterable[Hashable],

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import as_node
-from lazyflow.array.dispatch import MODULE_OF, functions, implements
+from lazyflow.array.dispatch import MODULE_OF, functions
 from lazyflow.array.functions.arguments import assign_out
 from lazyflow.array.nodes.compiled import one_loop, owner, takes_results
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.users.gufuncs import apply_gufunc
 
 
-@implements()
 def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any) -> Any:
     """Return the result of a generalised ufunc, by our function of its name if there is one.
 

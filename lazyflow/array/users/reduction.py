@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import assign_out, broadcast_node
 from lazyflow.array.nodes.block_call import BlockCalls, InputBlocks
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 _TOGETHER = 16  # results that are combined by one call
 
 
-@implements()
 def reduction(
     x: ArrayLike,
     chunk: Callable[..., Any],

@@ -12,7 +12,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow import config
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.bound_call import BLOCK, BoundCall
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _LARGEST = 16  # times the bytes of an automatic chunk that a block of windows has at most: a guess
 
 
-@implements(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(
     x: ArrayLike, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = None,
     automatic_rechunk: bool = True,

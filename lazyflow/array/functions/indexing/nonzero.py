@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.functions.indexing.index_arrays import take_by_mask
@@ -49,7 +48,6 @@ def _mask(a: Any) -> Array:
     return Array(elementwise.not_zero(as_node(a)))
 
 
-@implements(np.argwhere)
 def argwhere(a: ArrayLike) -> Array:
     """Return the indices of elements that are not zero, a row for each element.
 
@@ -70,7 +68,6 @@ def argwhere(a: ArrayLike) -> Array:
     return Array(take_by_mask(Array(made), mask, 0))
 
 
-@implements(np.nonzero)
 def nonzero(a: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of elements that are not zero, an array for each axis.
 
@@ -89,7 +86,6 @@ def nonzero(a: ArrayLike) -> tuple[Array, ...]:
     return tuple([found[:, k] for k in range(found.shape[1])])
 
 
-@implements(np.flatnonzero)
 def flatnonzero(a: ArrayLike) -> Array:
     """Return the indices, in C order, of elements that are not zero.
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import broadcast_node
@@ -30,7 +29,6 @@ from lazyflow.array.nodes.sources import Const, InMemory
 from lazyflow.array.nodes.views import view
 
 
-@implements()
 def set_item(x: Array, key: Any, value: Any) -> None:
     """Change some elements of an array; other arrays that were made of it stay as they are."""
     entries = compute_integers(keys.parse(key, x.shape))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
@@ -29,7 +28,6 @@ from lazyflow.array.nodes.indexing.keys import is_basic, parse
 from lazyflow.array.nodes.moments import axis_of
 
 
-@implements()
 def getitem_by_arrays(x: Array, entries: list[Any]) -> Array:
     """Return ``x[key]`` for a key with index arrays."""
     return Array(take_by_arrays(x, entries))
@@ -60,7 +58,6 @@ class PointIndexer:
         return Array(take_points(base.expr, as_indices(base, parts.arrays)))
 
 
-@implements()
 def vindex_of(x: Array) -> PointIndexer:
     """Return ``x.vindex``."""
     return PointIndexer(x)
@@ -83,7 +80,6 @@ def _indices_by_mode(
     return (at % n if mode == "wrap" else at.clip(0, n - 1)).astype(np.intp)
 
 
-@implements(np.take)
 def take(
     a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: Array | None = None,
     mode: str = "raise"
@@ -128,7 +124,6 @@ def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
     return gather(x[None].expr, (0,), (at,)) if at.ndim else x.expr
 
 
-@implements(np.compress)
 def compress(
     condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: Array | None = None
 ) -> Array:
@@ -155,7 +150,6 @@ def compress(
     return take(x, np.flatnonzero(_values(condition)), axis, out)
 
 
-@implements(np.extract)
 def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     """Return the elements for which a condition of the array's shape holds, in C order.
 
@@ -172,7 +166,6 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     return take(x, np.flatnonzero(_values(mask)))
 
 
-@implements(np.delete)
 def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None) -> Array:
     """Return the array without some indices of an axis; without `axis`, of all elements in C order.
 
@@ -199,7 +192,6 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
     return take(x, kept, axis)
 
 
-@implements(np.insert)
 def insert(
     arr: ArrayLike, obj: int | slice | ArrayLike, values: ArrayLike, axis: int | None = None
 ) -> Array:
@@ -249,7 +241,6 @@ def insert(
     return made
 
 
-@implements(np.diagonal)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Return diagonals of matrices, along the last axis; parameters are those of ``np.diagonal``.
 
@@ -272,7 +263,6 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return made.transpose((*range(1, made.ndim), 0))
 
 
-@implements(np.diag)
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Return a diagonal of a matrix, or a matrix with a 1-d array on a diagonal.
 
@@ -297,7 +287,6 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return where(on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
 
 
-@implements(np.tril)
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros above a diagonal of its last two axes.
 
@@ -310,7 +299,6 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     return _triangle(m, k, True)
 
 
-@implements(np.triu)
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros below a diagonal of its last two axes.
 

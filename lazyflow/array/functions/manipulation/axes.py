@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_array
 from lazyflow.array.nodes.moments import axis_of
@@ -17,7 +16,6 @@ from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
 
 
-@implements(np.squeeze)
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """Return an array without axes of length 1: all of them, or those given.
 
@@ -43,7 +41,6 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     return Array(view(x.expr, Selection(picks, tuple([k for k in range(x.ndim) if k not in gone]))))
 
 
-@implements(np.expand_dims)
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     """Return an array with new axes of length 1 at these places of the result.
 
@@ -59,7 +56,6 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return Array(view(x.expr, Selection((None,) * x.ndim, axes)))
 
 
-@implements(np.transpose)
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return an array with its axes in another order; in reverse order if none is given.
 
@@ -72,7 +68,6 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return as_array(a).transpose(axes)
 
 
-@implements(*filter(None, [getattr(np, "permute_dims", None)]))
 def permute_dims(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return an array with its axes in another order, as `transpose`.
 
@@ -83,7 +78,6 @@ def permute_dims(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return as_array(a).transpose(axes)
 
 
-@implements(*filter(None, [getattr(np, "matrix_transpose", None)]))
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Return an array with its last two axes exchanged.
 
@@ -99,7 +93,6 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return found.mT
 
 
-@implements(np.moveaxis)
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Return an array with axes moved to other places; the others keep their order.
 
@@ -120,7 +113,6 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return x.transpose(order)
 
 
-@implements(np.rollaxis)
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Return an array with an axis moved to before another.
 
@@ -140,7 +132,6 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(x, axis, start - (axis < start))
 
 
-@implements(np.swapaxes)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Return an array with two axes exchanged.
 
@@ -160,7 +151,6 @@ def _each(arrays: tuple[Any, ...], change: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-@implements(np.atleast_1d)
 def atleast_1d(*arys: ArrayLike) -> Any:
     """Return arrays with at least one axis.
 
@@ -171,7 +161,6 @@ def atleast_1d(*arys: ArrayLike) -> Any:
     return _each(arys, lambda x: x if x.ndim else x[None])
 
 
-@implements(np.atleast_2d)
 def atleast_2d(*arys: ArrayLike) -> Any:
     """Return arrays with at least two axes; new ones come first.
 
@@ -182,7 +171,6 @@ def atleast_2d(*arys: ArrayLike) -> Any:
     return _each(arys, lambda x: x[(None,) * (2 - x.ndim)] if x.ndim < 2 else x)
 
 
-@implements(np.atleast_3d)
 def atleast_3d(*arys: ArrayLike) -> Any:
     """Return arrays with at least three axes, where ``np.atleast_3d`` puts them.
 

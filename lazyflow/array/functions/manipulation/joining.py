@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import ArrayLike, Casting, DTypeLike, as_array, as_result
 from lazyflow.array.functions.manipulation.axes import (
     atleast_1d,
@@ -24,7 +23,6 @@ from lazyflow.array.nodes.joined import concatenated
 from lazyflow.array.nodes.moments import axis_of
 
 
-@implements(np.concatenate)
 def concatenate(
     arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
     dtype: DTypeLike | None = None, casting: Casting = "same_kind"
@@ -109,7 +107,6 @@ def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
     return [elementwise.cast(x, common) for x in nodes]
 
 
-@implements(*filter(None, [getattr(np, "concat", None)]))
 def concat(
     arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
     dtype: DTypeLike | None = None, casting: Casting = "same_kind"
@@ -124,7 +121,6 @@ def concat(
     return concatenate(arrays, axis, out, dtype, casting)
 
 
-@implements(np.stack)
 def stack(
     arrays: Sequence[ArrayLike], axis: int = 0, out: Array | None = None, *,
     dtype: DTypeLike | None = None, casting: Casting = "same_kind"
@@ -148,7 +144,6 @@ def stack(
     return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype, casting)
 
 
-@implements(np.hstack)
 def hstack(
     tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
 ) -> Array:
@@ -163,7 +158,6 @@ def hstack(
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
-@implements(np.vstack)
 def vstack(
     tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
 ) -> Array:
@@ -178,7 +172,6 @@ def vstack(
     return concatenate(parts, 0, dtype=dtype, casting=casting)
 
 
-@implements(np.dstack)
 def dstack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays one after another along the third axis.
 
@@ -190,7 +183,6 @@ def dstack(tup: Sequence[ArrayLike]) -> Array:
     return concatenate(parts, 2)
 
 
-@implements(np.column_stack)
 def column_stack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays side by side, 1-d arrays as columns.
 
@@ -207,7 +199,6 @@ def column_stack(tup: Sequence[ArrayLike]) -> Array:
     return concatenate(parts, 1)
 
 
-@implements(np.append)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Return an array with values after it; without `axis`, of all elements in C order.
 
@@ -218,7 +209,6 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([arr, values] if axis is not None else [ravel(arr), ravel(values)], axis)
 
 
-@implements(np.block)
 def block(arrays: Any) -> Array:
     """Return an array of nested lists of blocks; parameters as np.block.
 

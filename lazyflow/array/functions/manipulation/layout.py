@@ -8,7 +8,6 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
@@ -16,7 +15,6 @@ from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.per_block import PerBlock
 
 
-@implements()
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
     if dtype is None:
@@ -61,7 +59,6 @@ class Bits:
         return np.asarray(x, order="C").view(self.dtype)
 
 
-@implements()
 def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Array:
     """Return the same array in other chunks.
 
@@ -100,7 +97,6 @@ def _automatic(chunks: Any) -> bool:
     )
 
 
-@implements()
 def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
     """Return arrays with equal chunks along axes of the same name.
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.creation import arange, full, zeros
@@ -41,7 +40,6 @@ _CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
 Maker = Callable[[Array, int, bool, int], Array]
 
 
-@implements(np.pad)
 def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Return an array with more elements around it; parameters as np.pad, without functions.
 

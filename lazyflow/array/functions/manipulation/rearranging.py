@@ -14,7 +14,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow import config
 from lazyflow.array.chunks import parse_bytes
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_1d, as_array, broadcast_node
 from lazyflow.array.functions.creation import arange, zeros
@@ -35,7 +34,6 @@ def along(x: Array, axis: int, key: Any) -> Array:
 # -- flips and rolls ------------------------------------------------------------------------------
 
 
-@implements(np.flip)
 def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """Return an array with the elements along axes in reverse order: all axes, or those given.
 
@@ -48,7 +46,6 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     return x[tuple([slice(None, None, -1) if k in axes else slice(None) for k in range(x.ndim)])]
 
 
-@implements(np.flipud)
 def flipud(m: ArrayLike) -> Array:
     """Return an array with its rows in reverse order.
 
@@ -62,7 +59,6 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@implements(np.fliplr)
 def fliplr(m: ArrayLike) -> Array:
     """Return an array with the elements of each row in reverse order.
 
@@ -76,7 +72,6 @@ def fliplr(m: ArrayLike) -> Array:
     return flip(m, 1)
 
 
-@implements(np.rot90)
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Return an array turned by 90 degrees `k` times, from the first of `axes` towards the second.
 
@@ -103,7 +98,6 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     return transpose(flip(x, other), order) if k == 1 else flip(transpose(x, order), other)
 
 
-@implements(np.roll)
 def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
     """Return an array whose elements moved on along axes; those past the end come to the beginning.
 
@@ -137,7 +131,6 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
 # -- copies ---------------------------------------------------------------------------------------
 
 
-@implements(np.repeat)
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     """Return an array with each element, or each index of an axis, repeated.
 
@@ -178,7 +171,6 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     return take(x, np.repeat(np.arange(n), counts), axis=axis)
 
 
-@implements(np.tile)
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """Return copies of an array side by side, as many along each axis as `reps` says.
 
@@ -224,7 +216,6 @@ def _chunk_bytes() -> int:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-@implements(np.array_split)
 def array_split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[Array]:
@@ -250,7 +241,6 @@ def array_split(
     return [along(x, axis, slice(a, b)) for a, b in pairwise(cuts)]
 
 
-@implements(np.split)
 def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Return equal parts of an array along an axis, or parts that are cut at some indices.
 
@@ -277,7 +267,6 @@ def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 
     return array_split(x, indices_or_sections, axis)
 
 
-@implements(np.hsplit)
 def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the second axis, of a 1-d array along the first, as `split`.
 
@@ -291,7 +280,6 @@ def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Arr
     return split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
 
 
-@implements(np.vsplit)
 def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the first axis, as `split`.
 
@@ -305,7 +293,6 @@ def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Arr
     return split(x, indices_or_sections, 0)
 
 
-@implements(np.dsplit)
 def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the third axis, as `split`.
 
@@ -319,7 +306,6 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Arr
     return split(x, indices_or_sections, 2)
 
 
-@implements(np.trim_zeros)
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
     """Return an array without the zeros at the ends of axes.
 

@@ -11,7 +11,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
@@ -30,7 +29,6 @@ from lazyflow.array.nodes.reshaped import reshaped
 # -- the same elements in another shape -----------------------------------------------------------
 
 
-@implements(np.reshape)
 def reshape(
     a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None,
     merge_chunks: bool = True, limit: int | str | None = None,
@@ -88,7 +86,6 @@ def _without_unknown(
     return found
 
 
-@implements()
 def reshape_method(
     x: Array, *shape: Any, order: str = "C", copy: bool | None = None, merge_chunks: bool = True,
     limit: int | str | None = None,
@@ -100,7 +97,6 @@ def reshape_method(
     )
 
 
-@implements(np.ravel)
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """Return the elements along one axis, in C order.
 
@@ -126,7 +122,6 @@ def flat(a: Any) -> Array:
 # -- stretching ---------------------------------------------------------------------------------
 
 
-@implements(np.broadcast_to)
 def broadcast_to(
     array: ArrayLike, shape: ShapeLike, subok: bool = False, *, chunks: ChunksLike | None = None
 ) -> Array:
@@ -172,7 +167,6 @@ def broadcast_to(
     return Array(rechunk(node, sizes))
 
 
-@implements(np.broadcast_arrays)
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]:
     """Return arrays broadcast to their common shape.
 
@@ -191,7 +185,6 @@ def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]
 # -- lengths ------------------------------------------------------------------------------------
 
 
-@implements(np.shape)
 def shape(a: ArrayLike) -> tuple[Any, ...]:
     """Return the lengths of the axes; None for one that is not known yet.
 
@@ -205,7 +198,6 @@ def shape(a: ArrayLike) -> tuple[Any, ...]:
     return as_array(a).shape
 
 
-@implements(np.ndim)
 def ndim(a: ArrayLike) -> int:
     """Return the number of axes.
 
@@ -216,7 +208,6 @@ def ndim(a: ArrayLike) -> int:
     return as_array(a).ndim
 
 
-@implements(np.size)
 def size(a: ArrayLike, axis: Axes = None) -> int:
     """Return the number of elements, of all axes or along some.
 

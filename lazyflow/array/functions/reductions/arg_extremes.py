@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node
 from lazyflow.array.nodes.elementwise import constant
@@ -109,7 +108,6 @@ def _arg(
     return as_result(tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp), out)
 
 
-@implements(np.argmin)
 def argmin(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -124,7 +122,6 @@ def argmin(
     return _arg(np.argmin, a, axis, out, keepdims)
 
 
-@implements(np.argmax)
 def argmax(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -137,7 +134,6 @@ def argmax(
     return _arg(np.argmax, a, axis, out, keepdims)
 
 
-@implements(np.nanargmin)
 def nanargmin(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -157,7 +153,6 @@ def nanargmin(
     return _arg(np.argmin, a, axis, out, keepdims, np.inf)
 
 
-@implements(np.nanargmax)
 def nanargmax(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import MISSING, as_array, as_result, node_and_mask
 from lazyflow.array.functions.one_chunk import along_axis, over_axes
@@ -59,7 +58,6 @@ class ByUfunc(TreeReduction):
         return part if self.keepdims else part.squeeze(self.axes)
 
 
-@implements()
 def ufunc_reduce(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: Any = False, initial: Any = MISSING, where: Any = True,
@@ -127,7 +125,6 @@ class Accumulate(TreeReduction):
         return self.ufunc.accumulate(block, axis=self.axis, dtype=self.dtype)
 
 
-@implements()
 def ufunc_accumulate(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, *,
     method: str = "sequential",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -54,7 +53,6 @@ def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], 
     return native, native
 
 
-@implements(np.mean)
 def mean(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, *, where: ArrayLike = True
@@ -127,7 +125,6 @@ def variance_of(
     return as_result(made, out, "unsafe")
 
 
-@implements(np.var)
 def var(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -145,7 +142,6 @@ def var(
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
-@implements(np.std)
 def std(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -168,7 +164,6 @@ def _normalised(total: Any, scale: Any) -> Any:
 _normalised.__name__ = "divide"  # NumPy's warnings say so
 
 
-@implements(np.average)
 def average(
     a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False, *,
     keepdims: bool = False,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
@@ -69,7 +68,6 @@ def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     return as_result(over_axes(op, [node], axes, keepdims, dtype), out)
 
 
-@implements(np.median)
 def median(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, overwrite_input: bool = False,
     keepdims: bool = False,
@@ -85,7 +83,6 @@ def median(
     return _median(np.median, a, axis, out, keepdims)
 
 
-@implements(np.nanmedian)
 def nanmedian(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, overwrite_input: bool = False,
     keepdims: bool = False,
@@ -147,7 +144,6 @@ def _weights(weights: Expr, node: Expr, axes: tuple[int, ...]) -> Expr:
     return broadcast_node(Array(weights)[key].expr, node.shape)
 
 
-@implements(np.quantile)
 def quantile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -166,7 +162,6 @@ def quantile(
     return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
 
 
-@implements(np.nanquantile)
 def nanquantile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -181,7 +176,6 @@ def nanquantile(
     return _quantile(np.nanquantile, a, q, axis, out, method, keepdims, weights)
 
 
-@implements(np.percentile)
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -198,7 +192,6 @@ def percentile(
     return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
 
 
-@implements(np.nanpercentile)
 def nanpercentile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     MISSING,
@@ -46,7 +45,6 @@ def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-@implements(np.sum)
 def sum(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -63,7 +61,6 @@ def sum(
     return _total("sum", np.add, 0, a, axis, dtype, out, keepdims, initial, where)
 
 
-@implements(np.prod)
 def prod(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -106,7 +103,6 @@ def _is_minus_0(initial: Any, dtype: np.dtype[Any]) -> bool:
     return bool(start == 0 and (np.signbit(start.real) or np.signbit(start.imag)))
 
 
-@implements(np.max, np.amax)
 def max(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -132,7 +128,6 @@ def max(
 amax = max
 
 
-@implements(np.min, np.amin)
 def min(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -184,7 +179,6 @@ def _extreme(
     return as_result(made, out, "unsafe")
 
 
-@implements(np.any)
 def any(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
     where: ArrayLike = True
@@ -198,7 +192,6 @@ def any(
     return _truth("any", False, a, axis, out, keepdims, where)
 
 
-@implements(np.all)
 def all(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
     where: ArrayLike = True
@@ -222,7 +215,6 @@ def _truth(
     return as_result(reduced(node, kind, axis, keepdims, bool), out, "unsafe")
 
 
-@implements(np.count_nonzero)
 def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """Return the number of elements over axes that are not zero.
 
@@ -236,7 +228,6 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     return sum(Array(elementwise.not_zero(node)), axis, keepdims=keepdims)
 
 
-@implements(np.ptp)
 def ptp(a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the range of the elements over axes: the largest minus the smallest.
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     MISSING,
@@ -59,7 +58,6 @@ def filled(a: Any, value: float) -> Array:
     return Array(elementwise.where(is_number, node, constant(value, node.dtype)))
 
 
-@implements(np.nansum)
 def nansum(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -75,7 +73,6 @@ def nansum(
     return sum(filled(a, 0), axis, dtype, out, keepdims, initial, where)
 
 
-@implements(np.nanprod)
 def nanprod(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -97,7 +94,6 @@ def _inexact(node: Expr, dtype: Any) -> None:
         raise TypeError("If a is inexact, then dtype must be inexact")
 
 
-@implements(np.nanmean)
 def nanmean(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, *, where: ArrayLike = True
@@ -129,7 +125,6 @@ def _nan_variance(
     )
 
 
-@implements(np.nanvar)
 def nanvar(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -143,7 +138,6 @@ def nanvar(
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
-@implements(np.nanstd)
 def nanstd(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -157,7 +151,6 @@ def nanstd(
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
-@implements(np.nanmax)
 def nanmax(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -171,7 +164,6 @@ def nanmax(
     return _nan_extreme(max, np.fmax, -np.inf, a, axis, out, keepdims, initial, where)
 
 
-@implements(np.nanmin)
 def nanmin(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True

@@ -13,7 +13,6 @@ from lazyflow import config
 from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.foreign import plain, refuse_lazy
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
 from lazyflow.array.nodes.block_call import BlockCalls
@@ -27,7 +26,6 @@ from lazyflow.services import service
 _VALUES = (list, tuple, int, float, complex, memoryview, np.generic)
 
 
-@implements()
 def from_array(
     x: Any, chunks: ChunksLike = "auto", lock: Any = False, asarray: bool | None = None
 ) -> Array:
@@ -144,7 +142,6 @@ def _reader(asarray: bool, locked: bool) -> Reader:
     return Reader(asarray, _lock(locked))
 
 
-@implements()
 def from_delayed(
     value: Any, shape: Sequence[int], dtype: DTypeLike | None = None, meta: Any = None,
     name: Any = None,
@@ -201,7 +198,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-@implements()
 def to_delayed(x: Array) -> np.ndarray[Any, Any]:
     """Return the blocks of an array as lazy values, in an array of shape ``x.numblocks``.
 

@@ -13,7 +13,6 @@ from lazyflow import config
 from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
@@ -23,7 +22,6 @@ from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 
-@implements()
 def store(
     sources: Any,
     targets: Any,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow.array.core import Array
-from lazyflow.array.dispatch import implements
 from lazyflow.array.functions.arguments import ChunksLike
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.functions.storage.storing import store
@@ -21,7 +20,6 @@ def _zarr() -> Any:
     return zarr
 
 
-@implements()
 def from_zarr(
     url: Any, component: str | None = None, chunks: ChunksLike = "auto", **kwargs: Any
 ) -> Array:
@@ -55,7 +53,6 @@ def from_zarr(
     return from_array(found, chunks)
 
 
-@implements()
 def to_zarr(
     arr: Array, url: Any, component: str | None = None, region: Any = None, compute: bool = True,
     return_stored: bool = False, **kwargs: Any,
