@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -42,6 +43,24 @@ def as_array(x: Any) -> Array:
 def operand(x: Any) -> Any:
     """Return Python's numbers as they are, which take the dtype of others, else a node."""
     return x if type(x) in NUMBERS else as_node(x)
+
+
+def lengths_of(shape: Any) -> tuple[int, ...]:
+    """Return the lengths that a ``shape=`` means: one of several, or a number.
+
+    >>> lengths_of(3), lengths_of([2, -1])
+    ((3,), (2, -1))
+    """
+    given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    return tuple([operator.index(n) for n in given])
+
+
+def new_lengths(shape: Any) -> tuple[int, ...]:
+    """Return the lengths of an array that is made; raise if one is negative."""
+    found = lengths_of(shape)
+    if any(n < 0 for n in found):
+        raise ValueError("negative dimensions are not allowed")
+    return found
 
 
 def check_order(order: Any, allowed: Sequence[Any] = ("C", "K", "A", None)) -> None:

@@ -46,10 +46,6 @@ def allclose(
 # -- equality -----------------------------------------------------------------------------------
 
 
-def _no() -> Array:
-    return Array(constant(False, bool))
-
-
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Return whether two arrays have the same shape and equal elements.
 
@@ -63,7 +59,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     one, other = as_array(a1), as_array(a2)
     known(one, other)
     if one.shape != other.shape:
-        return _no()
+        return Array(constant(False, bool))
     same = one == other
     if equal_nan and one.dtype.kind in "fcmM" and other.dtype.kind in "fcmM":
         same = same | (np.isnan(one) & np.isnan(other))
@@ -82,5 +78,5 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     try:
         broadcast_shape([one.shape, other.shape])
     except ValueError:
-        return _no()
+        return Array(constant(False, bool))
     return totals.all(one == other)

@@ -15,6 +15,7 @@ from lazyflow.array.functions.arguments import (
     DTypeLike,
     ShapeLike,
     check_order,
+    new_lengths,
 )
 from lazyflow.array.functions.conversion import asarray
 from lazyflow.array.functions.formulas import (
@@ -26,14 +27,6 @@ from lazyflow.array.functions.formulas import (
     Tri,
 )
 from lazyflow.array.nodes.sources import Made
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    found = tuple([operator.index(n) for n in given])
-    if any(n < 0 for n in found):
-        raise ValueError("negative dimensions are not allowed")
-    return found
 
 
 def from_formula(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
@@ -68,9 +61,10 @@ def full(
         raise ValueError(
             f"fill_value must be one value; got an array of shape {value.shape}. Use broadcast_to."
         )
+    formula: Any = Filled(value.tobytes(), value.dtype)
     if value.dtype.hasobject:
-        return from_formula(FilledObject(value[()]), _shape(shape), value.dtype, chunks)
-    return from_formula(Filled(value.tobytes(), value.dtype), _shape(shape), value.dtype, chunks)
+        formula = FilledObject(value[()])
+    return from_formula(formula, new_lengths(shape), value.dtype, chunks)
 
 
 def zeros(
@@ -263,7 +257,7 @@ def eye(
            [0, 0, 1],
            [0, 0, 0]])
     """
-    shape = _shape((N, N if M is None else M))
+    shape = new_lengths((N, N if M is None else M))
     return from_formula(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
 
 
@@ -290,5 +284,5 @@ def tri(
            [1, 1, 0],
            [1, 1, 1]])
     """
-    shape = _shape((N, N if M is None else M))
+    shape = new_lengths((N, N if M is None else M))
     return from_formula(Tri(int(k), np.dtype(dtype)), shape, dtype, chunks)

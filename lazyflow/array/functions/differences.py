@@ -13,14 +13,11 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, as_array, broadcast_node
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.manipulation.rearranging import along
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
-
-
-def _key(ndim: int, axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
-    return (*[slice(None)] * axis, slice(start, stop), *[slice(None)] * (ndim - axis - 1))
 
 
 def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
@@ -28,8 +25,8 @@ def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
 
     Left as they are, their chunks would be cut at the places of both.
     """
-    before = x[_key(x.ndim, axis, None, -apart)]
-    after = x[_key(x.ndim, axis, apart, None)]
+    before = along(x, axis, slice(None, -apart))
+    after = along(x, axis, slice(apart, None))
     return before, Array(rechunk(after.expr, before.chunks))
 
 
@@ -167,7 +164,7 @@ def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
 
 def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     def at(start: int | None, stop: int | None) -> Array:
-        return x[_key(x.ndim, axis, start, stop)]
+        return along(x, axis, slice(start, stop))
 
     def spread(values: Any) -> Any:
         shape = [1] * x.ndim
@@ -181,7 +178,8 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
     if edge_order == 1:
         parts.append((at(1, 2) - at(0, 1)) / first)
     else:
-        parts.append(_first(at(0, 1), at(1, 2), at(2, 3), space if even else space[:2], even))
+        three = at(0, 1), at(1, 2), at(2, 3)
+        parts.append(_outermost(three, space if even else space[:2], even, False))
     if n > 2:
         before, after = neighbours(x, axis, 2)
         if even:
@@ -198,32 +196,27 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
         parts.append((at(-1, None) - at(-2, -1)) / last)
     else:
         three = at(-3, -2), at(-2, -1), at(-1, None)
-        parts.append(_last(*three, space if even else space[-2:], even))
+        parts.append(_outermost(three, space if even else space[-2:], even, True))
     same = [astype(part, x.dtype) for part in parts]
     joined = astype(concatenate(same, axis=axis), x.dtype)
     return Array(rechunk(joined.expr, x.chunks))
 
 
-def _first(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
-    """Return the slope at the first of three points, to the second order."""
+def _outermost(three: tuple[Array, Array, Array], space: Any, even: bool, last: bool) -> Array:
+    """Return the slope at the last, or else the first, of three points, to the second order."""
+    factors: tuple[Any, Any, Any]
     if even:
-        return -1.5 / space * one + 2.0 / space * two + -0.5 / space * three
-    a, b = space
-    return (
-        -(2.0 * a + b) / (a * (a + b)) * one + (a + b) / (a * b) * two
-        + -a / (b * (a + b)) * three
-    )
-
-
-def _last(one: Array, two: Array, three: Array, space: Any, even: bool) -> Array:
-    """Return the slope at the last of three points, to the second order."""
-    if even:
-        return 0.5 / space * one + -2.0 / space * two + 1.5 / space * three
-    a, b = space
-    return (
-        b / (a * (a + b)) * one + -(b + a) / (a * b) * two
-        + (2.0 * b + a) / (b * (a + b)) * three
-    )
+        factors = (0.5, -2.0, 1.5) if last else (-1.5, 2.0, -0.5)
+        factors = tuple([each / space for each in factors])
+    else:
+        a, b = space
+        of_two = (a + b) / (a * b)
+        if last:
+            factors = b / (a * (a + b)), -of_two, (2.0 * b + a) / (b * (a + b))
+        else:
+            factors = -(2.0 * a + b) / (a * (a + b)), of_two, -a / (b * (a + b))
+    one, two, three_ = (factor * x for factor, x in zip(factors, three, strict=True))
+    return one + two + three_
 
 
 # -- areas --------------------------------------------------------------------------------------

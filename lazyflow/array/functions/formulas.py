@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -88,27 +88,24 @@ class Linear:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """Ones on a diagonal."""
+    """Ones on a diagonal, `k` columns above the main one."""
 
     k: int
     dtype: np.dtype[Any]
     __name__ = "eye"
+    _whole: ClassVar[Any] = staticmethod(np.eye)
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         rows, columns = region
         shape = rows.stop - rows.start, columns.stop - columns.start
-        return np.eye(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
+        found: np.ndarray[Any, Any] = self._whole(
+            *shape, k=self.k + rows.start - columns.start, dtype=self.dtype
+        )
+        return found
 
 
-@dataclass(frozen=True)
-class Tri:
+class Tri(Diagonal):
     """Ones on and below a diagonal."""
 
-    k: int
-    dtype: np.dtype[Any]
     __name__ = "tri"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        rows, columns = region
-        shape = rows.stop - rows.start, columns.stop - columns.start
-        return np.tri(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
+    _whole = staticmethod(np.tri)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import operator
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node
+from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
@@ -24,19 +23,12 @@ from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
-from lazyflow.array.nodes.contraction import Labels
-from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.tree import TreeReduction, tree, whole_along
+from lazyflow.array.nodes.tree import tree, whole_along
 from lazyflow.graph.task import users_depth
-
-
-def _contracted(
-    a: Any, first: Labels, b: Any, second: Labels, out: Labels, dtype: Any
-) -> Expr:
-    return product(as_node(a), first, as_node(b), second, out, dtype)
 
 
 def _differ(n: int | None, m: int | None) -> bool:
@@ -44,6 +36,24 @@ def _differ(n: int | None, m: int | None) -> bool:
     if n is None or m is None:
         raise SizesNeeded
     return n != m
+
+
+def _check_axes(gufunc: np.ufunc, *arrays: Array) -> None:
+    for at, x in enumerate(arrays):
+        if x.ndim == 0:
+            raise ValueError(
+                f"{gufunc.__name__}: Input operand {at} does not have enough dimensions (has 0, "
+                f"gufunc core with signature {gufunc.signature} requires 1)"
+            )
+
+
+def _check_core(gufunc: np.ufunc, n: int | None, m: int | None) -> None:
+    """Raise where the lengths that NumPy's function sums over differ."""
+    if _differ(n, m):
+        raise ValueError(
+            f"{gufunc.__name__}: Input operand 1 has a mismatch in its core dimension 0, with "
+            f"gufunc signature {gufunc.signature} (size {m} is different from {n})"
+        )
 
 
 # -- matmul and its like ------------------------------------------------------------------------
@@ -66,18 +76,8 @@ def matmul(
             "move the axes by moveaxis() first"
         )
     a, b = as_array(x1), as_array(x2)
-    for at, x in enumerate((a, b)):
-        if x.ndim == 0:
-            raise ValueError(
-                f"matmul: Input operand {at} does not have enough dimensions (has 0, gufunc core "
-                "with signature (n?,k),(k,m?)->(n?,m?) requires 1)"
-            )
-    inner = a.shape[-1], b.shape[max(b.ndim - 2, 0)]
-    if _differ(*inner):
-        raise ValueError(
-            "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
-            f"(n?,k),(k,m?)->(n?,m?) (size {inner[1]} is different from {inner[0]})"
-        )
+    _check_axes(np.matmul, a, b)
+    _check_core(np.matmul, a.shape[-1], b.shape[max(b.ndim - 2, 0)])
     loop: Any = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **loop)
     batch = max(a.ndim, b.ndim, 2) - 2
@@ -88,7 +88,8 @@ def matmul(
     columns = (column,) if b.ndim > 1 else ()
     first = (*leading[batch - max(a.ndim - 2, 0):], *rows, summing)
     second = (*leading[batch - max(b.ndim - 2, 0):], summing, *columns)
-    return as_result(_contracted(a, first, b, second, (*leading, *rows, *columns), found), out)
+    labels = (*leading, *rows, *columns)
+    return as_result(product(a.expr, first, b.expr, second, labels, found), out)
 
 
 def _conjugate(x: Array) -> Array:
@@ -111,17 +112,18 @@ def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
         return as_result((a * b).expr, out)
-    at = max(b.ndim - 2, 0)
-    if _differ(a.shape[-1], b.shape[at]):
+    return as_result(_summed(a, b, max(b.ndim - 2, 0)).expr, out)
+
+
+def _summed(a: Array, b: Array, axis: int) -> Array:
+    """Return sums of products over the last axis of `a` and an axis of `b`."""
+    if _differ(a.shape[-1], b.shape[axis]):
+        one, other = (str(x.shape).replace(" ", "") for x in (a, b))
         raise ValueError(
-            f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
-            f"{b.shape[at]} (dim {at})"
+            f"shapes {one} and {other} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
+            f"{b.shape[axis]} (dim {axis})"
         )
-    return as_result(tensordot(a, b, ((a.ndim - 1,), (at,))).expr, out)
-
-
-def _shown(x: Array) -> str:
-    return str(x.shape).replace(" ", "")
+    return tensordot(a, b, ((a.ndim - 1,), (axis,)))
 
 
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
@@ -154,7 +156,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
         first[second.index(m)] if m in second else a.ndim + m for m in range(b.ndim)
     ])
     out = tuple([x for x in (*labels, *others) if x not in first])
-    return Array(_contracted(a, labels, b, others, out, _dtype(a, b)))
+    return Array(product(a.expr, labels, b.expr, others, out, _dtype(a, b)))
 
 
 def _as_numbers(x: Array) -> Array:
@@ -172,12 +174,7 @@ def inner(a: ArrayLike, b: ArrayLike) -> Array:
     a, b = as_array(a), as_array(b)
     if a.ndim == 0 or b.ndim == 0:
         return a * b
-    if _differ(a.shape[-1], b.shape[-1]):
-        raise ValueError(
-            f"shapes {_shown(a)} and {_shown(b)} not aligned: {a.shape[-1]} (dim {a.ndim - 1}) != "
-            f"{b.shape[-1]} (dim {b.ndim - 1})"
-        )
-    return tensordot(a, b, ((-1,), (-1,)))
+    return _summed(a, b, b.ndim - 1)
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
@@ -210,7 +207,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     if "m" in (a.dtype.kind, b.dtype.kind):
         return tensordot(a, b, a.ndim)
     labels = tuple(range(a.ndim))
-    return Array(_contracted(_conjugate(a), labels, b, labels, (), _dtype(a, b)))
+    return Array(product(_conjugate(a).expr, labels, b.expr, labels, (), _dtype(a, b)))
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: int = -1) -> Array:
@@ -221,24 +218,15 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: i
     array([3, 7])
     """
     a, b = as_array(x1), as_array(x2)
-    for at, x in enumerate((a, b)):
-        if x.ndim == 0:
-            raise ValueError(
-                f"vecdot: Input operand {at} does not have enough dimensions (has 0, gufunc core "
-                "with signature (n),(n)->() requires 1)"
-            )
+    _check_axes(np.vecdot, a, b)
     a, b = (_last(x, axis) for x in (a, b))
-    if _differ(a.shape[-1], b.shape[-1]):
-        raise ValueError(
-            "vecdot: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
-            f"(n),(n)->() (size {b.shape[-1]} is different from {a.shape[-1]})"
-        )
+    _check_core(np.vecdot, a.shape[-1], b.shape[-1])
     broadcast_shape([a.shape[:-1], b.shape[:-1]])
     batch = tuple(range(max(a.ndim, b.ndim) - 1))
     first = (*batch[len(batch) - a.ndim + 1:], len(batch))
     second = (*batch[len(batch) - b.ndim + 1:], len(batch))
-    dtype = _dtype(a, b)
-    return as_result(_contracted(_conjugate(a), first, b, second, batch, dtype), out)
+    made = product(_conjugate(a).expr, first, b.expr, second, batch, _dtype(a, b))
+    return as_result(made, out)
 
 
 def _last(x: Array, axis: int) -> Array:
@@ -281,16 +269,6 @@ def trace(
     """
     found = diagonal(as_array(a), offset, axis1, axis2)
     return totals.sum(found, -1, dtype, out)
-
-
-@dataclass(frozen=True)
-class Cross(TreeReduction):
-    """The cross product of vectors along the last axis."""
-
-    __name__ = "cross"
-
-    def first(self, a: Any, b: Any) -> Any:
-        return np.cross(a, b)
 
 
 def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
@@ -338,7 +316,7 @@ def cross(
     shape = broadcast_shape([x.shape, y.shape])
     nodes = [whole_along(broadcast_node(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]
     layout = (*range(len(shape) - 1), (3,))
-    made = Array(tree(Cross(), nodes, layout, np.result_type(x.dtype, y.dtype)))
+    made = Array(tree(NumpyOp(np.cross, ()), nodes, layout, np.result_type(x.dtype, y.dtype)))
     order = list(range(len(shape) - 1))
     order.insert(axis_of(axisc, len(shape)), len(shape) - 1)
     return made.transpose(order)

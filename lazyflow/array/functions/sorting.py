@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_1d
+from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
 from lazyflow.array.nodes.moments import axis_of
@@ -26,18 +26,13 @@ def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
         a, axis = flat(a), 0
     node = as_node(a)
     axis = axis_of(axis, node.ndim)
-    func(np.empty((1,) * node.ndim, node.dtype), axis=axis, **_harmless(keywords))
     keywords["axis"] = axis
+    if isinstance(keywords["order"], list):
+        keywords["order"] = tuple(keywords["order"])
+    harmless = {**keywords, "kth": 0} if "kth" in keywords else keywords
+    func(np.empty((1,) * node.ndim, node.dtype), **harmless)  # NumPy's checks
     op = NumpyOp(func, tuple(keywords.items()))
     return Array(along_axis(op, node, axis, dtype or node.dtype))
-
-
-def _harmless(keywords: dict[str, Any]) -> dict[str, Any]:
-    return {key: each if key != "kth" else 0 for key, each in keywords.items()}
-
-
-def _order(order: Any) -> Any:
-    return tuple(order) if isinstance(order, list) else order
 
 
 def sort(
@@ -50,7 +45,7 @@ def sort(
     >>> la.sort(la.from_array([30, 10, 20], chunks=2)).compute()
     array([10, 20, 30])
     """
-    return _sorted(np.sort, a, axis, None, kind=kind, order=_order(order), stable=stable)
+    return _sorted(np.sort, a, axis, None, kind=kind, order=order, stable=stable)
 
 
 def argsort(
@@ -64,15 +59,14 @@ def argsort(
     array([1, 2, 0])
     """
     a = as_1d(a, axis)
-    return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=_order(order), stable=stable)
+    return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=order, stable=stable)
 
 
 def _kth(kth: Any, a: Any, axis: Any) -> Any:
     """Return `kth` as something hashable; raise if it is outside the axis."""
-    node = as_node(a)
-    known(a)
-    n = as_node(a).size if axis is None else as_node(a).shape[axis_of(axis, node.ndim)]
-    assert n is not None
+    x = as_array(a)
+    known(x)
+    n = x.size if axis is None else x.shape[axis_of(axis, x.ndim)]
     for each in np.atleast_1d(kth).tolist():
         if n and not -n <= each < n:  # of nothing there is nothing to put in order
             raise ValueError(f"kth(={each}) out of bounds ({n})")
@@ -92,7 +86,7 @@ def partition(
     np.int64(3)
     """
     kth = _kth(kth, a, axis)
-    return _sorted(np.partition, a, axis, None, kth=kth, kind=kind, order=_order(order))
+    return _sorted(np.partition, a, axis, None, kth=kth, kind=kind, order=order)
 
 
 def argpartition(
@@ -108,7 +102,7 @@ def argpartition(
     """
     a = as_1d(a, axis)
     kth = _kth(kth, a, axis)
-    return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=_order(order))
+    return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=order)
 
 
 # -- the largest elements -----------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import prod
@@ -14,6 +13,7 @@ import numpy as np
 from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import new_lengths
 from lazyflow.array.nodes.sources import Made
 from lazyflow.array.random.streams import Draw, Stream, Values
 
@@ -72,10 +72,7 @@ def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Return the shape that `size` asks for; None: that of the parameters."""
     if size is None:
         return least
-    given = (size,) if isinstance(size, int | np.integer) else tuple(size)
-    shape = tuple([operator.index(n) for n in given])
-    if any(n < 0 for n in shape):
-        raise ValueError("negative dimensions are not allowed")
+    shape = new_lengths(size)
     try:
         fits = np.broadcast_shapes(least, shape) == shape
     except ValueError:

@@ -86,19 +86,15 @@ def take_by_arrays(x: Array, entries: list[Any]) -> Expr:
     """Return the node of ``x[key]`` for a key with index arrays."""
     entries = compute_integers(entries)
     if keys.is_basic(entries):
-        return x[_key(entries)].expr
+        return x[tuple(entries)].expr
     key = split_key(entries)
-    base = x[_key(key.basic)]
+    base = x[tuple(key.basic)]
     if len(key.arrays) == 1:
         ((axis, only),) = key.arrays
         if only.dtype == bool and (only.ndim > 1 or isinstance(only, Array)):
             return _moved(take_by_mask(base, only, axis), (axis,), (key.first,))
     places = as_indices(base, key.arrays)
-    return _take_points(base.expr, places, key.first)
-
-
-def _key(entries: list[Any]) -> tuple[Any, ...]:
-    return tuple(entries)
+    return take_points(base.expr, places, key.first)
 
 
 def take_by_mask(base: Array, mask: Any, axis: int) -> Expr:
@@ -182,7 +178,8 @@ def broadcast_indices(places: dict[int, Any]) -> tuple[Any, ...]:
         ) from None
 
 
-def _take_points(node: Expr, places: dict[int, Any], first: int) -> Expr:
+def take_points(node: Expr, places: dict[int, Any], first: int = 0) -> Expr:
+    """Return points, with the axes of the index arrays from `first` on: at 0 as in ``vindex``."""
     axes = tuple(places)
     shared: Places = broadcast_indices(places)
     ndim = shared[0].ndim
@@ -223,8 +220,3 @@ def _moved(node: Expr, axes: tuple[int, ...], to: tuple[int, ...]) -> Expr:
     for place, axis in sorted(zip(to, axes, strict=True)):
         order.insert(place, axis)
     return view(node, Selection((None,) * node.ndim, tuple(order)))
-
-
-def take_points(node: Expr, places: dict[int, Any]) -> Expr:
-    """Return points in the manner of ``vindex``: the axes of the index arrays come first."""
-    return _take_points(node, places, 0)

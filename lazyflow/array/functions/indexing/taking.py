@@ -63,11 +63,6 @@ def vindex_of(x: Array) -> PointIndexer:
     return PointIndexer(x)
 
 
-def _values(x: Any) -> np.ndarray[Any, Any]:
-    """Return the values of what the shape of a result depends on, computed if it is lazy."""
-    return np.asarray(x)
-
-
 def _indices_by_mode(
     at: np.ndarray[Any, Any], axis: int, n: int, mode: str
 ) -> np.ndarray[Any, Any]:
@@ -94,7 +89,7 @@ def take(
     """
     x = as_1d(a, axis)
     known(x)
-    at = _values(indices)
+    at = np.asarray(indices)
     if at.dtype.kind not in "iub" and at.size:
         np.zeros(1).take(np.zeros(1, at.dtype))  # refuses, in its words
     at = at.astype(np.intp)
@@ -112,16 +107,11 @@ def take(
 
 def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
     """Return elements by their indices in C order."""
-    if not x.ndim:
-        return x[(None,) * max(at.ndim, 1)].expr if at.size == 1 and at.ndim else _repeated(x, at)
+    x = x if x.ndim else x[None]
     places = np.unravel_index(at, x.shape)
     if not at.ndim:
         return x[tuple(map(int, places))].expr
     return gather(x.expr, tuple(range(x.ndim)), places)
-
-
-def _repeated(x: Array, at: np.ndarray[Any, Any]) -> Expr:
-    return gather(x[None].expr, (0,), (at,)) if at.ndim else x.expr
 
 
 def compress(
@@ -140,14 +130,14 @@ def compress(
     if as_node(condition).ndim != 1:
         raise ValueError("condition must be a 1-d array")
     if axis is None and x.ndim != 1:
-        return take(x, np.flatnonzero(_values(condition)), None, out)
+        return take(x, np.flatnonzero(np.asarray(condition)), None, out)
     axis = 0 if axis is None else axis_of(axis, x.ndim)
     known(x)
     n = x.shape[axis]
     if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
         made = take_by_mask(x, Array(elementwise.not_zero(condition.expr)), axis)
         return as_result(made, out, "unsafe")
-    return take(x, np.flatnonzero(_values(condition)), axis, out)
+    return take(x, np.flatnonzero(np.asarray(condition)), axis, out)
 
 
 def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
@@ -163,7 +153,7 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     known(x, mask)
     if mask.shape == x.shape and x.ndim:
         return x[mask]
-    return take(x, np.flatnonzero(_values(mask)))
+    return take(x, np.flatnonzero(np.asarray(mask)))
 
 
 def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None) -> Array:
@@ -182,7 +172,7 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
         n = x.shape[axis]
     gone: Any = obj
     if not isinstance(obj, slice | int):
-        gone = _values(gone) if len(gone) or isinstance(gone, Array | np.ndarray) else []
+        gone = np.asarray(gone) if len(gone) or isinstance(gone, Array | np.ndarray) else []
     try:
         kept = np.delete(np.arange(n), gone)
     except IndexError as error:
@@ -212,7 +202,7 @@ def insert(
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
-        obj = _values(obj)
+        obj = np.asarray(obj)
     value = as_array(values if isinstance(values, Array) else np.array(values, x.dtype))
     known(value)
     value = value[(None,) * (x.ndim - value.ndim)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,6 @@ _REDUCTIONS: dict[str, Any] = {
 #: Of these NumPy refuses types and values that don't fit, where nothing is added, too.
 _CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
 
-#: Makes what comes before (False) or after (True) an array along an axis, of a width.
-Maker = Callable[[Array, int, bool, int], Array]
-
 
 def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Return an array with more elements around it; parameters as np.pad, without functions.
@@ -50,7 +46,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     >>> x.chunks, x.compute()
     (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
     """
-    option, value = _option(mode, kwargs)
+    value = _option(mode, kwargs)
     x = as_array(array)
     known(x)
     widths = _widths(pad_width, x.ndim)
@@ -61,18 +57,18 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
         if mode in ("reflect", "symmetric"):
             found = _reflected(found, axis, left, right, mode == "symmetric", value)
             continue
-        make = _maker(mode, option, value, x.ndim, axis)
         parts = [found]
         for after, n in enumerate((left, right)):
             if n or mode in _CHECKED:
-                part = make(found, axis, bool(after), n).astype(x.dtype)
-                parts.insert(after * len(parts), part)
+                part = _added(found, axis, bool(after), n, mode, value)
+                parts.insert(after * len(parts), part.astype(x.dtype))
         found = concatenate(parts, axis)
     found = found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
     return found.astype(x.dtype)
 
 
-def _option(mode: Any, given: dict[str, Any]) -> tuple[str | None, Any]:
+def _option(mode: Any, given: dict[str, Any]) -> Any:
+    """Return the value of the keyword that a mode takes."""
     if callable(mode):
         raise TypeError(
             "pad() of chunked arrays takes no function as mode. Pad with mode='empty', and fill "
@@ -84,7 +80,7 @@ def _option(mode: Any, given: dict[str, Any]) -> tuple[str | None, Any]:
     wrong = set(given) - {option}
     if wrong:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
-    return option, given.get(option or "", _DEFAULTS.get(option or ""))
+    return given.get(option or "", _DEFAULTS.get(option or ""))
 
 
 def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
@@ -149,22 +145,20 @@ def _even(n: int, most: int) -> list[int]:
 # -- what is added --------------------------------------------------------------------------------
 
 
-def _maker(mode: str, option: str | None, value: Any, ndim: int, axis: int) -> Maker:
+def _added(x: Array, axis: int, after: bool, n: int, mode: str, value: Any) -> Array:
+    """Return what comes before or after an array along an axis, `n` wide."""
     if mode == "wrap":
-        return _wrapped
+        return _wrapped(x, axis, after, n)
     if mode == "edge":
-        return lambda x, k, after, n: _wide(_edge(x, k, after), k, n)
-    pair = _pairs(0 if mode == "empty" else value, ndim)[axis]
+        return _wide(_edge(x, axis, after), axis, n)
+    own = _pairs(0 if mode == "empty" else value, x.ndim)[axis][after]
     if mode in _REDUCTIONS:
-        return lambda x, k, after, n: _statistic(x, k, after, n, mode, pair[after])
-    if mode == "linear_ramp":
-        return lambda x, k, after, n: _ramp(x, k, after, n, pair[after])
-    return lambda x, k, after, n: _constant(x, k, n, pair[after])
+        return _statistic(x, axis, after, n, mode, own)
+    return _ramp(x, axis, after, n, own) if mode == "linear_ramp" else _constant(x, axis, n, own)
 
 
 def _wide(x: Array, axis: int, n: int) -> Array:
-    shape = (*x.shape[:axis], n, *x.shape[axis + 1:])
-    return broadcast_to(x, shape)
+    return broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1:]))
 
 
 def _edge(x: Array, axis: int, after: bool) -> Array:
@@ -234,8 +228,7 @@ def _reflected(x: Array, axis: int, left: int, right: int, edges: bool, how: str
         raise ValueError(f"reflect_type must be 'even' or 'odd'; got {how!r}")
     period = x.shape[axis]
     if period == 1:
-        shape = (*x.shape[:axis], left + 1 + right, *x.shape[axis + 1:])
-        return broadcast_to(x, shape)
+        return _wide(x, axis, left + 1 + right)
     skipped = 0 if edges else 1  # the edge itself, which is not reflected
     while left or right:
         n = x.shape[axis]

@@ -12,10 +12,16 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
-from lazyflow.array.chunks import parse_bytes
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_1d, as_array, broadcast_node
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    Axes,
+    as_1d,
+    as_array,
+    broadcast_node,
+    lengths_of,
+)
 from lazyflow.array.functions.creation import arange, zeros
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
@@ -179,13 +185,12 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     array([[1, 2, 1, 2],
            [1, 2, 1, 2]])
     """
-    given = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
-    counts = list(map(operator.index, given))
+    counts = lengths_of(reps)
     x = as_array(A)
     known(x)
     if x.ndim < len(counts):
         x = x[(None,) * (len(counts) - x.ndim)]
-    counts = [1] * (x.ndim - len(counts)) + counts
+    counts = (1,) * (x.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):
         if count < 0:
             raise ValueError("negative dimensions are not allowed")
@@ -204,13 +209,8 @@ def _copies(x: Array, axis: int, count: int, place: int) -> Array:
     wide = expand_dims(x, place)
     node = broadcast_node(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
     others = prod([max(sizes) for k, sizes in enumerate(x.chunks) if k != axis])
-    limit = _chunk_bytes() // max(others * x.itemsize, 1)
+    limit = config.get("chunk_bytes") // max(others * x.itemsize, 1)
     return Array(reshaped(node, tuple(shape), max(limit, *x.chunks[axis])))
-
-
-def _chunk_bytes() -> int:
-    limit = config.get("chunk_bytes")
-    return parse_bytes(limit) if isinstance(limit, str) else int(limit)
 
 
 # -- parts ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from lazyflow.array.functions.arguments import (
     as_array,
     broadcast_node,
     check_order,
+    lengths_of,
 )
 from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
@@ -57,8 +57,7 @@ def reshape(
     if copy is False:
         raise ValueError("an array that has to be computed can't be reshaped without a copy")
     x = as_array(a)
-    given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    new_shape = tuple([operator.index(n) for n in given])
+    new_shape = lengths_of(shape)
     if x.ndim == 1 and new_shape == (-1,):
         return x
     new_shape = _without_unknown(new_shape, x.size, x.shape)
@@ -143,8 +142,7 @@ def broadcast_to(
     if subok:
         raise TypeError("chunked arrays have no subclasses; leave subok=True out")
     x = as_array(array)
-    given = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    new_shape: tuple[Any, ...] = tuple([operator.index(n) for n in given])
+    new_shape: tuple[Any, ...] = lengths_of(shape)
     known(x)
     try:
         fits = x.ndim <= len(new_shape) and broadcast_shape([x.shape, new_shape]) == new_shape
