@@ -34,7 +34,7 @@ class NamedFunctions(dict[str, Any]):
         found = getattr(module, name)
         if isinstance(found, FunctionType):
             found = with_lengths(found)
-            found.__module__ = __name__  # where pickle finds this one
+            found.__module__, found.__qualname__ = __name__, name  # where pickle finds this one
         self[name] = found
         return found
 

@@ -21,7 +21,6 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     manipulation.joining          concatenate, stack, block
     manipulation.layout           rechunk, unify_chunks, view
     conversion                    asarray, array
-    formulas                      one value, ranges and diagonals by region
     creation                      zeros, full, arange, linspace, eye
     indexing.index_arrays         index arrays in ``x[...]``
     indexing.nonzero              nonzero, argwhere

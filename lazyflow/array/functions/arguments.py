@@ -24,7 +24,7 @@ Axes = int | Sequence[int] | None
 ShapeLike = int | Sequence[int]
 
 #: Chunks as `normalize_chunks` takes them.
-ChunksLike = int | str | Sequence[Any] | Mapping[int, Any]
+ChunksLike = int | str | Sequence[Any] | Mapping[int, Any] | None
 
 #: What NumPy's casts are allowed to do.
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -43,6 +43,17 @@ def as_array(x: Any) -> Array:
 def operand(x: Any) -> Any:
     """Return Python's numbers as they are, which take the dtype of others, else a node."""
     return x if type(x) in NUMBERS else as_node(x)
+
+
+def operands(given: Sequence[Any]) -> tuple[list[Any], np.dtype[Any]]:
+    """Return each `operand`, and the dtype that NumPy's promotion gives for them."""
+    found = [operand(x) for x in given]
+    return found, np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in found])
+
+
+def operand_as(x: Any, dtype: Any) -> Expr:
+    """Return an `operand` as a node of a dtype."""
+    return elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
 
 
 def lengths_of(shape: Any) -> tuple[int, ...]:

@@ -33,14 +33,7 @@ def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = No
     return found if dtype is None else found.astype(dtype)
 
 
-def asanyarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
-    """Return a chunked array of anything that NumPy makes an array of, as `asarray`.
-
-    >>> import lazyflow.array as la
-    >>> la.asanyarray(range(3)).compute()
-    array([0, 1, 2])
-    """
-    return asarray(a, dtype, order)
+asanyarray = asarray
 
 
 def array(

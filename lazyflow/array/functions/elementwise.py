@@ -104,6 +104,10 @@ _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.n
 
 def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
     """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
+    if x.dtype.kind == "V":
+        given = _ufunc_operand(other)
+        if isinstance(given, Expr) and given.dtype.kind == "O":
+            raise TypeError("Cannot compare structured or void to non-void arrays.")
     try:
         return _called(ufunc, (x, other))
     except TypeError:
@@ -218,6 +222,13 @@ def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
 around = round
 
 
+def of_each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
+    """Apply a function of NumPy, whose dtype is that which it gives for one element."""
+    node = as_node(x)
+    dtype = function(np.ones(1, node.dtype), **keywords).dtype
+    return as_result(elementwise.function(function, (node,), dtype, **keywords), out)
+
+
 def real(x: ArrayLike) -> Array:
     """Return the real parts of elements.
 
@@ -226,10 +237,7 @@ def real(x: ArrayLike) -> Array:
     array([1., 3.])
     """
     node = as_node(x)
-    if node.dtype.kind != "c":
-        return Array(node)
-    dtype = np.empty(0, node.dtype).real.dtype
-    return Array(elementwise.function(np.real, (node,), dtype))
+    return of_each(np.real, node) if node.dtype.kind == "c" else Array(node)
 
 
 def imag(x: ArrayLike) -> Array:
@@ -242,8 +250,7 @@ def imag(x: ArrayLike) -> Array:
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(broadcast_node(elementwise.constant(np.zeros((), node.dtype)), node.shape))
-    dtype = np.empty(0, node.dtype).imag.dtype
-    return Array(elementwise.function(np.imag, (node,), dtype))
+    return of_each(np.imag, node)
 
 
 def conjugated(x: Any) -> Array:
@@ -263,9 +270,7 @@ def angle(x: ArrayLike, deg: bool = False) -> Array:
     >>> la.angle(la.asarray([1, 1j, -1]), deg=True).compute()
     array([  0.,  90., 180.])
     """
-    node = as_node(x)
-    dtype = np.angle(np.zeros(1, node.dtype), deg).dtype
-    return Array(elementwise.function(np.angle, (node,), dtype, deg=bool(deg)))
+    return of_each(np.angle, x, deg=bool(deg))
 
 
 def nan_to_num(

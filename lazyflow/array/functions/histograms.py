@@ -120,23 +120,23 @@ def _even_edges(values: Any, bins: Any, limits: Any, several: bool) -> Any:
     return np.histogram_bin_edges(values, bins, limits)
 
 
-def _refuse_text(bins: Any, name: str) -> None:
+def _refuse_text(bins: Any) -> None:
     if isinstance(bins, str):
         raise TypeError(
             f"bins={bins!r} would have to look at all values before the number of bins is known; "
             f"give a number of bins or edges, or compute them first: "
             f"bins=np.histogram_bin_edges(x.compute(), {bins!r})"
         )
-    if name and isinstance(bins, Array) and bins.ndim != 1:
-        raise ValueError("`bins` must be 1d, when an array")
 
 
 def _edges(
     node: Expr, bins: Any, limits: Any, several: bool = False
 ) -> tuple[Expr, int | None]:
     """Return the edges of bins, and the number of bins if all are as wide."""
-    _refuse_text(bins, "bins")
+    _refuse_text(bins)
     if isinstance(bins, Array):
+        if bins.ndim != 1:
+            raise ValueError("`bins` must be 1d, when an array")
         return bins.expr, None
     if np.ndim(bins) == 1:
         edges = np.asarray(bins)
@@ -249,7 +249,7 @@ def histogramdd(
     common = np.result_type(*[node.dtype for node in nodes])
     nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
     count = len(nodes)
-    _refuse_text(bins, "")
+    _refuse_text(bins)
     each = list(bins) if hasattr(bins, "__len__") else [bins] * count
     if len(each) != count:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")

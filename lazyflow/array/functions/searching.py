@@ -9,7 +9,14 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result, broadcast_node
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    as_array,
+    as_result,
+    broadcast_node,
+    operand_as,
+    operands,
+)
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -29,18 +36,13 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
     """
     if isinstance(choices, Array):
         choices = list(choices)
-    given = [x if type(x) in (int, float, complex) else as_node(x) for x in choices]
-    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in given])
+    given, dtype = operands(choices)
     for x in given:
         if isinstance(x, Expr) and not np.can_cast(x.dtype, dtype, "safe"):
             raise TypeError(
                 f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule 'safe'"
             )
-    nodes = [
-        elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
-        for x in given
-    ]
-    arrays = [as_array(a), *map(Array, nodes)]
+    arrays = [as_array(a), *[Array(operand_as(x, dtype)) for x in given]]
     if arrays[0].dtype.kind not in "iub":
         np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
     known(*arrays)

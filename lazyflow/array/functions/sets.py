@@ -20,6 +20,7 @@ from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.returned import SingleResult
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.tree import TreeReduction, tree
 
 
@@ -174,7 +175,8 @@ def isin(
     """
     node = as_node(element)
     values = np.asarray(test_elements).ravel()
-    op: Any = Among(values, bool(assume_unique), bool(invert), kind)
+    options = {"assume_unique": bool(assume_unique), "invert": bool(invert), "kind": kind}
+    op = named("isin", _is_among, values, options)
     try:
         np.result_type(node.dtype, values.dtype)
     except TypeError:  # NumPy compares with a few of them one by one, and sorts many, which raises
@@ -182,38 +184,16 @@ def isin(
             raise SizesNeeded from None
         if len(values) >= 10 * Array(node).size ** 0.145:
             raise
-        op = OneByOne(values, bool(invert))
+        op = named("isin", _equals_one, values, bool(invert))
     return Array(elementwise.function(op, (node,), bool))
 
 
-class OneByOne:
-    """Tell for each element of a tile whether it equals one of some values of another kind."""
-
-    __name__ = "isin"
-
-    def __init__(self, values: Any, invert: bool) -> None:
-        self.values = values
-        self.invert = invert
-
-    def __call__(self, x: Any) -> Any:
-        found = np.zeros(x.shape, bool)
-        for value in self.values:
-            found |= x == value
-        return ~found if self.invert else found
+def _equals_one(values: Any, invert: bool, x: Any) -> Any:
+    found = np.zeros(x.shape, bool)
+    for value in values:
+        found |= x == value
+    return ~found if invert else found
 
 
-class Among:
-    """Tell for each element of a tile whether it is among some values."""
-
-    __name__ = "isin"
-
-    def __init__(self, values: Any, assume_unique: bool, invert: bool, kind: Any) -> None:
-        self.values = values
-        self.assume_unique = assume_unique
-        self.invert = invert
-        self.kind = kind
-
-    def __call__(self, x: Any) -> Any:
-        return np.isin(
-            x, self.values, assume_unique=self.assume_unique, invert=self.invert, kind=self.kind
-        )
+def _is_among(values: Any, options: dict[str, Any], x: Any) -> Any:
+    return np.isin(x, values, **options)

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.functions.arguments import ArrayLike, as_array, as_result
-from lazyflow.array.functions.elementwise import where
-from lazyflow.array.functions.types import result_type
+from lazyflow.array.functions.arguments import ArrayLike, as_array, operand_as, operands
+from lazyflow.array.functions.elementwise import of_each, where
 from lazyflow.array.nodes import elementwise
-
-
-def _each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
-    """Apply a function of NumPy, whose dtype is that which it gives for one element."""
-    node = as_node(x)
-    dtype = function(np.ones(1, node.dtype), **keywords).dtype
-    made = elementwise.function(function, (node,), dtype, **keywords)
-    return as_result(made, out)
+from lazyflow.array.nodes.expr import Expr
 
 
 def sinc(x: ArrayLike) -> Array:
@@ -29,7 +21,7 @@ def sinc(x: ArrayLike) -> Array:
     >>> la.sinc(la.asarray([0.0, 0.5])).compute().round(4)
     array([1.    , 0.6366])
     """
-    return _each(np.sinc, x)
+    return of_each(np.sinc, x)
 
 
 def i0(x: ArrayLike) -> Array:
@@ -39,7 +31,7 @@ def i0(x: ArrayLike) -> Array:
     >>> la.i0(la.asarray([0.0, 1.0])).compute().round(4)
     array([1.    , 1.2661])
     """
-    return _each(np.i0, x)
+    return of_each(np.i0, x)
 
 
 def fix(x: ArrayLike, out: Array | None = None) -> Array:
@@ -49,7 +41,7 @@ def fix(x: ArrayLike, out: Array | None = None) -> Array:
     >>> la.fix(la.asarray([-1.7, 1.7])).compute()
     array([-1.,  1.])
     """
-    return _each(np.fix, x, out)
+    return of_each(np.fix, x, out)
 
 
 def isreal(x: ArrayLike) -> Array:
@@ -59,7 +51,7 @@ def isreal(x: ArrayLike) -> Array:
     >>> la.isreal(la.asarray([1 + 1j, 2])).compute()
     array([False,  True])
     """
-    return _each(np.isreal, x)
+    return of_each(np.isreal, x)
 
 
 def iscomplex(x: ArrayLike) -> Array:
@@ -69,7 +61,7 @@ def iscomplex(x: ArrayLike) -> Array:
     >>> la.iscomplex(la.asarray([1 + 1j, 2])).compute()
     array([ True, False])
     """
-    return _each(np.iscomplex, x)
+    return of_each(np.iscomplex, x)
 
 
 def isneginf(x: ArrayLike, out: Array | None = None) -> Array:
@@ -79,7 +71,7 @@ def isneginf(x: ArrayLike, out: Array | None = None) -> Array:
     >>> la.isneginf(la.asarray([-np.inf, 0.0, np.inf])).compute()
     array([ True, False, False])
     """
-    return _each(np.isneginf, x, out)
+    return of_each(np.isneginf, x, out)
 
 
 def isposinf(x: ArrayLike, out: Array | None = None) -> Array:
@@ -89,7 +81,7 @@ def isposinf(x: ArrayLike, out: Array | None = None) -> Array:
     >>> la.isposinf(la.asarray([-np.inf, 0.0, np.inf])).compute()
     array([False, False,  True])
     """
-    return _each(np.isposinf, x, out)
+    return of_each(np.isposinf, x, out)
 
 
 def isnull(values: ArrayLike) -> Array:
@@ -138,21 +130,15 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for i, each in enumerate(conditions):
         if each.dtype != bool:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    choices = [
-        x if type(x) in (int, float, complex) else as_array(x) for x in (*choicelist, default)
-    ]
-    dtype = result_type(*choices)
-    for each in choices[:-1]:
-        kind = np.asarray(each).dtype if not isinstance(each, Array) else each.dtype
+    choices, dtype = operands((*choicelist, default))
+    for given, each in zip(choicelist, choices, strict=False):
+        kind = np.asarray(each).dtype if not isinstance(each, Expr) else each.dtype
         if not np.can_cast(kind, dtype, "same_kind"):  # the default is cast in any way
             raise TypeError(
                 f"Cannot cast a choice of {kind!r} to {dtype!r} according to the rule 'same_kind'. "
-                f"Write np.{dtype}({each!r:.20}) as the choice"
+                f"Write np.{dtype}({given!r:.20}) as the choice"
             )
-    *chosen, found = [
-        x.astype(dtype) if isinstance(x, Array) else Array(elementwise.wrapped(x, dtype))
-        for x in choices
-    ]
+    *chosen, found = [Array(operand_as(x, dtype)) for x in choices]
     for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
         found = where(condition, choice, found)
     return found

@@ -16,17 +16,14 @@ are methods of one generator with a fresh seed, or of `seed`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
+from lazyflow.array.random.generator import Size
 from lazyflow.array.random.sampling import Sampling
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
-
-    from lazyflow.array.random.generator import ChunksLike, Size
 
 __all__ = ["Generator", "RandomState", "default_rng", "seed"]
 

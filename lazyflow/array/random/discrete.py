@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
+from lazyflow.array.random.generator import Size
 from lazyflow.array.random.positive import Positive
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
-
-    from lazyflow.array.random.generator import ChunksLike, Size
 
 
 class Discrete(Positive):

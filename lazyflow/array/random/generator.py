@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import prod
 from threading import Lock
@@ -13,15 +13,12 @@ import numpy as np
 from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.functions.arguments import new_lengths
+from lazyflow.array.functions.arguments import ChunksLike, new_lengths
 from lazyflow.array.nodes.sources import Made
 from lazyflow.array.random.streams import Draw, Stream, Values
 
 #: The shape of an array, or its length; None: the shape of the parameters.
 Size = int | Sequence[int] | None
-
-#: Chunks as `normalize_chunks` takes them.
-ChunksLike = int | str | Sequence[Any] | Mapping[int, Any] | None
 
 _PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
 

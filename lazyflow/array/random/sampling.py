@@ -5,22 +5,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.random.discrete import Discrete
-from lazyflow.array.random.generator import ChunksLike, Size, in_memory, probe, size_of
+from lazyflow.array.random.generator import Size, in_memory, probe, size_of
 from lazyflow.array.random.streams import ChoiceTable, Correlated, Stream, Values
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 Floats = Sequence[float] | np.ndarray[Any, Any]
 Validity = Literal["warn", "raise", "ignore"]
@@ -284,22 +281,7 @@ class Sampling(Discrete):
         self, name: str, params: tuple[Any, ...], size: Size, width: int, dtype: Any,
         chunks: ChunksLike, /, **options: Any,
     ) -> Array:
-        whole = tuple([WholeValues(p.array) if isinstance(p, Values) else p for p in params])
-        return self._made(
-            name, whole, (*size_of(size), width), dtype, chunks, 1, options
-        )
-
-
-class WholeValues(Values):
-    """An array as a parameter of which every draw needs all elements."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        return WholeValues, (self.array,)
-
-    def part(self, box: Any) -> np.ndarray[Any, Any]:
-        return self.array
+        return self._made(name, params, (*size_of(size), width), dtype, chunks, 1, options)
 
 
 def _vector(value: Any, method: str) -> Values:

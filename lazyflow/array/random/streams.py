@@ -89,7 +89,8 @@ class Draw:
     options
         Pairs of a keyword and its value.
     whole
-        How many of the last axes one draw fills: 1 for multinomial and the like.
+        How many of the last axes one draw fills: 1 for multinomial and the like, of which each
+        draw needs all elements of the parameters.
     """
 
     method: str
@@ -148,7 +149,10 @@ class Draw:
 
     def _values(self, generator: np.random.Generator, box: Region) -> Any:
         outer = box[: len(box) - self.whole]
-        params = [p.part(outer) if isinstance(p, Values) else p for p in self.params]
+        params = [
+            p if not isinstance(p, Values) else p.array if self.whole else p.part(outer)
+            for p in self.params
+        ]
         size = tuple([span.stop - span.start for span in outer])
         own = OWN.get(self.method)
         if own is not None:

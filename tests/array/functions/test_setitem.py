@@ -224,3 +224,21 @@ def test_nothing_is_set_with_a_negative_step():
     x[[0], 1:2:-2] = np.zeros((1, 0))
     x[[0, 1], 1:2:-2] = 5
     check(x, np.arange(12.0).reshape(3, 4))
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[s]", "i8", "f4", "S3"])
+@pytest.mark.parametrize("objects", [["abc"], [2.5], [None], [[1]]])
+@pytest.mark.parametrize("mask", [[False, False, False], [True, False, True]])
+def test_a_mask_decides_which_objects_can_be_elements(dtype, objects, mask):
+    written = np.empty(1, object)
+    written[:] = objects
+    wanted, mask = np.zeros(3, dtype), np.array(mask)
+    x, value, lazy_mask = [la.from_array(a, chunks=2) for a in (wanted.copy(), written, mask)]
+    x[lazy_mask] = value
+    try:
+        wanted[mask] = written
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error)):
+            x.compute()
+    else:
+        check(x, wanted)

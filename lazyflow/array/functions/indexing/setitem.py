@@ -49,7 +49,7 @@ def set_item(x: Array, key: Any, value: Any) -> None:
     else:
         key_parts = Key(entries, [], 0)
     known(x)
-    x._expr = _written(x, key_parts, node)
+    x._expr = _written(x, key_parts, elementwise.cast(node, x.dtype))
 
 
 def _has_ellipsis(key: Any) -> bool:
@@ -73,7 +73,10 @@ def _element(value: Any, dtype: np.dtype[Any]) -> Expr:
 
 
 def _values(value: Any, x: Array, basic: bool) -> Expr:
-    """Return values as elements of the array, cast as NumPy's assignment does it."""
+    """Return values as elements of the array, cast as NumPy's assignment does it.
+
+    Objects that are lazy stay objects: a mask decides which of them can be elements.
+    """
     if isinstance(value, Array):
         known(value)
         if not np.can_cast(value.dtype, x.dtype, "unsafe"):
@@ -81,7 +84,7 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
                 f"Cannot cast array data from {value.dtype!r} to {x.dtype!r} according to the rule "
                 "'unsafe'"
             )
-        return elementwise.cast(value.expr, x.dtype)
+        return value.expr if value.dtype == object else elementwise.cast(value.expr, x.dtype)
     if x.dtype.hasobject:
         made = np.array(value, dtype=x.dtype)
     else:
@@ -153,7 +156,15 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
         axes = [*range(spot), *[~1] * mask.ndim, *range(spot + 1, value.ndim)]
         value = view(value, Selection(tuple(picks), tuple(axes)))
     value = rechunk(value, operand_chunks(value, node.shape, node.chunks))
+    if value.dtype == object:
+        return elementwise.function(_chosen, (condition, value, node), node.dtype)
     return elementwise.cast(elementwise.where(condition, value, node), node.dtype)
+
+
+def _chosen(condition: Any, value: Any, x: Any) -> Any:
+    found = np.broadcast_to(x, np.broadcast_shapes(condition.shape, value.shape, x.shape)).copy()
+    np.copyto(found, value, where=condition, casting="unsafe")  # casts no others
+    return found
 
 
 # -- places -------------------------------------------------------------------------------------

@@ -68,14 +68,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return as_array(a).transpose(axes)
 
 
-def permute_dims(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """Return an array with its axes in another order, as `transpose`.
-
-    >>> import lazyflow.array as la
-    >>> la.permute_dims(la.ones((2, 3, 4)), (2, 0, 1)).shape
-    (4, 2, 3)
-    """
-    return as_array(a).transpose(axes)
+permute_dims = transpose
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.functions.arguments import ArrayLike, Casting, DTypeLike, as_array, as_result
+from lazyflow.array.functions.arguments import (
+    NUMBERS,
+    ArrayLike,
+    Casting,
+    DTypeLike,
+    as_array,
+    as_result,
+    operands,
+)
 from lazyflow.array.functions.manipulation.axes import (
     atleast_1d,
     atleast_2d,
@@ -48,10 +56,9 @@ def concatenate(
 
 def _of_numbers(arrays: Any) -> Any:
     """Return arrays, and Python numbers as arrays of the type that the others give them."""
-    if not any(type(x) in (int, float, complex) for x in arrays):
+    if not any(type(x) in NUMBERS for x in arrays):
         return arrays
-    nodes = [x if type(x) in (int, float, complex) else as_node(x) for x in arrays]
-    dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in nodes])
+    nodes, dtype = operands(arrays)
     return [Array(x if isinstance(x, Expr) else elementwise.wrapped(x, dtype)) for x in nodes]
 
 
@@ -107,18 +114,7 @@ def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
     return [elementwise.cast(x, common) for x in nodes]
 
 
-def concat(
-    arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
-    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
-) -> Array:
-    """Return arrays one after another along an axis that they have, as `concatenate`.
-
-    >>> import lazyflow.array as la
-    >>> la.concat([la.zeros((1, 2)), la.ones((1, 2))]).compute()
-    array([[0., 0.],
-           [1., 1.]])
-    """
-    return concatenate(arrays, axis, out, dtype, casting)
+concat = concatenate
 
 
 def stack(

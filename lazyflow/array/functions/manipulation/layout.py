@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,19 +42,12 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     return Array(PerBlock((x.expr,), Bits(dtype), dtype, (*x.chunks[:-1], last)))
 
 
+@dataclass(frozen=True)
 class Bits:
     """Sees the bytes of a block as another type."""
 
+    dtype: np.dtype[Any]
     __name__ = "view"
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
-
-    def __eq__(self, other: Any) -> bool:
-        return type(other) is Bits and other.dtype == self.dtype
-
-    def __hash__(self) -> int:
-        return hash(("view", self.dtype))
 
     def __call__(self, x: Any) -> Any:
         return np.asarray(x, order="C").view(self.dtype)

@@ -77,16 +77,15 @@ def mean_of(
     """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`."""
     axes_of(axis, node.ndim, as_1d=mask is not None)
     inner, result = _mean_dtypes(node, dtype, np.mean)
-    if mask is not None:
-        some = elementwise.where(mask, node, constant(0, node.dtype))
-        total = reduced(some, "sum", axis, keepdims, inner)
-        count = reduced(mask, "sum", axis, keepdims, int)
-        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     many = count_over(node, axes_of(axis, node.ndim))
-    if many is None and inner.kind in "mM":  # which are no moments
-        there = broadcast_node(constant(1, int), node.shape)
+    counted = mask
+    if mask is not None:
+        node = elementwise.where(mask, node, constant(0, node.dtype))
+    elif many is None and inner.kind in "mM":  # which are no moments
+        counted = broadcast_node(constant(1, int), node.shape)
+    if counted is not None:
         total = reduced(node, "sum", axis, keepdims, inner)
-        count = reduced(there, "sum", axis, keepdims, int)
+        count = reduced(counted, "sum", axis, keepdims, int)
         return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
     if many is None:
         return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
@@ -155,6 +154,23 @@ def std(
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
+def spread_weights(weights: Expr, node: Expr, axis: Any) -> Expr:
+    """Return weights, of the elements or of their places along axes, for each element."""
+    if weights.shape == node.shape:
+        return weights
+    if None in (*weights.shape, *node.shape):
+        raise SizesNeeded
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = axes_of(axis, node.ndim)
+    if weights.shape != tuple([node.shape[k] for k in axes]):
+        raise ValueError(
+            "Shape of weights must be consistent with shape of a along specified axis."
+        )
+    spread = tuple([axes.index(k) if k in axes else ~1 for k in range(node.ndim)])
+    return broadcast_node(view(weights, Selection((None,) * weights.ndim, spread)), node.shape)
+
+
 def _normalised(total: Any, scale: Any) -> Any:
     if np.any(scale == 0):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
@@ -190,19 +206,7 @@ def average(
         scale = Array(broadcast_node(constant(count, found.dtype), found.shape))
         return (found, scale) if returned else found
     axes_of(axis, x.ndim, as_1d=False)
-    w = as_array(weights)
-    if w.shape != x.shape:
-        if None in (*w.shape, *x.shape):
-            raise SizesNeeded
-        if axis is None:
-            raise TypeError("Axis must be specified when shapes of a and weights differ.")
-        axes = axes_of(axis, x.ndim)
-        if w.shape != tuple([x.shape[k] for k in axes]):
-            raise ValueError(
-                "Shape of weights must be consistent with shape of a along specified axis."
-            )
-        spread = tuple([axes.index(k) if k in axes else ~1 for k in range(x.ndim)])
-        w = Array(broadcast_node(view(w.expr, Selection((None,) * w.ndim, spread)), x.shape))
+    w = Array(spread_weights(as_node(weights), x.expr, axis))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
     scale = sum(w, axis, dtype=dtype, keepdims=keepdims)
     products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]

@@ -9,8 +9,9 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
+from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.without_nan import nanmean
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, keeps, without_empty
@@ -119,7 +120,7 @@ def _quantile(
             raise ValueError(
                 f"Only method 'inverted_cdf' supports weights. Got: {method}."
             )
-        weights = _weights(as_node(weights), node, axes)
+        weights = spread_weights(as_node(weights), node, axis)
     if node.dtype == bool and func not in _WITHOUT_NAN and 0 in [node.shape[k] for k in axes]:
         raise IndexError("index 0 is out of bounds for axis 0 with size 0")  # NumPy's
     # NumPy's checks of q and method, and its type of the result
@@ -131,17 +132,6 @@ def _quantile(
     inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
     op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q), dtype)
     return as_result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)
-
-
-def _weights(weights: Expr, node: Expr, axes: tuple[int, ...]) -> Expr:
-    if weights.shape == node.shape:
-        return weights
-    if weights.shape != tuple([node.shape[k] for k in axes]):
-        raise ValueError(
-            "Shape of weights must be consistent with shape of a along specified axis."
-        )
-    key = tuple([slice(None) if k in axes else None for k in range(node.ndim)])
-    return broadcast_node(Array(weights)[key].expr, node.shape)
 
 
 def quantile(

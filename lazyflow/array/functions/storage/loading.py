@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from math import prod
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -79,7 +82,7 @@ def from_array(
         return Array(Const(x)) if not shape else Array(InMemory(x, found))
     if asarray is None:
         asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
-    return Array(Stored(x, Reader(asarray, _lock(lock)), dtype, found))
+    return Array(Stored(x, Reader(asarray, lock_of(lock)), dtype, found))
 
 
 def _own_chunks(x: Any) -> Any:
@@ -97,49 +100,37 @@ def _limit(chunks: Any, own: Any, dtype: np.dtype[Any]) -> int | None:
     return max(most, prod(map(max, own)) * dtype.itemsize)
 
 
-def _lock(lock: Any) -> Any:
-    if lock is True:
-        from threading import Lock
-
-        return Lock()
-    return lock or None
+def lock_of(lock: Any) -> Any:
+    """Return the lock that ``lock=`` means: a new one, one that is given, or None."""
+    return Lock() if lock is True else lock or None
 
 
+def guards_one_process(lock: Any) -> bool:
+    """Tell whether a lock can't go to other processes, which get one of their own."""
+    return type(lock) is type(Lock())
+
+
+@dataclass(frozen=True)
 class Reader:
     """Reads a region of a store."""
 
+    asarray: bool
+    lock: Any
     __name__ = "from_array"
 
-    def __init__(self, asarray: bool, lock: Any) -> None:
-        self.asarray = asarray
-        self.lock = lock
-
-    def __eq__(self, other: Any) -> bool:
-        return (
-            type(other) is Reader and other.asarray == self.asarray and other.lock is self.lock
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.asarray, id(self.lock)))
-
     def __call__(self, store: Any, region: Region) -> Any:
-        if self.lock is None:
+        with self.lock or nullcontext():
             found = store[region]
-        else:
-            with self.lock:
-                found = store[region]
         return np.asarray(found) if self.asarray else found
 
     def __reduce__(self) -> Any:
-        from threading import Lock
-
-        if self.lock is None or type(self.lock) is type(Lock()):  # it guards this process only
-            return _reader, (self.asarray, self.lock is not None)
+        if guards_one_process(self.lock):
+            return _locked_reader, (self.asarray,)
         return Reader, (self.asarray, self.lock)
 
 
-def _reader(asarray: bool, locked: bool) -> Reader:
-    return Reader(asarray, _lock(locked))
+def _locked_reader(asarray: bool) -> Reader:
+    return Reader(asarray, Lock())
 
 
 def from_delayed(

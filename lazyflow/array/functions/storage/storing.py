@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import product
 from threading import Lock
 from typing import Any
@@ -13,6 +14,7 @@ from lazyflow import config
 from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.core import Array
+from lazyflow.array.functions.storage.loading import guards_one_process, lock_of
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Tasks
@@ -84,7 +86,7 @@ def store(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and regions [{len(regions)}]"
         )
-    guard = Lock() if lock is True else lock or None
+    guard = lock_of(lock)
     writers = [
         StoreTarget(target, region, guard) for target, region in zip(targets, regions, strict=True)
     ]
@@ -182,8 +184,8 @@ class StoreTarget:
                 "an array in the memory of this process can't be written to by others: store with "
                 'scheduler="threads", or to a file, such as np.memmap or zarr'
             )
-        if self.guard is not None and type(self.guard) is type(Lock()):
-            return _target, (self.store, self.region)  # it guards this process only
+        if guards_one_process(self.guard):
+            return _target, (self.store, self.region)
         return StoreTarget, (self.store, self.region, self.guard)
 
 
@@ -198,11 +200,8 @@ def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) 
 def write(block: Any, target: StoreTarget, place: TaskDetails) -> None:
     """Write a block where it belongs."""
     at = target.place(*place.values)
-    if target.guard is None:
+    with target.guard or nullcontext():
         target.store[at] = block
-    else:
-        with target.guard:
-            target.store[at] = block
 
 
 write.__name__ = "store"
