@@ -237,7 +237,7 @@ def real(x: ArrayLike) -> Array:
     array([1., 3.])
     """
     node = as_node(x)
-    return of_each(np.real, node) if node.dtype.kind == "c" else Array(node)
+    return of_each(np.real, x) if node.dtype.kind == "c" else Array(node)
 
 
 def imag(x: ArrayLike) -> Array:
@@ -250,7 +250,7 @@ def imag(x: ArrayLike) -> Array:
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(broadcast_node(elementwise.constant(np.zeros((), node.dtype)), node.shape))
-    return of_each(np.imag, node)
+    return of_each(np.imag, x)
 
 
 def conjugated(x: Any) -> Array:
