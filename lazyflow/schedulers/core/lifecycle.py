@@ -315,7 +315,11 @@ class Lifecycle(ABC):
     def _failed_late(self, i: int, error: BaseException) -> None:
         if is_users_interrupt(error):
             raise error
-        error = dressed(error, self.plan.tasks[i], None)
+        self.fail_task(i, error, None)
+
+    def fail_task(self, i: int, error: BaseException, given: list[Any] | None) -> None:
+        """Note that task `i` raised for good, with the values `given` as inputs (None: unknown)."""
+        error = dressed(error, self.plan.tasks[i], given)
         self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
 

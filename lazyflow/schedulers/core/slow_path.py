@@ -16,7 +16,7 @@ from lazyflow.graph.arguments import Binder
 from lazyflow.graph.items import check_length
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import here
-from lazyflow.schedulers.core.errors.failures import dressed, forget_context, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.values import consumer_copy, editable
@@ -228,21 +228,23 @@ def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
     return value
 
 
-def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> None:
+def _stop_if_interrupted(run: Lifecycle, error: BaseException) -> None:
+    """Cancel the run and raise the error, if it is the user's Ctrl-C and not the task's."""
     if is_users_interrupt(error):
         run.cancel(Cancelled("interrupted"))
         raise error
-    error = dressed(error, call.task, call.given)
+
+
+def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> None:
+    _stop_if_interrupted(run, error)
+    given = call.given
     call.raw = call.given = []  # the error keeps frames alive that hold the call
-    run.observers.task_failed(run, i, error)
-    run.note_failure(i, error)
+    run.fail_task(i, error, given)
 
 
 def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> Any:
     """Try a task again that raised in the quick loop; return its value, or None if it failed."""
-    if is_users_interrupt(error):
-        run.cancel(Cancelled("interrupted"))
-        raise error
+    _stop_if_interrupted(run, error)
     if run.over:  # no one needs the result, and the inputs may be gone
         run.stop.append(None)
         return None
@@ -257,12 +259,8 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
             run.observers.task_ended(run, i)
             return value
         except BaseException as again:
-            if is_users_interrupt(again):
-                run.cancel(Cancelled("interrupted"))
-                raise
+            _stop_if_interrupted(run, again)
             forget_context(again, first)  # it would keep these frames alive, and so the values
             error = again
-    error = dressed(error, task, given)
-    run.observers.task_failed(run, i, error)
-    run.note_failure(i, error)
+    run.fail_task(i, error, given)
     return None
