@@ -2,7 +2,10 @@
 
 import sys
 
-COMMANDS = {"demo": "train two classifiers on real data, as graphs, and check them"}
+USAGE = """usage: python -m lazyflow COMMAND [options]
+
+commands:
+  demo  train two classifiers on real data, as graphs, and check them; --help for its options"""
 
 
 def main(argv: list[str]) -> int:
@@ -11,13 +14,11 @@ def main(argv: list[str]) -> int:
         from lazyflow.demo import main as demo
 
         return demo(argv[1:])
-    out = sys.stdout if not argv or argv[0] in ("-h", "--help") else sys.stderr
-    if out is sys.stderr:
-        print(f"python -m lazyflow: no command {argv[0]!r}\n", file=out)
-    print("usage: python -m lazyflow COMMAND [options]\n\ncommands:", file=out)
-    for name, purpose in COMMANDS.items():
-        print(f"  {name}  {purpose}; --help for its options", file=out)
-    return 0 if out is sys.stdout else 2
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    print(f"python -m lazyflow: no command {argv[0]!r}\n\n{USAGE}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ The modules; each imports only those above it, by test:
     graph_pickle    lazy values as bytes
     targets         the lazy values in the arguments of one call, and the places of their values
     run_options     the checked keywords of one call, and the scheduler that they lead to
-    runs            runs of plans: started, waited for, or left running in the background
+    runs            runs of plans: started, waited for, left running in the background, retried
     evaluate        `compute`, `persist`, `optimize`, `is_lazy`
     waiting         `wait`, `gather`, and ``await x``
     lazy            `Delayed`: tasks that behave like their results
@@ -30,7 +30,6 @@ The modules; each imports only those above it, by test:
     reduction       `tree_reduce`
     tracing         `trace`: a graph that is planned once and run again with other values
     arrivals        `as_completed`
-    retrying        failed tasks are run again
     futures         `Future`, and the thread that calls users' callbacks
     submitting      `submit`, `map` and `put`
     pending_calls   the limit on pending calls of an actor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from lazyflow import config
@@ -9,44 +10,38 @@ from lazyflow.api.run_options import SchedulerLike
 from lazyflow.schedulers.actors.calls import Checkpoint
 
 
+@dataclass(frozen=True, slots=True)
 class ActorSettings:
     """The options of an actor, checked."""
 
-    __slots__ = (
-        "checkpoint", "checkpoint_every", "get_if_exists", "max_concurrency", "name", "restarts",
-        "scheduler",
-    )
+    scheduler: SchedulerLike | None = None
+    name: str | None = None
+    get_if_exists: bool = False
+    max_concurrency: int | None = None
+    restarts: int = 0
+    checkpoint: Any = None
+    checkpoint_every: int = 1
 
-    def __init__(
-        self,
-        scheduler: SchedulerLike | None = None,
-        name: str | None = None,
-        get_if_exists: bool = False,
-        max_concurrency: int | None = None,
-        restarts: int = 0,
-        checkpoint: Any = None,
-        checkpoint_every: int = 1,
-        **unknown: Any,
-    ) -> None:
-        for word in unknown:
-            hint = _ELSEWHERE.get(word) or config.nearest(word, list(ActorSettings.__slots__))
-            raise TypeError(f"actor() got an unexpected keyword {word!r}{hint}")
-        if name is not None and not (isinstance(name, str) and name):
-            raise TypeError(f"name must be a text that is not empty; got {name!r}")
-        if get_if_exists and name is None:
+    def __post_init__(self) -> None:
+        if self.name is not None and not (isinstance(self.name, str) and self.name):
+            raise TypeError(f"name must be a text that is not empty; got {self.name!r}")
+        if self.get_if_exists and self.name is None:
             raise ValueError(
                 "get_if_exists=True asks for an actor by name; pass name= as well"
             )
-        _check_count("max_concurrency", max_concurrency, 1)
-        _check_count("restarts", restarts, 0)
-        _check_count("checkpoint_every", checkpoint_every, 1)
-        self.scheduler = scheduler
-        self.name = name
-        self.get_if_exists = bool(get_if_exists)
-        self.max_concurrency = max_concurrency
-        self.restarts = restarts
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
+        if self.max_concurrency is not None:
+            _check_count("max_concurrency", self.max_concurrency, 1)
+        _check_count("restarts", self.restarts, 0)
+        _check_count("checkpoint_every", self.checkpoint_every, 1)
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> ActorSettings:
+        """Return the options that `actor` was given as keywords."""
+        for word in given:
+            if word not in cls.__slots__:
+                hint = _ELSEWHERE.get(word) or config.nearest(word, cls.__slots__)
+                raise TypeError(f"actor() got an unexpected keyword {word!r}{hint}")
+        return cls(**given)
 
 
 #: Keywords of other libraries, and what to type here instead.
@@ -60,8 +55,6 @@ _ELSEWHERE = {
 
 
 def _check_count(word: str, value: Any, least: int) -> None:
-    if value is None and word == "max_concurrency":
-        return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{word} must be a whole number, {least} or more; got {value!r}")
 

@@ -57,7 +57,7 @@ class ActorClass:
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
         self._given = settings
-        self._settings = ActorSettings(**settings)
+        self._settings = ActorSettings.of(settings)
         self._methods: dict[str, Method] = {}
         self._checkpoint = checkpoint_of(cls, self._settings)
         self._init = Method(cls.__name__, "__init__")
@@ -215,7 +215,7 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
     22
     """
     if cls is None:
-        ActorSettings(**options)  # a wrong option raises here
+        ActorSettings.of(options)  # a wrong option raises here
         return lambda cls: actor(cls, **options)
     if isinstance(cls, ActorClass):
         return cls.options(**options)

@@ -18,7 +18,7 @@ from typing import Any
 
 from lazyflow.api.collection import Collection
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.retrying import retry
+from lazyflow.api.runs import retry
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.graph.building import new_leaf

@@ -9,9 +9,8 @@ from typing import Any
 from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.retrying import remember
 from lazyflow.api.run_options import RunOptions, SchedulerLike, scheduler_or_default
-from lazyflow.api.runs import start_background
+from lazyflow.api.runs import remember, start_background
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.kinds import ARRAY, COLLECTION, IMMUTABLE, LAZY, kinds

@@ -20,21 +20,18 @@ def array_html(x: Any) -> str:
     shape, chunk = x.shape, x.chunksize
     known = None not in shape
     rows = [
-        ("", "Array", "Chunk"),
         ("Bytes", _bytes(x.nbytes) if known else "?", _bytes(_size(chunk) * x.itemsize)),
         ("Shape", _shape(shape), _shape(chunk)),
         ("Chunks", f"{x.npartitions:,}", ""),
         ("Type", f"{x.dtype}", ""),
     ]
-    cells = "".join(
-        "<tr>" + "".join(
-            f'<t{"h" if i == 0 or j == 0 else "d"} style="text-align:left;padding:2px 8px">'
-            f'{escape(text)}</t{"h" if i == 0 or j == 0 else "d"}>'
-            for j, text in enumerate(row)
-        ) + "</tr>"
-        for i, row in enumerate(rows)
-    )
-    table = f'<table style="border-collapse:collapse">{cells}</table>'
+    table = "".join([
+        '<table style="border-collapse:collapse;text-align:left" cellpadding="4">',
+        "<tr><th></th><th>Array</th><th>Chunk</th></tr>",
+        *(f"<tr><th>{name}</th><td>{escape(whole)}</td><td>{part}</td></tr>"
+          for name, whole, part in rows),
+        "</table>",
+    ])
     picture = _picture(x.chunks) if known and x.ndim else ""
     name = escape(f"lazyflow.Array {x.expr.name}")
     return (
@@ -132,21 +129,17 @@ def _texts(
 ) -> str:
     """Return the lengths of the axes, and a note on axes that are not drawn."""
     lengths = [sum(sizes) for sizes in chunks[-3:]]
-    texts = [
-        f'<text x="{depth + width / 2:.1f}" y="{depth + height + 16:.1f}" '
-        f'text-anchor="middle">{lengths[-1]}</text>'
-    ]
+    texts = [_text(depth + width / 2, depth + height + 16, lengths[-1], ' text-anchor="middle"')]
     if len(lengths) > 1:
-        texts.append(
-            f'<text x="{depth + width + 6:.1f}" y="{depth + height / 2 + 4:.1f}">{lengths[-2]}'
-            "</text>"
-        )
+        texts.append(_text(depth + width + 6, depth + height / 2 + 4, lengths[-2]))
     if depth:
-        texts.append(f'<text x="0" y="{height + depth / 2 + 22:.1f}">{lengths[0]}</text>')
+        texts.append(_text(0, height + depth / 2 + 22, lengths[0]))
     more = len(chunks) - 3
     if more > 0:
-        texts.append(
-            f'<text x="0" y="{depth + height + 34:.1f}">and {more} more '
-            f'{"axis" if more == 1 else "axes"} before</text>'
-        )
+        note = f'and {more} more {"axis" if more == 1 else "axes"} before'
+        texts.append(_text(0, depth + height + 34, note))
     return "".join(texts)
+
+
+def _text(x: float, y: float, text: object, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{text}</text>'

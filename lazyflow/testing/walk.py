@@ -73,42 +73,27 @@ def way_of(entries: Iterable[Entry]) -> Way:
     return Way(list(files), returns)
 
 
-class _Recorder:
-    """Notes the calls of lazyflow's functions in one process."""
+_entries: list[Entry] = []  # of this process
 
-    def __init__(self) -> None:
-        self.process = ""
-        self.entries: list[Entry] = []
 
-    def note(self, frame: FrameType, event: str, arg: Any) -> None:
+def _begin(process: str) -> None:
+    """Note the calls of lazyflow's functions, in this thread and in those that it starts."""
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
         file = frame.f_code.co_filename
         if event == "call" and file.startswith(_ROOT) and file != __file__:
-            thread = (self.process, threading.get_ident())
-            self.entries.append(Entry(monotonic_ns(), thread, file.removeprefix(_ROOT)))
+            thread = (process, threading.get_ident())
+            _entries.append(Entry(monotonic_ns(), thread, file.removeprefix(_ROOT)))
 
-    def begin(self, process: str) -> None:
-        """Note the calls of this thread and of those that it starts."""
-        self.process = process
-        threading.setprofile(self.note)
-        sys.setprofile(self.note)
-
-    def end(self) -> list[Entry]:
-        """Return what was noted."""
-        sys.setprofile(None)
-        threading.setprofile(None)
-        found, self.entries = self.entries, []
-        return found
+    threading.setprofile(note)
+    sys.setprofile(note)
 
 
-_recorder = _Recorder()
-
-
-def _begin_in_worker() -> None:
-    _recorder.begin("worker")
-
-
-def _end_in_worker() -> list[tuple[Any, ...]]:
-    return [tuple(entry) for entry in _recorder.end()]
+def _end() -> list[tuple[Any, ...]]:
+    """Note no more; return what was noted, as plain tuples: a worker sends them."""
+    sys.setprofile(None)
+    threading.setprofile(None)
+    return [tuple(entry) for entry in _entries]
 
 
 def walk(scheduler: str) -> Way:
@@ -119,17 +104,17 @@ def walk(scheduler: str) -> Way:
     on: dict[str, Any] = {"scheduler": scheduler, "num_workers": 1}
     is_apart = scheduler == "processes"
     function = lazyflow.delayed(abs)
-    _recorder.begin("caller")
+    _begin("caller")
     function(-1).compute(**on)
     if is_apart:
-        lazyflow.delayed(_begin_in_worker)().compute(**on)
+        lazyflow.delayed(_begin)("worker").compute(**on)
     begun = monotonic_ns()
     function(-2).compute(**on)
     ended = monotonic_ns()
-    entries = _recorder.end()
+    found = _end()
     if is_apart:
-        found = lazyflow.delayed(_end_in_worker)().compute(**on)
-        entries += [Entry(*each) for each in found]
+        found += lazyflow.delayed(_end)().compute(**on)
+    entries = [Entry(*each) for each in found]
     return way_of(entry for entry in entries if begun <= entry.time <= ended)
 
 
