@@ -120,7 +120,8 @@ class ActorPool:
     def _as_they_come(calls: Iterator[Future], begun: as_completed) -> Iterator[Any]:
         for future in begun:
             value = future.result()
-            begun.update(islice(calls, 1))
+            for call in islice(calls, 1):
+                begun.add(call)
             yield value
 
     def _calls(self, fn: Work, values: Iterable[Any]) -> Iterator[Future]:

@@ -183,13 +183,15 @@ class WorkerState(Generic[T]):
 
     def _cell(self) -> StateCell:
         place = self._place
-        if not hasattr(place, "cell"):
+        try:
+            found: StateCell = place.cell
+        except AttributeError:
             with self._lock:
                 if not hasattr(place, "cell"):
                     cell = StateCell(self)
                     place.end = LastCall(cell.close)
                     place.cell = cell
-        found: StateCell = place.cell
+            found = place.cell
         return found
 
     def _open_functions(self) -> tuple[Any, ...]:
