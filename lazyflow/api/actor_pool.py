@@ -11,7 +11,6 @@ from queue import SimpleQueue
 from typing import Any
 
 from lazyflow.api.actors import Actor
-from lazyflow.api.arrivals import as_completed
 from lazyflow.api.futures import Future
 from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.departures import LastCall
@@ -114,14 +113,21 @@ class ActorPool:
         [0, 1, 2]
         """
         calls = self._calls(fn, values)
-        return self._as_they_come(calls, as_completed(self._first(calls)))
+        return self._as_they_come(calls, list(self._first(calls)))
 
     @staticmethod
-    def _as_they_come(calls: Iterator[Future], begun: as_completed) -> Iterator[Any]:
-        for future in begun:
-            value = future.result()
-            for call in islice(calls, 1):
-                begun.add(call)
+    def _as_they_come(calls: Iterator[Future], begun: Iterable[Future]) -> Iterator[Any]:
+        done: SimpleQueue[Future] = SimpleQueue()
+        pending = 0
+        while True:
+            for future in begun:
+                pending += 1
+                future._inner.add_callback(lambda _, future=future: done.put(future))  # type: ignore[misc]
+            if not pending:
+                return
+            value = done.get().result()
+            pending -= 1
+            begun = islice(calls, 1)
             yield value
 
     def _calls(self, fn: Work, values: Iterable[Any]) -> Iterator[Future]:
