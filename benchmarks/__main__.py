@@ -14,6 +14,7 @@ from benchmarks import (
     processes,
     results,
     soak,
+    survey,
 )
 
 BENCHMARKS = {
@@ -22,6 +23,7 @@ BENCHMARKS = {
     "actors": actors,
     "arrays": arrays,
     "engines": engines,
+    "survey": survey,
     "all": results,
     "soak": soak,
     "interrupts": interrupts,

@@ -1,0 +1,219 @@
+"""What every ordinary array operation costs: lazyflow, dask, NumPy, and loops by hand.
+
+Each expression of survey_cases.py is one case. The sides take turns; of each the least time
+counts. Cases are printed worst first, by the larger of the ratios to dask and to the loop by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import gc
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from types import CodeType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.shapes import WORKERS
+from benchmarks.survey_by_hand import BY_HAND
+from benchmarks.survey_cases import arrays, expressions, namespace
+
+MB = 1_000_000
+SIZES = {"tiny": MB // 10, "8": 8 * MB, "80": 80 * MB, "800": 800 * MB}
+LIBRARIES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
+SIDES = ("lazyflow", "dask", "numpy", "by hand")
+PATIENCE = 1.5  # seconds after which a side has no further turns
+
+
+class Case(NamedTuple):
+    """The least seconds of each side, and why a side has none."""
+
+    group: str
+    expression: str
+    seconds: dict[str, float]
+    failed: dict[str, str]
+
+    def ratio(self, side: str) -> float | None:
+        """Return our time divided by another side's."""
+        if "lazyflow" in self.seconds and side in self.seconds:
+            return self.seconds["lazyflow"] / self.seconds[side]
+        return None
+
+    @property
+    def worst(self) -> float:
+        """The larger of the ratios to dask and to the loop by hand; NumPy's without both."""
+        found = [r for r in map(self.ratio, ("dask", "by hand")) if r is not None]
+        return max(found, default=self.ratio("numpy") or 0.0)
+
+
+def value_of(made: Any, scheduler: str) -> Any:
+    """Compute what an expression gives, where it is lazy."""
+    if isinstance(made, tuple | list):
+        lazy = next((x for x in made if hasattr(x, "compute")), None)
+        if lazy is None:
+            return made
+        library = import_module(type(lazy).__module__.partition(".")[0])
+        return library.compute(*made, scheduler=scheduler, num_workers=WORKERS)
+    if hasattr(made, "compute"):
+        return made.compute(scheduler=scheduler, num_workers=WORKERS)
+    return made
+
+
+def turns_of(
+    expression: str, names: Mapping[str, Mapping[str, Any]], scheduler: str
+) -> dict[str, Callable[[], Any]]:
+    """Return what each side does; dask runs on threads always."""
+    code: CodeType = compile(expression, "<survey>", "eval")
+    turns: dict[str, Callable[[], Any]] = {
+        side: lambda side=side: value_of(  # type: ignore[misc]
+            eval(code, dict(names[side])), scheduler if side == "lazyflow" else "threads"
+        )
+        for side in names
+    }
+    if expression in BY_HAND:
+        given = SimpleNamespace(**names["numpy"])
+        turns["by hand"] = lambda: BY_HAND[expression](given)
+    return turns
+
+
+def run_case(
+    group: str, expression: str, turns: dict[str, Callable[[], Any]], repeat: int
+) -> Case:
+    """Warm every side, compare ours with NumPy's, and let the sides take turns."""
+    seconds: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    for side, turn in turns.items():
+        try:
+            found[side] = turn()
+            if side == "lazyflow":  # compiling in the background is not timed, as Numba's is not
+                import_module("lazyflow.array").wait_compiled()
+                turn()
+        except Exception as error:  # what a peer does not have is a finding
+            failed[side] = f"{type(error).__name__}: {str(error)[:100]}"
+    if "rng" not in expression and "lazyflow" in found and "numpy" in found:
+        try:
+            _compare(found["lazyflow"], found["numpy"])
+        except AssertionError as error:
+            failed["lazyflow"] = "wrong: " + " ".join(str(error).split())[:100]
+    found.clear()
+    left = {side: turn for side, turn in turns.items() if side not in failed}
+    spent = dict.fromkeys(left, 0.0)
+    for _ in range(repeat):
+        for side, turn in left.items():
+            if spent[side] > PATIENCE:
+                continue
+            gc.collect()
+            start = time.perf_counter()
+            value = turn()
+            taken = time.perf_counter() - start
+            del value
+            spent[side] += taken
+            seconds[side] = min(seconds.get(side, taken), taken)
+    return Case(group, expression, seconds, failed)
+
+
+def _compare(ours: Any, right: Any) -> None:
+    if isinstance(right, tuple | list):
+        for a, b in zip(ours, right, strict=True):
+            _compare(a, b)
+        return
+    tolerance = 1e-4 if np.asarray(right).dtype.itemsize < 8 else 1e-8
+    np.testing.assert_allclose(ours, right, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def lines(cases: Sequence[Case]) -> list[str]:
+    """Write the cases, worst first."""
+    head = "".join(f"{side:>10}" for side in SIDES)
+    found = [f"{'least, ms':74}{head}{'/ dask':>9}{'/ numpy':>9}{'/ hand':>9}"]
+    for case in sorted(cases, key=lambda c: -c.worst):
+        cells = "".join(
+            f"{measure.number(case.seconds[side] * 1e3):>10}" if side in case.seconds
+            else f"{'failed' if side == 'lazyflow' else '-':>10}"
+            for side in SIDES
+        )  # fmt: skip
+        ratios = "".join(
+            f"{'-' if (r := case.ratio(side)) is None else f'{r:.2f}':>9}"
+            for side in ("dask", "numpy", "by hand")
+        )
+        found.append(f"{case.expression[:73]:74}{cells}{ratios}")
+    return found
+
+
+def summary(cases: Sequence[Case]) -> list[str]:
+    """Write the medians, and how many cases are slower than each side."""
+    found = []
+    for side in ("dask", "numpy", "by hand"):
+        ratios = [r for case in cases if (r := case.ratio(side)) is not None]
+        if ratios:
+            slower = sum(r > 1 for r in ratios)
+            found.append(
+                f"{side}: {len(ratios)} cases, in the median {1 / median(ratios):.2f} times as "
+                f"fast; slower in {slower}, the worst {1 / max(ratios):.2f} times as fast"
+            )
+    broken = [case for case in cases if "lazyflow" in case.failed]
+    return found + [f"FAILED {case.expression}: {case.failed['lazyflow']}" for case in broken]
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks survey", description=__doc__)
+    add = parser.add_argument
+    add("--size", choices=SIZES, default="80", help="MB of an array; tiny: 0.1, once")
+    add("--chunks", type=int, default=8, metavar="N", help="chunks of an array")
+    add("--repeat", type=int, metavar="N", help="turns of each side (7)")
+    add("--only", metavar="TEXT", action="append",
+        help="expressions with this text, or of this group; * and ? as in file names")  # fmt: skip
+    add("--scheduler", choices=("threads", "processes"), default="threads",
+        help="ours; on processes, arrays are persisted first")  # fmt: skip
+    add("--json", metavar="FILE", help="write all figures to FILE")
+    return parser.parse_args(argv)
+
+
+def _is_asked_for(group: str, expression: str, texts: Sequence[str] | None) -> bool:
+    return not texts or any(
+        text == group or text in expression or fnmatch.fnmatchcase(expression, text)
+        for text in texts
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the survey, print the cases worst first, and return 1 where one of ours failed."""
+    given = _options(argv)
+    repeat = given.repeat or (1 if given.size == "tiny" else 7)
+    facts = measure.machine(("lazyflow", "dask", "numpy", "numba"))
+    print(measure.machine_line(facts))
+    print(f"{given.size} MB in {given.chunks} chunks, {WORKERS} threads on every side", flush=True)
+    data = arrays(SIZES[given.size])
+    names = {"lazyflow": _ours(data, given.chunks, given.scheduler)}
+    try:
+        names["dask"] = namespace(import_module("dask.array"), data, given.chunks)
+    except ImportError:
+        print("dask is not installed; pip install 'lazyflow[bench]'")
+    names["numpy"] = namespace(np, data, given.chunks)
+    cases = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for group, expression in expressions():
+            if _is_asked_for(group, expression, given.only):
+                turns = turns_of(expression, names, given.scheduler)
+                cases.append(run_case(group, expression, turns, repeat))
+    print("\n".join([*lines(cases), "", *summary(cases)]))
+    if given.json:
+        text = json.dumps({"machine": facts, "cases": [case._asdict() for case in cases]}, indent=1)
+        Path(given.json).write_text(text + "\n", encoding="utf-8")
+    return int(any("lazyflow" in case.failed for case in cases))
+
+
+def _ours(data: Mapping[str, np.ndarray], parts: int, scheduler: str) -> dict[str, Any]:
+    names = namespace(import_module(LIBRARIES["lazyflow"]), dict(data), parts)
+    if scheduler != "threads":
+        names |= {name: names[name].persist(scheduler=scheduler) for name in data}
+    return names
