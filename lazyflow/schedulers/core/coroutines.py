@@ -1,6 +1,7 @@
 """Coroutine functions as tasks: a call runs to its end on the event loop of its thread.
 
-When its run is given up before, the coroutine is cancelled, so that its `finally` blocks run.
+When its run is given up before, the coroutine is cancelled, so that its `finally` blocks run; but
+Ray ends the worker process of tasks that are given up.
 """
 
 from __future__ import annotations
