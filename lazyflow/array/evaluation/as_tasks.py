@@ -41,8 +41,12 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
     nodes = optimize(wanted, keep, config.get("array_fusion"))
     light = _are_light(nodes)
     found = []
-    for node, made, tasks in zip(wanted, nodes, Lowering().lower(nodes), strict=True):
-        found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light))
+    low = Lowering()
+    lowered = low.lower(nodes)
+    wanted_once = len(set(nodes)) == len(nodes)
+    for node, made, tasks in zip(wanted, nodes, lowered, strict=True):
+        unread = wanted_once and not low.is_read(tasks)
+        found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light, unread))
         same_line(found[-1], node)
     return found
 

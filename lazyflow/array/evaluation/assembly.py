@@ -1,8 +1,9 @@
 """A whole array, assembled of its blocks.
 
-For `compute`, the tasks that make the blocks of a large array copy them into a buffer: in
-parallel, and each block is forgotten at once. Where a task runs in another process its block comes
-back as its result, and is copied here.
+For `compute`, the tasks that make the blocks of a large array write them into their places in it,
+where their functions can and no other task reads them; other blocks are copied there by tasks, in
+parallel, and each is forgotten at once. Where a task runs in another process its block comes back
+as its result, and is copied here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 from lazyflow.array.chunks import Chunks, block_slices, chunks_of
 from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
-from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.lowering import Lowering, alike
 from lazyflow.array.nodes.sources import Tasks
-from lazyflow.array.nodes.task_parts import TaskDetails
+from lazyflow.array.nodes.task_parts import TaskDetails, takes_out
+from lazyflow.graph.task import call_arguments
 
 _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
@@ -49,24 +51,37 @@ class Assembly:
         return assembled(self.chunks, self.dtype, values)
 
 
-class ResultBuffer(TaskDetails):
-    """The memory of a result, an array that tasks fill; in another process there is none."""
+class ResultPart(TaskDetails):
+    """The part of a result that a task fills, an array; in another process there is none."""
 
     def __reduce__(self) -> Any:
         return TaskDetails, (None,)
 
 
-def put(block: Any, buffer: TaskDetails, place: TaskDetails) -> Any:
-    """Copy a block to its place in a buffer; return the block where there is no buffer."""
-    (array,), (slices,) = buffer.values, place.values
-    if array is None:
+def put(part: TaskDetails, block: Any) -> Any:
+    """Copy a block into its part of a result; return the block where there is no part."""
+    (out,) = part.values
+    if out is None:
         return block
-    array[slices] = block
+    out[...] = block
     return None
 
 
+class PutBlock:
+    """A function of blocks that `takes_out`, to be given the part of the result that it writes."""
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+        self.__name__ = func.__name__
+
+    def __call__(self, part: TaskDetails, *args: Any) -> Any:
+        (out,) = part.values
+        found = self.func(*args, out=out)
+        return None if out is not None and found is out else put(part, found)
+
+
 class BufferedTasks(Tasks):
-    """Tasks that copy their blocks into an array; to be run once."""
+    """Tasks that write their blocks into an array; to be run once."""
 
     __slots__ = ("array",)
 
@@ -91,12 +106,16 @@ def buffered(node: Expr) -> Expr:
     if node.size * dtype.itemsize < _LARGE:
         return node
     array = np.empty(tuple(map(sum, node.chunks)), dtype)
-    buffer = ResultBuffer(array)
     low = Lowering()
-    tasks = [
-        low.task(put, (task, buffer, TaskDetails(place)), node)
-        for task, place in zip(node.tasks, block_slices(node.chunks), strict=True)
-    ]
+    tasks = []
+    for task, place in zip(node.tasks, block_slices(node.chunks), strict=True):
+        func, part = task._func, ResultPart(array[place])
+        if node.unread and takes_out(func):
+            args, _ = call_arguments(task, list(task._inputs))
+            func = low.shared(node, id(func), PutBlock, func)
+            tasks.append(alike(task, func, (part, *args)))
+        else:
+            tasks.append(low.task(put, (part, task), node))
     made = BufferedTasks(tasks, array, node.chunks)
     same_line(made, node)
     return made

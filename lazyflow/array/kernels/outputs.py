@@ -44,9 +44,14 @@ class OutputBuffer(Protocol):
 
 
 class _FullBuffer:
-    def __init__(self, plan: BlockPlan, at: int) -> None:
+    def __init__(self, plan: BlockPlan, at: int, out: Any) -> None:
         self.at = at
-        self.result = np.empty(plan.shape, plan.lowered.dtypes[plan.lowered.outputs[at].value])
+        dtype = plan.lowered.dtypes[plan.lowered.outputs[at].value]
+        fits = out is not None and (out.shape, out.dtype) == (plan.shape, dtype)
+        self.result = (
+            out if fits and out.flags.c_contiguous and out.flags.aligned
+            else np.empty(plan.shape, dtype)
+        )
         self.array = self.flat = self.result.reshape(-1)
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
@@ -130,10 +135,14 @@ class _MomentsBuffer:
         return moments.finish_moments(self.plan.shape, self.reduction, self.partial)
 
 
-def output_buffer(plan: BlockPlan, at: int, form: Form | None) -> OutputBuffer:
-    """Return the buffer for the tiles of an output in a pass with a form."""
+def output_buffer(plan: BlockPlan, at: int, form: Form | None, out: Any) -> OutputBuffer:
+    """Return the buffer for the tiles of an output in a pass with a form.
+
+    out
+        An array that the output is written into if it isn't reduced and the array fits, or None.
+    """
     reduction = plan.lowered.outputs[at].reduction
     if reduction is None:
-        return _FullBuffer(plan, at)
+        return _FullBuffer(plan, at, out)
     assert form is not None
     return (_MomentsBuffer if reduction.kind == "moments" else _ReductionBuffer)(plan, at, form)

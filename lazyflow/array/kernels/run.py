@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,7 @@ def _run_pass(
     some: BlockPass,
     values: Sequence[Any],
     reports: FloatReports,
+    outs: Mapping[int, Any],
 ) -> list[np.ndarray]:
     """Run a pass by its kernel when it is compiled, else by tiles; have it compiled if it pays."""
     decision = kernels.decide(some, values, mode)
@@ -76,10 +77,10 @@ def _run_pass(
         if kernel.elements >= _PAYS:
             request(kernel, _folder())
     if kernel is not None and kernel.state == READY:
-        found = _by_kernel(plan, some, decision, reports)
+        found = _by_kernel(plan, some, decision, reports, outs)
         if found is not None:
             return found
-    return run_pass(plan, some, values, reports)
+    return run_pass(plan, some, values, reports, outs)
 
 
 def _compile_or_raise(decision: Decision) -> None:
@@ -99,13 +100,17 @@ def _compile_or_raise(decision: Decision) -> None:
 
 
 def _by_kernel(
-    plan: BlockPlan, some: BlockPass, decision: Decision, reports: FloatReports
+    plan: BlockPlan,
+    some: BlockPass,
+    decision: Decision,
+    reports: FloatReports,
+    outs: Mapping[int, Any],
 ) -> list[np.ndarray] | None:
     """Return what the kernel gives; None when tiles have to report the flags that it raised."""
     sources, prepared = decision.sources, decision.prepared
     assert sources is not None and prepared is not None and prepared.kernel is not None
     outputs, flags = call_kernel(
-        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
+        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch, outs
     )
     if wants_report(flags, np.geterr()):
         return None
@@ -130,6 +135,7 @@ def run_program(
     program: Program,
     blocks: Sequence[np.ndarray | np.generic],
     array_warnings: ArrayWarnings | None = None,
+    outs: Mapping[int, Any] | None = None,
 ) -> list[np.ndarray]:
     """Run a program over blocks that broadcast against each other.
 
@@ -141,11 +147,15 @@ def run_program(
         One for each input, with its dtype, any shape and any strides.
     array_warnings
         Makes each warning once for all runs that are given it; without it, each run makes its own.
+    outs
+        For outputs, by number, arrays that they may be written into: such an array is the result
+        where its shape, dtype and layout allowed that.
 
     Returns
     -------
-    For each output a new contiguous array: of the shape that the blocks broadcast to, or, reduced,
-    with reduced axes of length 1. Moments have a new first axis: count, mean, sum of squares.
+    For each output a new contiguous array, or that of `outs`: of the shape that the blocks
+    broadcast to, or, reduced, with reduced axes of length 1. Moments have a new first axis: count,
+    mean, sum of squares.
 
     Raises
     ------
@@ -173,8 +183,8 @@ def run_program(
         if plan.is_whole:
             return run_whole(plan, arrays, reports)
         if mode == "tiles":
-            return run_passes(plan, arrays, reports)
-        return run_passes(plan, arrays, reports, partial(_run_pass, kernels, mode))
+            return run_passes(plan, arrays, reports, outs or {})
+        return run_passes(plan, arrays, reports, outs or {}, partial(_run_pass, kernels, mode))
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:

@@ -9,7 +9,7 @@ in their own shape. Small blocks are computed whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,13 +151,21 @@ def _sources(
 
 
 def run_pass(
-    plan: BlockPlan, some: BlockPass, values: Sequence[Any], reports: FloatReports
+    plan: BlockPlan,
+    some: BlockPass,
+    values: Sequence[Any],
+    reports: FloatReports,
+    outs: Mapping[int, Any],
 ) -> list[np.ndarray]:
-    """Run the steps of a pass tile by tile; return the results of its outputs."""
+    """Run the steps of a pass tile by tile; return the results of its outputs.
+
+    outs
+        For outputs, by number, arrays that they may be written into.
+    """
     tiles: list[Any] = [None] * len(plan.lowered.dtypes)
     sources = _sources(plan, some, values, tiles)
     buffers = [np.empty(min(TILE, plan.size), dtype) for dtype in some.slots]
-    outputs = [output_buffer(plan, n, some.form) for n in some.outputs]
+    outputs = [output_buffer(plan, n, some.form, outs.get(n)) for n in some.outputs]
     direct = {number: outputs[at].flat for number, at in some.direct}
     for low, high in some.grid(plan.size):
         n = high - low
@@ -169,7 +177,7 @@ def run_pass(
                 tiles[source.value] = source.buffer[:n]
         for step, slots in some.steps:
             reports.now = name_of(step.op)
-            outs = [
+            into = [
                 direct[number][low:high]
                 if number in direct
                 else None
@@ -177,7 +185,7 @@ def run_pass(
                 else buffers[slot][:n]
                 for number, slot in zip(step.results, slots, strict=True)
             ]
-            found = perform(step, [tiles[number] for number in step.operands], outs)
+            found = perform(step, [tiles[number] for number in step.operands], into)
             for number, value in zip(step.results, found, strict=True):
                 tiles[number] = value
         _take(plan, outputs, tiles, low, direct, reports)
@@ -229,11 +237,17 @@ def gather(view: Any, low: int, high: int, into: Any) -> None:
         gather(view[last], 0, over, into[at:])
 
 
-RunPass = Callable[[BlockPlan, BlockPass, Sequence[Any], FloatReports], list[np.ndarray]]
+RunPass = Callable[
+    [BlockPlan, BlockPass, Sequence[Any], FloatReports, Mapping[int, Any]], list[np.ndarray]
+]
 
 
 def run_passes(
-    plan: BlockPlan, blocks: Sequence[Any], reports: FloatReports, one_pass: RunPass = run_pass
+    plan: BlockPlan,
+    blocks: Sequence[Any],
+    reports: FloatReports,
+    outs: Mapping[int, Any],
+    one_pass: RunPass = run_pass,
 ) -> list[np.ndarray]:
     """Run a program over blocks; `one_pass` runs each of its passes, by tiles unless given."""
     if plan.is_whole:
@@ -242,7 +256,7 @@ def run_passes(
     results: list[Any] = [None] * len(plan.lowered.outputs)
     for some in plan.passes:
         if some.panels is None:
-            found = one_pass(plan, some, values, reports)
+            found = one_pass(plan, some, values, reports, outs)
         else:
             found = _run_panels(plan, some, some.panels, blocks, reports)
         for at, result in zip(some.outputs, found, strict=True):
@@ -259,7 +273,7 @@ def _run_panels(
     found = []
     for low in range(0, plan.shape[panels.axis], panels.length):
         cut = [_slice(x, panels.axis - len(plan.shape), low, low + panels.length) for x in blocks]
-        found.append(run_passes(make_plan(lowered, [x.shape for x in cut]), cut, reports))
+        found.append(run_passes(make_plan(lowered, [x.shape for x in cut]), cut, reports, {}))
     return [
         np.concatenate(parts, axis=parts[0].ndim - len(plan.shape) + panels.axis)
         for parts in zip(*found, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, product
 from typing import Any
 
@@ -26,6 +26,7 @@ class Lowering:
         self._blocks: dict[tuple[Expr, Index], Task] = {}
         self._bounds: dict[Expr, list[list[int]]] = {}
         self._shared: dict[Any, Any] = {}
+        self._read: set[int] = set()
         self.taken: dict[int, int] = {}
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
@@ -50,6 +51,10 @@ class Lowering:
         if found is None:
             found = self._blocks[node, index] = node.make_block(self, index)
         return found
+
+    def is_read(self, tasks: Iterable[Task]) -> bool:
+        """Tell whether other tasks read what one of these returns."""
+        return not self._read.isdisjoint(map(id, tasks))
 
     def counts(self) -> dict[Expr, int]:
         """Return how many blocks were made of each node."""
@@ -78,6 +83,7 @@ class Lowering:
         task: Task = new_task(Task, func, tuple(args), None, options)
         if (line := node.line) is not None:
             task._code, task._lasti = line
+        self._read.update(map(id, task._inputs))
         task.__class__ = Delayed
         return task
 
@@ -106,3 +112,11 @@ class Lowering:
             if arg is not None:
                 args.append(arg)
         return self.task(func, (BlockPosition(index, tuple(regions)), *args), node)
+
+
+def alike(task: Task, func: Any, args: Sequence[Any]) -> Task:
+    """Return a task like another one, of another function."""
+    made: Task = new_task(Task, func, tuple(args), None, task._options)
+    made._code, made._lasti = task._code, task._lasti
+    made.__class__ = Delayed
+    return made

@@ -198,6 +198,8 @@ def _described(store: Any) -> str:
 class BlockTask:
     """The function of the tasks of one node: reads its inputs, and runs a program over them."""
 
+    takes_out = True
+
     def __init__(self, node: Expr, loads: tuple[LoadRegion, ...]) -> None:
         self.__name__ = node.name
         self.warnings = None if node.line is None else ArrayWarnings(node.line)
@@ -207,14 +209,14 @@ class BlockTask:
             self.program, self.consts = node.program, node.consts
         self.loads = loads
 
-    def __call__(self, where: BlockPosition, *given: Any) -> Any:
+    def __call__(self, where: BlockPosition, *given: Any, out: Any = None) -> Any:
         args = iter(given)
         blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         if self.program is None:
             return blocks[0]
         from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
 
-        found = run_program(self.program, (*self.consts, *blocks), self.warnings)
+        found = run_program(self.program, (*self.consts, *blocks), self.warnings, {0: out})
         return found[0] if len(found) == 1 else tuple(found)
 
 

@@ -107,17 +107,20 @@ class Tasks(Source):
         In C order of the blocks.
     light
         Whether they are all short: see evaluation/as_tasks.py.
+    unread
+        Whether no other task of the compute reads what these return.
     """
 
-    __slots__ = ("light", "tasks")
+    __slots__ = ("light", "tasks", "unread")
 
     def __init__(
         self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks,
-        light: bool = False,
+        light: bool = False, unread: bool = False,
     ) -> None:
         super().__init__(dtype, chunks)
         self.tasks = tuple(tasks)
         self.light = light
+        self.unread = unread
 
     def key(self) -> Any:
         return *map(id, self.tasks), self.chunks

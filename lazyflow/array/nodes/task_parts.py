@@ -18,7 +18,18 @@ def named(name: str, func: Any, *details: Any) -> Any:
     """
     made: Any = partial(func, *details)
     made.__name__ = name
+    made.takes_out = takes_out(func)
     return made
+
+
+def takes_out(func: Any) -> bool:
+    """Tell whether a function of blocks can write its block into a given array.
+
+    Such a function has an attribute ``takes_out = True`` and a keyword ``out``: an array of the
+    block's shape, of any strides, or None. If it writes the block there it returns ``out``; it may
+    return any other array instead, which is copied then.
+    """
+    return getattr(func, "takes_out", False) is True
 
 
 class TaskDetails:

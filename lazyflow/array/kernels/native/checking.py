@@ -63,8 +63,8 @@ def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: A
             sources = source_layouts(plan, some, values)
             if sources.layouts != tuple(layout for _, layout in spec.sources):
                 return "it could not be checked"
-            expected = run_pass(plan, some, values, reports)
-            got, _ = call_kernel(function, plan, some, sources, loops, scratch)
+            expected = run_pass(plan, some, values, reports, {})
+            got, _ = call_kernel(function, plan, some, sources, loops, scratch, {})
             for at, (a, output) in enumerate(zip(expected, got, strict=True)):
                 wrong = _differing(a, output.finish())
                 if wrong:
