@@ -10,6 +10,7 @@ rechunking, reshaped, joined, contraction, extended, indexing
     Other chunks and shapes, products, neighbours, and index arrays.
 per_block, bound_call, block_call, returned, compiled
     Functions of blocks: lazyflow's and users' own.
-task_parts, reading, lowering
-    What tasks are made of besides blocks; how they read; the tasks of a compute.
+task_parts, reading, blas_threads, lowering
+    What tasks are made of besides blocks; how they read; what they take of BLAS; the tasks of a
+    compute.
 """

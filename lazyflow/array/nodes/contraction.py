@@ -2,9 +2,8 @@
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
 matrices, and adds up; few blocks of the result with much to add up are several tasks, merged by
-sixteens. Which, is a function of the blocks' numbers only. A task uses as many threads as the
-BLAS library does: OpenBLAS lets products of several threads take turns by itself, which was
-measured to be as fast as a limit of one thread for each task.
+sixteens. Which, is a function of the blocks' numbers only. The threads of the BLAS library are
+shared out among the tasks.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks, in_steps
 from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line
 from lazyflow.array.nodes.rechunking import rechunk
@@ -75,7 +75,8 @@ class Contraction(Expr):
         sums, count = low.shared(self, "summed", self._summed)
         at = dict(zip(self.labels[2], index, strict=True))
         plan = low.shared(self, "plan", planned, self.labels)
-        func = low.shared(self, "multiply", named, self.name, multiply, plan, self.dtype)
+        tasks = prod(self.numblocks) * -(-prod([n for _, n in sums]) // count)
+        func = low.shared(self, "multiply", named, self.name, multiply, plan, self.dtype, tasks)
         pairs = []
         for number in product(*[range(n) for _, n in sums]):
             at.update(zip([label for label, _ in sums], number, strict=True))
@@ -164,17 +165,18 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
     return MatrixLayout(orders, (len(batch), len(rows), len(columns)), back)
 
 
-def multiply(plan: MatrixLayout, dtype: np.dtype[Any], *blocks: Any) -> Any:
-    """Return the sum, in order, of the products of pairs of blocks."""
+def multiply(plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, *blocks: Any) -> Any:
+    """Return the sum, in order, of the products of pairs of blocks; `tasks` do so together."""
     total: Any = None
     more: Any = None
-    for one, other in zip(blocks[::2], blocks[1::2], strict=True):
-        a, b, shape = _matrices(plan, one, other)
-        if total is None:
-            total = np.matmul(a, b)
-            continue
-        more = np.matmul(a, b, out=more)
-        total += more
+    with share_of_threads(tasks):
+        for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+            a, b, shape = _matrices(plan, one, other)
+            if total is None:
+                total = np.matmul(a, b)
+                continue
+            more = np.matmul(a, b, out=more)
+            total += more
     return total.reshape(shape).transpose(plan.back).astype(dtype, copy=False)
 
 

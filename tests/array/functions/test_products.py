@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow.array.nodes import blas_threads
 from lazyflow.array.passes.pipeline import optimize
 
 RNG = np.random.default_rng(11)
@@ -355,3 +356,33 @@ def test_cross_products_in_the_plane(n, m, dtypes, axes):
         la.cross(la.from_array(a), la.from_array(b))
     with pytest.raises(ValueError, match="incompatible dimensions for cross product"):
         la.cross(la.ones((2, 4)), la.ones((2, 4)))
+
+
+class Watcher:
+    """A number whose products note how many threads BLAS would take."""
+
+    seen: set[int] = set()
+
+    def __mul__(self, other):
+        self.seen.add(blas_threads._functions()[0]())
+        return other
+
+
+@pytest.mark.skipif(blas_threads._functions() is None, reason="NumPy has another BLAS library")
+def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
+    tell, limit = blas_threads._functions()
+    before = tell()
+    limit(4)
+    try:
+        x = np.array([[Watcher()], [Watcher()]])
+        for chunks, share in ((1, 2), (2, 4)):
+            Watcher.seen.clear()
+            found = la.from_array(x, chunks=chunks) @ la.from_array(np.array([[3]]))
+            assert found.compute(num_workers=1).tolist() == [[3], [3]]
+            assert Watcher.seen == {share}
+            assert tell() == 4
+        with pytest.raises(TypeError):
+            (la.from_array(np.array([["a"], [None]], object), chunks=1) @ x[:1, :1]).compute()
+        assert tell() == 4
+    finally:
+        limit(before)
