@@ -71,7 +71,7 @@ def open_when_queued(gate, name):
     if name == "processes":
         driver = registry.scheduler_named(name)._driver
         known = Gate()
-        driver.call_soon(known.open)
+        driver.loop.post(known.open)
         assert known.wait()
     gate.open()
 

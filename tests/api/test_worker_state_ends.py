@@ -190,7 +190,7 @@ def test_it_is_torn_down_when_the_program_ends(name):
             lazyflow.compute(
                 lazyflow.delayed(lambda: state.get().append("task"))(), scheduler={name!r}
             )
-        print("last line")
+        print("last line", flush=True)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60

@@ -21,7 +21,7 @@ class TestCommand:
 
     def test_an_unknown_name_is_answered_with_the_known_ones(self, capsys):
         assert __main__.main(["overhaed"]) == 2
-        known = "overhead, processes, actors, arrays, engines, all, soak, interrupts"
+        known = "overhead, processes, actors, arrays, engines, survey, all, soak, interrupts"
         said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 

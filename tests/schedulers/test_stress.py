@@ -37,7 +37,7 @@ class Watched:
     def assert_all_given_back(self) -> None:
         for seats in self.seats:
             assert until(lambda: len(seats.free) == seats.count), (len(seats.free), seats.count)
-            assert until(lambda: not seats.queued)
+        assert until(lambda: not pool._queued), pool._queued
         self.seats.clear()
 
 

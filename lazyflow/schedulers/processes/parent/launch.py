@@ -27,6 +27,10 @@ from typing import Any
 from lazyflow import config
 from lazyflow.store.memory.arena import memory_file
 
+#: KiB by which the kernel's figures for the memory of a process may be late: it counts pages in
+#: batches for each processor.
+_SLACK = 1 << 10
+
 _BOOT = """\
 import sys, os, marshal
 def take(fd, n):
@@ -197,7 +201,7 @@ class Process:
         try:
             _, status, usage = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            if usage.ru_maxrss > self._inherited:
+            if usage.ru_maxrss > self._inherited + _SLACK:
                 self.peak = usage.ru_maxrss * 1024
         except ChildProcessError:  # the program waited for it
             code = None
