@@ -27,7 +27,7 @@ def describe(kernels: PlanKernels, blocks: Sequence[Any], mode: str) -> str:
     lines = []
     for some in plan.passes:
         work = _work(plan, len(some.steps), some.outputs)
-        how = _how(kernels.decide(some, values, mode), mode)
+        how = _how(kernels.decide(some, values, mode, {}), mode)
         lines.append(f"{work}, {_read(values, some.sources)} read: {how}")
     return "\n".join(lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,15 +48,14 @@ class _FullBuffer:
     def __init__(self, plan: BlockPlan, at: int, out: Any) -> None:
         self.at = at
         dtype = plan.lowered.dtypes[plan.lowered.outputs[at].value]
-        fits = out is not None and (out.shape, out.dtype) == (plan.shape, dtype)
-        self.result = (
-            out if fits and out.flags.c_contiguous and out.flags.aligned
-            else np.empty(plan.shape, dtype)
+        self.array = self.result = (
+            out if fits(plan, at, out) else np.empty(plan.shape, dtype)
         )
-        self.array = self.flat = self.result.reshape(-1)
+        self.flat = self.result.reshape(-1) if self.result.flags.c_contiguous else None
 
     def take(self, low: int, tile: Any, mask: Any) -> None:
-        self.flat[low : low + len(tile)] = tile
+        for piece, first, last in pieces(self.result, low, low + len(tile)):
+            piece[...] = tile[first:last].reshape(piece.shape)
 
     def finish(self) -> np.ndarray:
         return self.result
@@ -133,6 +133,47 @@ class _MomentsBuffer:
 
     def finish(self) -> np.ndarray:
         return moments.finish_moments(self.plan.shape, self.reduction, self.partial)
+
+
+def fits(plan: BlockPlan, at: int, out: Any) -> bool:
+    """Tell whether an array has the shape and the dtype of an output that is not reduced."""
+    value, reduction, _ = plan.lowered.outputs[at]
+    return (
+        out is not None
+        and reduction is None
+        and out.shape == plan.shape
+        and out.dtype == plan.lowered.dtypes[value]
+        and out.flags.aligned
+    )
+
+
+def pieces(view: Any, low: int, high: int, at: int = 0) -> Iterator[tuple[Any, int, int]]:
+    """Yield the elements from `low` to `high`, counted in C order, of an array of any strides.
+
+    Each piece is a view, and comes with the numbers of its elements in those that are yielded.
+
+    >>> x = np.arange(12).reshape(4, 3).T
+    >>> [(piece.tolist(), first, last) for piece, first, last in pieces(x, 2, 7)]
+    [([6, 9], 0, 2), ([[1, 4, 7]], 2, 5)]
+    """
+    if view.ndim < 2:
+        piece = view[low:high] if view.ndim else view
+        yield piece, at, at + high - low
+        return
+    inner = view[0].size
+    first, skipped = divmod(low, inner)
+    last, over = divmod(high, inner)
+    if first == last:
+        yield from pieces(view[first], skipped, over, at)
+        return
+    if skipped:
+        yield from pieces(view[first], skipped, inner, at)
+        first += 1
+        at += inner - skipped
+    if first < last:
+        yield view[first:last], at, at + (last - first) * inner
+    if over:
+        yield from pieces(view[last], 0, over, at + (last - first) * inner)
 
 
 def output_buffer(plan: BlockPlan, at: int, form: Form | None, out: Any) -> OutputBuffer:

@@ -68,7 +68,7 @@ def _run_pass(
     outs: Mapping[int, Any],
 ) -> list[np.ndarray]:
     """Run a pass by its kernel when it is compiled, else by tiles; have it compiled if it pays."""
-    decision = kernels.decide(some, values, mode)
+    decision = kernels.decide(some, values, mode, outs)
     kernel = decision.kernel
     if mode == "native":
         _compile_or_raise(decision)
@@ -77,7 +77,7 @@ def _run_pass(
         if kernel.elements >= _PAYS:
             request(kernel, _folder())
     if kernel is not None and kernel.state == READY:
-        found = _by_kernel(plan, some, decision, reports, outs)
+        found = _by_kernel(plan, some, decision, reports)
         if found is not None:
             return found
     return run_pass(plan, some, values, reports, outs)
@@ -100,17 +100,13 @@ def _compile_or_raise(decision: Decision) -> None:
 
 
 def _by_kernel(
-    plan: BlockPlan,
-    some: BlockPass,
-    decision: Decision,
-    reports: FloatReports,
-    outs: Mapping[int, Any],
+    plan: BlockPlan, some: BlockPass, decision: Decision, reports: FloatReports
 ) -> list[np.ndarray] | None:
     """Return what the kernel gives; None when tiles have to report the flags that it raised."""
     sources, prepared = decision.sources, decision.prepared
     assert sources is not None and prepared is not None and prepared.kernel is not None
     outputs, flags = call_kernel(
-        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch, outs
+        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
     )
     if wants_report(flags, np.geterr()):
         return None

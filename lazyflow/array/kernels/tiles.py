@@ -17,7 +17,7 @@ import numpy as np
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.outputs import OutputBuffer, output_buffer
+from lazyflow.array.kernels.outputs import OutputBuffer, output_buffer, pieces
 from lazyflow.array.kernels.planning import (
     CONSTANT,
     FLAT,
@@ -166,14 +166,17 @@ def run_pass(
     sources = _sources(plan, some, values, tiles)
     buffers = [np.empty(min(TILE, plan.size), dtype) for dtype in some.slots]
     outputs = [output_buffer(plan, n, some.form, outs.get(n)) for n in some.outputs]
-    direct = {number: outputs[at].flat for number, at in some.direct}
+    direct = {
+        number: outputs[at].flat for number, at in some.direct if outputs[at].flat is not None
+    }
     for low, high in some.grid(plan.size):
         n = high - low
         for source in sources:
             if source.view is None:
                 tiles[source.value] = source.flat[low:high]
             else:
-                gather(source.view, low, high, source.buffer[:n])
+                for piece, first, last in pieces(source.view, low, high):
+                    source.buffer[first:last].reshape(piece.shape)[...] = piece
                 tiles[source.value] = source.buffer[:n]
         for step, slots in some.steps:
             reports.now = name_of(step.op)
@@ -205,36 +208,6 @@ def _take(
         reports.now = plan.lowered.outputs[output.at].reported_name
         if value not in direct or output.flat is not direct[value]:
             output.take(low, tiles[value], None if mask is None else tiles[mask])
-
-
-def gather(view: Any, low: int, high: int, into: Any) -> None:
-    """Copy the elements from `low` to `high`, counted in C order, of an array of any strides.
-
-    >>> into = np.empty(5, int)
-    >>> gather(np.arange(12).reshape(4, 3).T, 2, 7, into)
-    >>> into
-    array([6, 9, 1, 4, 7])
-    """
-    if view.ndim == 1:
-        into[...] = view[low:high]
-        return
-    inner = view[0].size
-    first, skipped = divmod(low, inner)
-    last, over = divmod(high, inner)
-    if first == last:
-        gather(view[first], skipped, over, into)
-        return
-    at = 0
-    if skipped:
-        at = inner - skipped
-        gather(view[first], skipped, inner, into[:at])
-        first += 1
-    if first < last:
-        full = (last - first) * inner
-        into[at : at + full].reshape(last - first, *view.shape[1:])[...] = view[first:last]
-        at += full
-    if over:
-        gather(view[last], 0, over, into[at:])
 
 
 RunPass = Callable[

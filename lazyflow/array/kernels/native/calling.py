@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ def call_kernel(
     sources: SourceLayouts,
     loops: Sequence[int],
     scratch: int,
-    outs: Mapping[int, Any],
 ) -> tuple[list[OutputBuffer], int]:
     """Run a kernel over a block; return the buffers of its results, and the flags that it raised.
 
@@ -36,10 +35,8 @@ def call_kernel(
         Addresses of NumPy's loops and of their data, in the order of the kernel's stages.
     scratch
         How many values go through scratch memory.
-    outs
-        For outputs, by number, arrays that they may be written into.
     """
-    buffers = [output_buffer(plan, at, some.form, outs.get(at)) for at in some.outputs]
+    buffers = [output_buffer(plan, at, some.form, sources.outs.get(at)) for at in some.outputs]
     results = [buffer.array.ctypes.data for buffer in buffers]
     memory = np.empty(scratch * RUN * 8, np.uint8)
     pointers = (

@@ -60,11 +60,11 @@ def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: A
     values = [*blocks, *[None] * len(spec.steps)]
     with np.errstate(all="ignore"), FloatReports() as reports:
         for some in plan.passes:
-            sources = source_layouts(plan, some, values)
+            sources = source_layouts(plan, some, values, {})
             if sources.layouts != tuple(layout for _, layout in spec.sources):
                 return "it could not be checked"
             expected = run_pass(plan, some, values, reports, {})
-            got, _ = call_kernel(function, plan, some, sources, loops, scratch, {})
+            got, _ = call_kernel(function, plan, some, sources, loops, scratch)
             for at, (a, output) in enumerate(zip(expected, got, strict=True)):
                 wrong = _differing(a, output.finish())
                 if wrong:

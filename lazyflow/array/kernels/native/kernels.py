@@ -9,7 +9,7 @@ run again by tiles, which report as NumPy does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +70,14 @@ class PlanKernels:
         self._kernels: dict[Any, PreparedKernel] = {}
         self._refusals: dict[tuple[int, ...], str] = {}
 
-    def decide(self, some: BlockPass, values: Sequence[Any], mode: str) -> Decision:
-        """Return by what a pass runs over values, when `config.kernels` is `mode`."""
+    def decide(
+        self, some: BlockPass, values: Sequence[Any], mode: str, outs: Mapping[int, Any]
+    ) -> Decision:
+        """Return by what a pass runs over values, when `config.kernels` is `mode`.
+
+        outs
+            For outputs, by number, arrays that they may be written into.
+        """
         if mode == "tiles":
             return Decision('kernels="tiles" is set')
         if some.panels is not None:
@@ -81,7 +87,7 @@ class PlanKernels:
             refusal = self._refusal(some)
         if refusal:
             return Decision(refusal)
-        sources = source_layouts(self.plan, some, values)
+        sources = source_layouts(self.plan, some, values, outs)
         prepared = self._kernels.get((some.outputs, sources.layouts))
         if prepared is None:
             prepared = self._prepared(some, sources.layouts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.kernels.outputs import fits
 from lazyflow.array.kernels.planning import (
     ANY,
     FLAT,
@@ -25,17 +26,23 @@ class SourceLayouts(NamedTuple):
 
     row
         Elements of a row, for sources that lie in rows.
+    outs
+        For outputs, by number, the arrays that they are written into; no others lie in rows.
     strides
-        Bytes between rows and within them, for each of those.
+        Bytes between rows and within them, for each source that lies in rows and for each output
+        that is not reduced.
     """
 
     layouts: tuple[str, ...]
     arrays: tuple[Any, ...]
     row: int
+    outs: Mapping[int, Any]
     strides: tuple[int, ...]
 
 
-def source_layouts(plan: BlockPlan, some: BlockPass, values: Sequence[Any]) -> SourceLayouts:
+def source_layouts(
+    plan: BlockPlan, some: BlockPass, values: Sequence[Any], outs: Mapping[int, Any]
+) -> SourceLayouts:
     """Return the layouts of a pass's sources; a source that doesn't lie in rows is copied."""
     layouts, arrays, views = [], [], {}
     for at, number in enumerate(some.sources):
@@ -47,17 +54,33 @@ def source_layouts(plan: BlockPlan, some: BlockPass, values: Sequence[Any]) -> S
         if layout == ANY:
             views[at] = value = np.broadcast_to(value, plan.shape)
         arrays.append(value)
-    row, found = _rows(plan.shape, [view.strides for view in views.values()])
+    into = {at: outs[at] for at in some.outputs if _is_writable(plan, at, outs.get(at))}
+    out_strides = [out.strides for out in into.values()]
+    row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
     while found is None:
         at = next(iter(views))
         arrays[at], layouts[at] = np.array(views.pop(at), order="C"), FLAT
-        row, found = _rows(plan.shape, [view.strides for view in views.values()])
+        row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
     strides = []
-    for at, (across, along) in zip(views, found, strict=True):
+    for at, (across, along) in zip(views, found, strict=False):
         size = arrays[at].itemsize
         layouts[at] = UNIT if along == size else SAME if along == 0 else ANY
         strides += [across, along]
-    return SourceLayouts(tuple(layouts), tuple(arrays), row, tuple(strides))
+    steps = dict(zip(into, found[len(views):], strict=True))
+    for at in some.outputs:
+        value, reduction, _ = plan.lowered.outputs[at]
+        if reduction is None:
+            size = plan.lowered.dtypes[value].itemsize
+            strides += [steps[at][0] if at in steps else 0 if row == HUGE else row * size, size]
+    return SourceLayouts(tuple(layouts), tuple(arrays), row, into, tuple(strides))
+
+
+def _is_writable(plan: BlockPlan, at: int, out: Any) -> bool:
+    """Tell whether a kernel can write an output into an array: rows of neighbours."""
+    if not fits(plan, at, out):
+        return False
+    row, found = _rows(plan.shape, [out.strides])
+    return found is not None and (row == HUGE or found[0][1] == out.itemsize)
 
 
 def _rows(

@@ -3,8 +3,8 @@
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources,
             outputs, scratch
 numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
-            a run, lanes of all blocks; then for each source that lies in rows: its strides
-            between rows, and within a row
+            a run, lanes of all blocks; then for each source that lies in rows and each output
+            that is not reduced: its strides between rows, and within a row
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk.
 Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
@@ -46,8 +46,18 @@ class Writer:
         self.body = self.at(1)
         self.steps = [step for stage in staging.stages for step in stage.loops]
         self.constants: dict[tuple[int, int], str] = {}
-        self.cursors: dict[int, str] = {}  # the variable that points to a source in rows
-        self.here: dict[int, str] = {}  # the first element of a source's run
+        #: What lies in rows: sources, and, numbered after them, outputs that are not reduced.
+        self.in_rows = {
+            at: f"%source{at}"
+            for at, (_, layout) in enumerate(spec.sources)
+            if layout in (UNIT, SAME, ANY)
+        } | {
+            len(spec.sources) + at: f"%output{at}"
+            for at, (_, kind, _) in enumerate(spec.outputs)
+            if kind is None
+        }
+        self.cursors = {at: f"%cursor{at}" for at in self.in_rows}
+        self.here: dict[int, str] = {}  # the first element of a source's or an output's run
 
     def at(self, width: int) -> Body:
         return Body(width, self.lines, self.names)
@@ -84,9 +94,7 @@ class Writer:
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
         numbers = ["first", "end", "outer", "lanes", "row", "most", "slots"]
-        for at, (_, layout) in enumerate(spec.sources):
-            if layout in (UNIT, SAME, ANY):
-                numbers += [f"across{at}", f"along{at}"]
+        numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         for at, name in enumerate(numbers):
             b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
             b.do(f"%{name} = load i64, ptr %{name}.at")
@@ -104,12 +112,11 @@ class Writer:
         for at, (dtype, layout) in enumerate(spec.sources):
             if layout == CONSTANT:
                 self._constant(at, dtype)
-            elif layout != FLAT:
-                self.cursors[at] = f"%cursor{at}"
-                b.do(f"%cursor{at} = alloca ptr")
-                if self.states:
-                    b.do(f"%old_cursor{at} = alloca ptr")
-                b.do(f"store ptr %source{at}, ptr %cursor{at}")
+        for at, start in self.in_rows.items():
+            b.do(f"%cursor{at} = alloca ptr")
+            if self.states:
+                b.do(f"%old_cursor{at} = alloca ptr")
+            b.do(f"store ptr {start}, ptr %cursor{at}")
         for at, value in enumerate(self.staging.scratch):
             b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
         b.do("%cleared = call i32 %clear(i32 61)")
@@ -144,18 +151,20 @@ class Writer:
             less = b.let(f"icmp slt i64 {run}, {limit}")
             run = b.let(f"select i1 {less}, i64 {run}, i64 {limit}")
         b.do(f"%n = add i64 {run}, 0")
+        for at, cursor in self.cursors.items():
+            self.here[at] = b.let(f"load ptr, ptr {cursor}")
         for at, (dtype, layout) in enumerate(self.spec.sources):
             if layout == FLAT:
                 self.here[at] = self._offset(f"%source{at}", self.pos, dtype)
-            elif layout != CONSTANT:
-                self.here[at] = b.let(f"load ptr, ptr {self.cursors[at]}")
             if layout == SAME:
                 value = self._load(b, self.here[at], dtype)
                 self.constants[at, 1] = value
                 self.constants[at, WIDTH] = self._splat(value, dtype)
         acc = self._get("acc")
         self.results = [
-            self._offset(f"%output{at}", acc if kind else self.pos, self.spec.dtypes[value])
+            self._offset(f"%output{at}", acc, self.spec.dtypes[value])
+            if kind
+            else self.here[len(self.spec.sources) + at]
             for at, (value, kind, _) in enumerate(self.spec.outputs)
         ]
         self._choose_way()
