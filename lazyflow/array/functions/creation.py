@@ -318,16 +318,20 @@ class Range:
     step: Any
     dtype: np.dtype[Any]
     __name__ = "arange"
+    takes_out = True
 
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+    def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
         (span,) = region
         at = np.arange(span.start, span.stop)
+        if out is None:
+            out = np.empty(at.shape, self.dtype)
         if self.dtype.kind in "iu":
             with np.errstate(over="ignore"):
-                return (at * self.step + self.start).astype(self.dtype)
+                out[...] = at * self.step + self.start
+            return out
         first = np.asarray(self.start, self.dtype)[()]
         delta = np.asarray(self.start + self.step, self.dtype)[()] - first
-        return (first + at * delta).astype(self.dtype)
+        return np.add(first, at * delta, out=out, casting="unsafe")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
 from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, base_region, cut
 from lazyflow.array.nodes.sources import InMemory, Made, Stored
-from lazyflow.array.nodes.task_parts import BlockPosition
+from lazyflow.array.nodes.task_parts import BlockPosition, takes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.arguments import read_only
 
@@ -121,6 +121,7 @@ class LoadRegion:
         self.order: tuple[int, ...] | None = None
         self.new: tuple[Any, ...] | None = None
         self.stretched = False  # some new axis is not of length 1: regions come with a shape
+        self.takes_out = False  # the formula makes blocks as they are
         if selection is not None:
             kept = [axis for axis, pick in enumerate(selection.picks) if not isinstance(pick, int)]
             order = tuple([kept.index(axis) for axis in selection.axes if axis >= 0])
@@ -130,14 +131,24 @@ class LoadRegion:
                 self.new = tuple([None if axis < 0 else slice(None) for axis in selection.axes])
                 lengths = zip(selection.axes, chunks, strict=True)
                 self.stretched = any(axis < 0 and sizes != (1,) for axis, sizes in lengths)
+            self.takes_out = takes_out(self.formula) and self.order is None and self.new is None
 
-    def __call__(self, region: Any, given: Any) -> Any:
-        """Return the block; `given` gives the arguments of the task."""
+    def __call__(self, region: Any, given: Any, out: Any = None) -> Any:
+        """Return the block; `given` gives the arguments of the task.
+
+        out
+            An array that a formula may write the block into, and return then, or None.
+        """
         if self.stretched:
             region, shape = region
         if self.formula is not None or self.reader is not None:
             plain, region = _plain(region)
-            found = self._read(plain, next(given)) if self.reader else self.formula(plain)
+            if self.reader:
+                found = self._read(plain, next(given))
+            elif self.takes_out and region is None:
+                found = self.formula(plain, out=out)
+            else:
+                found = self.formula(plain)
         else:
             found = next(given)
         if region is not None:
@@ -211,9 +222,9 @@ class BlockTask:
 
     def __call__(self, where: BlockPosition, *given: Any, out: Any = None) -> Any:
         args = iter(given)
-        blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         if self.program is None:
-            return blocks[0]
+            return self.loads[0](where.regions[0], args, out)
+        blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
 
         found = run_program(self.program, (*self.consts, *blocks), self.warnings, {0: out})

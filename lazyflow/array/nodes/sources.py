@@ -61,7 +61,9 @@ class Made(Source):
 
     formula
         Called with a region, slices with start and stop of step 1; returns its values. Hashable,
-        and equal if the values are; its name is what messages call the node.
+        and equal if the values are; its name is what messages call the node. With an attribute
+        ``takes_out = True`` it has a keyword ``out``: None, or an array of the region's shape, of
+        any strides, which it may write the values into and return.
     """
 
     __slots__ = ("formula",)

@@ -25,9 +25,9 @@ def named(name: str, func: Any, *details: Any) -> Any:
 def takes_out(func: Any) -> bool:
     """Tell whether a function of blocks can write its block into a given array.
 
-    Such a function has an attribute ``takes_out = True`` and a keyword ``out``: an array of the
-    block's shape, of any strides, or None. If it writes the block there it returns ``out``; it may
-    return any other array instead, which is copied then.
+    Such a function has an attribute ``takes_out = True`` and a keyword ``out``: None, or an array
+    of the block's shape and of the dtype that the node declares, of any strides. If it writes the
+    block there it returns ``out``; it may return any other array instead, which is copied then.
     """
     return getattr(func, "takes_out", False) is True
 

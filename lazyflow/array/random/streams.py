@@ -100,13 +100,15 @@ class Draw:
     shape: tuple[int, ...]
     whole: int
     stream: Stream
+    takes_out = True
 
     @property
     def __name__(self) -> str:
         return self.method
 
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        out = np.empty([span.stop - span.start for span in region], self.dtype)
+    def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            out = np.empty([span.stop - span.start for span in region], self.dtype)
         if not out.size:
             return out
         sides = boxes(self.shape, self.whole)
