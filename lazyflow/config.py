@@ -15,8 +15,10 @@ store_limit        None        bytes of shared memory for values, in each worker
                                machine has
 chunk_bytes        8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
 array_fusion       True        whether neighbouring operations on arrays become one task per block
-kernels            "auto"      how fused array expressions run: "auto", "tiles" (nothing compiled)
+kernels            "auto"      how fused array expressions run: "auto", "tiles" (by ufuncs alone)
                                or "native" (a kernel at once, else an error: for tests)
+math               "own"       elementary functions of arrays (exp, sin, ...): "own", vectorised and
+                               within a unit in the last place, or "numpy"
 kernel_cache       None        folder of compiled kernels; None: lazyflow/kernels in the user's
                                cache folder; False: none
 =================  ==========  ===================================================================
@@ -40,6 +42,7 @@ from typing import Any
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 
+_MATH = {name: name for name in ("own", "numpy")}
 _KERNELS = {name: name for name in ("auto", "tiles", "native")}
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -98,6 +101,12 @@ def _kernels(value: Any) -> str:
     return str(value)
 
 
+def _math(value: Any) -> str:
+    if not isinstance(value, str) or value not in _MATH:
+        raise ValueError(f'math must be "own" or "numpy"; got {value!r}')
+    return str(value)
+
+
 def _folder(value: Any) -> Any:
     if value is None or value is False:
         return value
@@ -127,6 +136,7 @@ _KEYS: dict[str, _Key] = {
     "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),
     "array_fusion": _flag("array_fusion", True),
     "kernels": _Key("auto", _kernels, _KERNELS.__getitem__),
+    "math": _Key("own", _math, _MATH.__getitem__),
     "kernel_cache": _Key(None, _folder, _folder_of),
 }
 

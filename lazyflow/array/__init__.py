@@ -33,7 +33,13 @@ Zeros of both signs
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
     are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
     differ from those of other arrays.
-`exp`, `sin`, `power` and other functions
+`exp`, `log`
+    of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
+    the true value: the same bits in any chunks, fused or not, on any scheduler on one machine.
+    Other processors may round otherwise. NumPy's functions, which may differ by some units and from
+    processor to processor, are used with ``lazyflow.config.set(math="numpy")``, and where no kernel
+    can be compiled.
+`arctan2` and other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`
     are NumPy's of the block: in NumPy 2.4 they depend on whether one row is reduced or several.

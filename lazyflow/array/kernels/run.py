@@ -14,6 +14,7 @@ from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.native.calling import call_kernel, wants_report
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
+from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import default_folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import merge_reduced
@@ -31,16 +32,20 @@ _PAYS = 1 << 21
 
 #: By identity, because hashing a program costs as much as running a small one; the entry holds
 #: the program, so that its id is not another's.
-_known: dict[int, tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
+_known: dict[tuple[int, str], tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
 
 
 def _planned(program: Program, shapes: tuple[Shape, ...], mode: str) -> PlanKernels:
     """Return the plan for blocks of these shapes, with its kernels."""
-    entry = _known.get(id(program))
+    math = config.get("math")
+    entry = _known.get((id(program), math))
     if entry is None or entry[0] is not program:
         if len(_known) >= _MOST:
             _known.clear()
-        entry = _known[id(program)] = (program, lower(program), {})
+        lowered = lower(program)
+        if math == "own":
+            lowered = with_own_functions(lowered, _folder())
+        entry = _known[id(program), math] = (program, lowered, {})
     plans = entry[2]
     named = (shapes, mode) if mode == "native" else shapes
     found = plans.get(named)

@@ -375,7 +375,7 @@ from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program
 F8 = np.dtype("f8")
-steps = (Step(np.multiply, (0, 0), (F8,) * 3), Step(np.exp, (1,), (F8, F8)))
+steps = (Step(np.multiply, (0, 0), (F8,) * 3), Step(np.arcsinh, (1,), (F8, F8)))
 program = Program((F8,), steps, ((2, Reduction("sum", (0,), F8)),))
 kernels = []
 make = compiler._make

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.lowering import KINDS, LoweredStep
+from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.operations import Body, emit, memory, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import GROUP
@@ -75,12 +76,8 @@ class Writer:
             self._stage(number)
         self._second_ways()
         self._run_ends()
-        intrinsics: dict[str, str] = {}
-        for line in self.lines:
-            if "call" in line and "@llvm." in line:
-                _declare(line, intrinsics)
-        head = [f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"]
-        return "\n".join([*head, *self.lines, "}", *sorted(intrinsics.values()), ""])
+        head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
+        return module_text([head, *self.lines, "}"])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -388,12 +385,3 @@ def call_size(step: LoweredStep) -> int:
     """Return how many arguments the loop of a step has."""
     return len(step.operands) + len(step.results)
 
-
-def _declare(line: str, found: dict[str, str]) -> None:
-    kind, _, rest = line.partition("call ")[2].partition(" @")
-    name, _, given = rest.partition("(")
-    types = [kind] * given.count(kind)
-    if ".constrained." in name:
-        operand = given.partition(" %")[0] if given[0] != "<" else given.partition(">")[0] + ">"
-        types = [operand] * given.count(operand) + ["metadata"] * given.count("metadata")
-    found[name] = f"declare {kind} @{name}({', '.join(types)})"

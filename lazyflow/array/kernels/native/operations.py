@@ -1,7 +1,8 @@
-"""Operations as LLVM instructions on vectors: only those that give NumPy's bits everywhere.
+"""Operations as LLVM instructions on vectors: only those that give the same bits everywhere.
 
-These are IEEE's own operations, comparisons, integers that wrap, selections, and casts whose result
-is defined. All other ufuncs are called at the addresses of their loops (loops.py).
+These are IEEE's own operations, comparisons, integers that wrap, selections, casts whose result is
+defined, and the functions of elementary/. All other ufuncs are called at the addresses of their
+loops (loops.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels.native.elementary.formulas import OWN
+from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.program import CAST, WHERE
 
 DType = np.dtype[Any]
@@ -30,6 +33,10 @@ class Body:
         self.width = width
         self.lines = lines
         self._names = names
+
+    def at(self, width: int) -> Body:
+        """Return the block for vectors of another width."""
+        return self if width == self.width else Body(width, self.lines, self._names)
 
     def name(self) -> str:
         """Return a new name."""
@@ -331,13 +338,34 @@ def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
     )
 
 
+def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
+    """Emit a call of an elementary function of doubles (see elementary/)."""
+    wide = b.at(WIDTH)
+    double = wide.wide("double")
+    given = [_widened(b, wide, t, v) for v in x]
+    found = wide.let(f"call {double} @math.{name}({', '.join(f'{double} {v}' for v in given)})")
+    if b.width == 1:
+        found = b.let(f"extractelement {double} {found}, i64 0")
+    return cast(b, np.dtype("f8"), t, found)
+
+
+def _widened(b: Body, wide: Body, t: DType, x: str) -> str:
+    x = cast(b, t, np.dtype("f8"), x)
+    if b.width != 1:
+        return x
+    kind = wide.wide("double")
+    first = b.let(f"insertelement {kind} poison, double {x}, i64 0")
+    zeros = f"<{WIDTH} x i32> zeroinitializer"
+    return b.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+
+
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
     """Return whether an operation is done by instructions, in registers."""
     if any(dtype not in SUPPORTED for dtype in loop):
         return False
     if op is CAST:
         return can_cast(loop[0], loop[1])
-    if op is WHERE:
+    if op is WHERE or op in OWN:
         return True
     given = loop[:-1]
     return op in _table(given[0]) and all(dtype == given[0] for dtype in given)
@@ -352,4 +380,6 @@ def emit(b: Body, op: Any, loop: tuple[DType, ...], x: list[str]) -> str:
             # AVX-512 would divide only where it is selected, and NumPy reports what it divides
             x = [x[0], *(b.intrinsic("arithmetic.fence", loop[1], v) for v in x[1:])]
         return _select(b, loop[1], x)
+    if op in OWN:
+        return elementary(b, OWN[op], loop[0], x)
     return _table(loop[0])[op](b, loop[0], x)

@@ -1,0 +1,13 @@
+"""Elementary functions of our own, on vectors: within a unit in the last place, on every processor.
+
+In reading order:
+
+    lanes.py          formulae in Python as LLVM's instructions
+    exponentials.py   logarithms.py   what is computed
+    formulas.py       the functions by name, as text
+    ufuncs.py         ufuncs of them
+
+Kernels call the functions on vectors of 16 doubles in registers; arrays that are computed without
+a kernel go through ufuncs made of the same instructions, so that the bits are the same. Numbers of
+single precision are computed in double precision.
+"""

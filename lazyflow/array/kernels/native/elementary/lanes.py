@@ -1,0 +1,237 @@
+"""Formulae on vectors, written in Python and kept as LLVM's instructions.
+
+`a * b + 1.0` of two `Lanes` adds a multiplication and an addition to their function. All values
+of a function are vectors of WIDTH doubles, integers of 64 bits, or truth values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+ONE = 0x3FF0000000000000  # the bits of 1.0
+SIGN = -1 << 63  # the bit of the sign
+INF = 0x7FF0000000000000  # the bits of infinity
+WIDTH = 16  # lanes of all values: those of the vectors in kernels
+
+Number = float | int
+
+
+class VectorFunction:
+    """The lines of an LLVM function; `fused`: the processor multiplies and adds in one step."""
+
+    def __init__(self, fused: bool) -> None:
+        self.fused = fused
+        self.lines = ["entry:"]
+        self.block = "entry"
+        self._names = 0
+
+    def name(self) -> str:
+        """Return a new name, of a value or a label."""
+        self._names += 1
+        return f"v{self._names}"
+
+    def do(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append(f"  {text}")
+
+    def let(self, kind: str, text: str) -> Lanes:
+        """Add an instruction whose result is a vector."""
+        found = Lanes(self, kind, f"%{self.name()}")
+        self.do(f"{found.name} = {text}")
+        return found
+
+    def number(self, kind: str, value: Number | Lanes) -> Lanes:
+        """Return a constant, the same in all lanes; lanes as they are."""
+        if isinstance(value, Lanes):
+            assert value.kind == kind
+            return value
+        if kind == "double":
+            text = "0x" + struct.pack(">d", value).hex().upper()
+        else:
+            text = str(int(value))
+        return Lanes(self, kind, f"splat ({kind} {text})")
+
+    def start(self, label: str) -> None:
+        """Start a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def call(self, name: str, *given: Lanes, kind: str = "double") -> Lanes:
+        """Call a function of vectors."""
+        many = ", ".join(f"{x.type} {x.name}" for x in given)
+        return self.let(kind, f"call <{WIDTH} x {kind}> @{name}({many})")
+
+    def where_any(
+        self, mask: Lanes, rare: Callable[[], Sequence[Lanes]], usual: Sequence[Lanes]
+    ) -> list[Lanes]:
+        """Return what `rare` gives if the mask holds in any lane, else the `usual` values."""
+        some, before, join = f"some{self.name()}", self.block, f"join{self.name()}"
+        any_of = self.name()
+        self.do(f"%{any_of} = call i1 @llvm.vector.reduce.or.v{WIDTH}i1({mask.type} {mask.name})")
+        self.do(f"br i1 %{any_of}, label %{some}, label %{join}, !prof !0")
+        self.start(some)
+        found = rare()
+        after = self.block
+        self.do(f"br label %{join}")
+        self.start(join)
+        return [
+            self.let(a.kind, f"phi {a.type} [ {a.name}, %{after} ], [ {b.name}, %{before} ]")
+            for a, b in zip(found, usual, strict=True)
+        ]
+
+
+class Lanes:
+    """A vector in a register; operators add instructions to its function."""
+
+    __slots__ = ("f", "kind", "name")
+
+    def __init__(self, f: VectorFunction, kind: str, name: str) -> None:
+        self.f = f
+        self.kind = kind
+        self.name = name
+
+    @property
+    def type(self) -> str:
+        """LLVM's type."""
+        return f"<{WIDTH} x {self.kind}>"
+
+    def _do(self, real: str, whole: str, other: Number | Lanes) -> Lanes:
+        word = real if self.kind == "double" else whole
+        y = self.f.number(self.kind, other)
+        return self.f.let(self.kind, f"{word} {self.type} {self.name}, {y.name}")
+
+    def __add__(self, other: Number | Lanes) -> Lanes:
+        return self._do("fadd", "add", other)
+
+    def __sub__(self, other: Number | Lanes) -> Lanes:
+        return self._do("fsub", "sub", other)
+
+    def __rsub__(self, other: Number) -> Lanes:
+        return self.f.number(self.kind, other) - self
+
+    def __mul__(self, other: Number | Lanes) -> Lanes:
+        return self._do("fmul", "mul", other)
+
+    def __truediv__(self, other: Number | Lanes) -> Lanes:
+        return self._do("fdiv", "", other)
+
+    def __rtruediv__(self, other: Number) -> Lanes:
+        return self.f.number(self.kind, other) / self
+
+    def __and__(self, other: Number | Lanes) -> Lanes:
+        return self._do("", "and", other)
+
+    def __or__(self, other: Number | Lanes) -> Lanes:
+        return self._do("", "or", other)
+
+    def __xor__(self, other: Number | Lanes) -> Lanes:
+        return self._do("", "xor", other)
+
+    def __lshift__(self, count: int) -> Lanes:
+        return self._do("", "shl", count)
+
+    def __rshift__(self, count: int) -> Lanes:
+        return self._do("", "lshr", count)
+
+    def __neg__(self) -> Lanes:
+        return self.f.let("double", f"fneg {self.type} {self.name}")
+
+    def __invert__(self) -> Lanes:
+        return self ^ -1
+
+    def _compare(self, word: str, other: Number | Lanes) -> Lanes:
+        y = self.f.number("i64", other)
+        return self.f.let("i1", f"icmp {word} {self.type} {self.name}, {y.name}")
+
+    def below(self, other: Number | Lanes) -> Lanes:
+        """Compare integers without sign."""
+        return self._compare("ult", other)
+
+    def equals(self, other: Number | Lanes) -> Lanes:
+        """Compare integers."""
+        return self._compare("eq", other)
+
+    def bits(self) -> Lanes:
+        """Return the bits of doubles as integers."""
+        return self.f.let("i64", f"bitcast {self.type} {self.name} to <{WIDTH} x i64>")
+
+    def real(self) -> Lanes:
+        """Return the doubles that have these bits."""
+        return self.f.let("double", f"bitcast {self.type} {self.name} to <{WIDTH} x double>")
+
+    def pick(self, a: Number | Lanes, b: Number | Lanes, kind: str = "double") -> Lanes:
+        """Return `a` where these truth values hold, else `b`."""
+        x, y = self.f.number(kind, a), self.f.number(kind, b)
+        return self.f.let(
+            kind, f"select {self.type} {self.name}, {x.type} {x.name}, {y.type} {y.name}"
+        )
+
+    def _intrinsic(self, word: str, *others: Number | Lanes) -> Lanes:
+        given = [self, *[self.f.number("double", x) for x in others]]
+        return self.f.call(f"llvm.{word}.v{WIDTH}f64", *given)
+
+    def abs(self) -> Lanes:
+        """Return the absolute value."""
+        return self._intrinsic("fabs")
+
+    def signed_as(self, other: Number | Lanes) -> Lanes:
+        """Return this magnitude with the other's sign."""
+        return self._intrinsic("copysign", other)
+
+    def fenced(self) -> Lanes:
+        """Return the value; nothing is known of it, so that what follows raises its flags."""
+        return self._intrinsic("arithmetic.fence")
+
+    def times(self, factor: Number | Lanes, summand: Number | Lanes) -> Lanes:
+        """Return ``self * factor + summand``, rounded once where the processor can, else twice."""
+        return self.exactly(factor, summand) if self.f.fused else self * factor + summand
+
+    def exactly(self, factor: Number | Lanes, summand: Number | Lanes) -> Lanes:
+        """Return ``self * factor + summand`` rounded once, or nearly so."""
+        if self.f.fused:
+            return self._intrinsic("fma", factor, summand)
+        y = self.f.number("double", factor)
+        high = self * y
+        (a, b), (c, d) = self.halves(), y.halves()
+        low = b * d + (b * c + (a * d + (a * c - high)))
+        total, rest = two_sum(high, self.f.number("double", summand))
+        return total + (rest + low)
+
+    def halves(self) -> tuple[Lanes, Lanes]:
+        """Return two numbers of 26 bits that this is the sum of."""
+        high = (self.bits() & ~((1 << 27) - 1)).real()
+        return high, self - high
+
+
+def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the sum and its error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def quick_sum(a: Lanes | float, b: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the sum and its error, where ``a`` is not the smaller one."""
+    total = b + a
+    return total, b - (total - a)
+
+
+def product(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
+    """Return the product and its error."""
+    high = a * b
+    return high, a.exactly(b, -high)
+
+
+def polynomial(x: Lanes, *coefficients: float) -> Lanes:
+    """Return ``c[0] + c[1] * x + c[2] * x * x + ...``, in pairs, so that few steps wait."""
+    terms: list[float | Lanes] = list(coefficients)
+    power = x
+    while len(terms) > 1:
+        evens = range(0, len(terms) - 1, 2)
+        pairs = [power.times(terms[at + 1], terms[at]) for at in evens]
+        terms = [*pairs, *terms[len(pairs) * 2 :]]
+        if len(terms) > 1:
+            power = power * power
+    assert isinstance(terms[0], Lanes)
+    return terms[0]

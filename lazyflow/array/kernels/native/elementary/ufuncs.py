@@ -1,0 +1,159 @@
+"""Ufuncs of the functions: arrays go through the same instructions as what kernels compute."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.lowering import Lowered
+from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now
+from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
+from lazyflow.array.kernels.native.elementary.lanes import WIDTH
+from lazyflow.array.kernels.native.modules import module_text
+from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary, register
+
+Loop = tuple[np.dtype[Any], ...]
+
+_made: dict[tuple[Any, Loop], Any] = {}
+_kept: list[Any] = []  # what ufuncs point to
+
+
+def with_own_functions(lowered: Lowered, folder: str | None) -> Lowered:
+    """Return steps that call the functions of this package, where it has them."""
+    steps = [
+        step._replace(op=own_ufunc(step.op, step.loop, folder)) if step.op in FORMULAS else step
+        for step in lowered.steps
+    ]
+    return lowered._replace(steps=tuple(steps))
+
+
+def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None) -> Any:
+    """Return our ufunc for one of NumPy's, which is compiled or read from the folder; or NumPy's.
+
+    It is NumPy's for other numbers than float64 and float32, and where nothing can be compiled.
+    """
+    if any(dtype != loop[0] for dtype in loop) or loop[0] not in FLOATS:
+        return op
+    found = _made.get((op, loop))
+    if found is None:
+        found = op if compiler.unavailable() else _make(op, loop, folder)
+        found = _made.setdefault((op, loop), found)
+        if found is not op:
+            OWN[found] = op.__name__
+    return found
+
+
+def _make(op: np.ufunc, loop: Loop, folder: str | None) -> Any:
+    def check(function: Any) -> str | None:
+        return _difference(_ufunc(op, loop, function), op, loop[0])
+
+    kernel = Kernel(_text(op, loop), check)
+    compile_now(kernel, folder)
+    return _ufunc(op, loop, kernel.function) if kernel.state == READY else op
+
+
+def _ufunc(op: np.ufunc, loop: Loop, function: Any) -> Any:
+    """Return a ufunc of one loop at an address; it stays for ever, as NumPy's do."""
+    capsule = ctypes.py_object(np._core._multiarray_umath._UFUNC_API)  # type: ignore[attr-defined]
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = ctypes.cast(get(capsule, None) or 0, ctypes.POINTER(ctypes.c_void_p))
+    from_functions = ctypes.PYFUNCTYPE(
+        ctypes.py_object,
+        *[ctypes.c_void_p] * 3,
+        *[ctypes.c_int] * 4,
+        *[ctypes.c_char_p] * 2,
+        ctypes.c_int,
+    )(table[1] or 0)  # PyUFunc_FromFuncAndData
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    parts = (
+        (ctypes.c_void_p * 1)(address),
+        (ctypes.c_void_p * 1)(None),
+        (ctypes.c_ubyte * len(loop))(*[dtype.num for dtype in loop]),
+        ctypes.create_string_buffer(op.__name__.encode()),
+    )
+    _kept.append((function, parts))
+    functions, data, types, name = parts
+    return from_functions(functions, data, types, 1, op.nin, op.nout, -1, name, b"", 0)
+
+
+def _difference(own: Any, op: np.ufunc, dtype: np.dtype[Any]) -> str | None:
+    """Return where a compiled function is far from NumPy's, or None."""
+    rng = np.random.default_rng(0)
+    special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 1e-310, 1e30, -1e30]
+    x = np.append(rng.standard_normal(1000) * 10.0 ** rng.integers(-5, 5, 1000), special)
+    given = [x.astype(dtype), rng.permutation(x).astype(dtype)][: op.nin]
+    with np.errstate(all="ignore"):
+        found, wanted = own(*given), op(*given)
+        near = np.abs(found - wanted) <= 8 * np.spacing(np.abs(wanted))
+    good = near | (found == wanted) | np.isnan(found) & np.isnan(wanted)
+    return None if good.all() else f"{op.__name__} of {given[0][~good][0]} is not NumPy's"
+
+
+def _text(op: np.ufunc, loop: Loop) -> str:
+    """Return a module with the inner loop of a ufunc: by whole vectors, or gathered ones."""
+    lines = ["define void @NAME(ptr %args, ptr %count, ptr %steps, ptr %data) {", "entry:"]
+    b = Body(1, lines, [0])
+    count = b.let("load i64, ptr %count")
+    pointers, strides, flat = [], [], "true"
+    for at, dtype in enumerate(loop):
+        pointers.append(b.let(f"load ptr, ptr {b.let(f'getelementptr ptr, ptr %args, i64 {at}')}"))
+        strides.append(b.let(f"load i64, ptr {b.let(f'getelementptr i64, ptr %steps, i64 {at}')}"))
+        flat = b.let(f"and i1 {flat}, {b.let(f'icmp eq i64 {strides[at]}, {dtype.itemsize}')}")
+    last = b.let(f"sub i64 {count}, 1")
+    b.do(f"br i1 {b.let(f'icmp sgt i64 {count}, 0')}, label %head, label %end")
+    lines.append("head:")
+    b.do("%i = phi i64 [ 0, %entry ], [ %next, %tail ]")
+    b.do(f"%next = add i64 %i, {WIDTH}")
+    full = b.let(f"icmp sle i64 %next, {count}")
+    b.do(f"br i1 {b.let(f'and i1 {flat}, {full}')}, label %flat, label %any")
+    for way, step in (("flat", _flat), ("any", _gathered)):
+        lines.append(f"{way}:")
+        wide = b.at(WIDTH)
+        places = [step(b, *each, last) for each in zip(loop, pointers, strides, strict=True)]
+        given = [_read(wide, *each) for each in zip(loop, places, strict=False)][:-1]
+        _write(wide, loop[-1], places[-1], elementary(wide, op.__name__, loop[0], given))
+        b.do("br label %tail")
+    lines.append("tail:")
+    b.do(f"br i1 {b.let(f'icmp slt i64 %next, {count}')}, label %head, label %end")
+    lines += ["end:", "  ret void", "}"]
+    return module_text(lines)
+
+
+def _flat(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
+    return [b.let(f"getelementptr {register(dtype)}, ptr {pointer}, i64 %i")]
+
+
+def _gathered(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
+    """Return pointers to the elements, to the last one again after the end."""
+    places = []
+    for lane in range(WIDTH):
+        index = b.let(f"add i64 %i, {lane}")
+        inside = b.let(f"icmp slt i64 {index}, {last}")
+        index = b.let(f"select i1 {inside}, i64 {index}, i64 {last}")
+        offset = b.let(f"mul i64 {index}, {stride}")
+        places.append(b.let(f"getelementptr i8, ptr {pointer}, i64 {offset}"))
+    return places
+
+
+def _read(b: Body, dtype: np.dtype[Any], places: list[str]) -> str:
+    if len(places) == 1:
+        return b.let(f"load {b.type(dtype)}, ptr {places[0]}, align 1")
+    found = "poison"
+    for lane, place in enumerate(places):
+        value = b.let(f"load {register(dtype)}, ptr {place}")
+        element = f"{register(dtype)} {value}, i64 {lane}"
+        found = b.let(f"insertelement {b.type(dtype)} {found}, {element}")
+    return found
+
+
+def _write(b: Body, dtype: np.dtype[Any], places: list[str], value: str) -> None:
+    if len(places) == 1:
+        b.do(f"store {b.type(dtype)} {value}, ptr {places[0]}, align 1")
+        return
+    for lane, place in enumerate(places):
+        one = b.let(f"extractelement {b.type(dtype)} {value}, i64 {lane}")
+        b.do(f"store {register(dtype)} {one}, ptr {place}")

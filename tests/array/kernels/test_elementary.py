@@ -1,0 +1,166 @@
+"""Elementary functions: near the true value, special values and reports as NumPy's, one answer."""
+
+import warnings
+
+import numpy as np
+import pytest
+from array_checks import same_values
+
+import lazyflow.array as la
+from lazyflow import config
+from lazyflow.array.kernels.native.elementary import formulas, ufuncs
+from lazyflow.array.kernels.native.elementary.formulas import FORMULAS
+from lazyflow.array.kernels.run import wait_compiled
+
+UFUNCS = sorted(FORMULAS, key=lambda f: f.__name__)
+FLOATS = [np.dtype("f8"), np.dtype("f4")]
+SPECIAL = [
+    *(0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 1e-310, -1e-310),
+    *(5e-324, 1e-40, -1e-40, 1e300, -1e300, 1e22, 1e10, -1e10, 710.0, -745.0, 88.8, -104.0),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path_factory):
+    with config.set(kernel_cache=str(tmp_path_factory.getbasetemp() / "kernels")):
+        yield
+    assert wait_compiled(60)
+
+
+def values(ufunc, dtype, count=100_000):
+    """Return operands all over the numbers, and near those where functions are sensitive."""
+    rng = np.random.default_rng(0)
+    info = np.finfo(dtype)
+    bits = rng.integers(0, 1 << 63, count, dtype="u8") >> (0 if dtype == "f8" else 32)
+    signs = rng.choice([-1.0, 1.0], (6, count))
+    parts = [
+        bits.astype(f"u{dtype.itemsize}").view(dtype),
+        rng.uniform(-1, 1, count),
+        rng.uniform(-20, 20, count),
+        signs[0] * 2.0 ** rng.uniform(-30, 12, count),
+        1 + rng.uniform(-1, 1, count) * 2.0 ** rng.uniform(-20, -1, count),
+        signs[1] * rng.integers(1, 100, count) * np.pi / 4 * (1 + rng.normal(size=count) * 1e-9),
+    ]
+    with np.errstate(all="ignore"):
+        x = np.concatenate([np.where(np.isnan(p), 1, p).astype(dtype) for p in parts])
+    assert info.dtype == dtype
+    return [x, rng.permutation(x)][: ufunc.nin]
+
+
+def own(ufunc, dtype):
+    """Return the ufunc that arrays go through."""
+    made = ufuncs.own_ufunc(ufunc, (dtype,) * ufunc.nargs, None)
+    assert made is not ufunc
+    return made
+
+
+def distance(found, ufunc, given):
+    """Return how far numbers are from the true values, in units in the last place."""
+    with np.errstate(all="ignore"):
+        exact = ufunc(*[x.astype("g") for x in given])
+        true = exact.astype(found.dtype)
+        assert np.array_equal(np.isnan(found), np.isnan(true))
+        error = abs(found.astype("g") - exact) / np.spacing(abs(true)).astype("g")
+    infinite = np.isinf(found) | np.isinf(true)
+    near = np.isfinite(true) | (abs(exact) > np.finfo(found.dtype).max)
+    assert np.all((found == true)[infinite] | near[infinite])
+    return np.max(error[~infinite & ~np.isnan(true)])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+def test_functions_are_within_a_unit_in_the_last_place(ufunc, dtype):
+    given = values(ufunc, dtype)
+    with np.errstate(all="ignore"):
+        found = own(ufunc, dtype)(*given)
+    assert distance(found, ufunc, given) < 0.8
+
+
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+def test_processors_that_round_twice_are_as_near(ufunc, monkeypatch):
+    monkeypatch.setattr(formulas, "multiplies_and_adds", lambda: False)
+    f8 = np.dtype("f8")
+    made = ufuncs._make(ufunc, (f8,) * ufunc.nargs, None)
+    given = values(ufunc, f8, 20_000)
+    with np.errstate(all="ignore"):
+        found = made(*given)
+    assert distance(found, ufunc, given) < 0.9
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+def test_special_values_and_reports_are_numpys(ufunc, dtype):
+    with np.errstate(all="ignore"):
+        special = np.array(SPECIAL).astype(dtype)
+    made = own(ufunc, dtype)
+    for given in np.array(np.meshgrid(*[special] * ufunc.nin)).reshape(ufunc.nin, -1).T:
+        said = []
+        for each in (ufunc, made):
+            with np.errstate(all="warn", under="ignore"), warnings.catch_warnings(record=True) as w:
+                warnings.simplefilter("always")
+                said.append((each(*given), [str(x.message) for x in w]))
+        (wanted, wanted_words), (found, words) = said
+        assert words == wanted_words, given
+        if np.isfinite(wanted) and wanted:
+            assert abs(found - wanted) <= 4 * np.spacing(abs(wanted)), given
+        else:
+            same_values(found, wanted)
+
+
+def ways(ufunc, x, y):
+    """Return what a function gives of whole arrays, in kernels, in small and odd pieces."""
+    given = [la.from_array(a, chunks=30_000) for a in (x, y)][: ufunc.nin]
+    found = []
+    with np.errstate(all="ignore"):
+        for kernels in ("tiles", "native", "auto"):
+            with config.set(kernels=kernels):
+                found.append(ufunc(*given).compute())
+        found.append(ufunc(*[a.rechunk(77) for a in given]).compute())
+        found.append(-(-ufunc(*given)).compute(scheduler="processes"))
+        turned = [la.from_array(a[::-1].copy(), chunks=9000)[::-1] for a in (x, y)][: ufunc.nin]
+        found.append(ufunc(*turned).compute())
+    return found
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_all_ways_give_the_same_bits(dtype):
+    for ufunc in UFUNCS:
+        x, y = (values(ufunc, dtype, 20_000) * 2)[:2]
+        first, *others = ways(ufunc, x[:50_001], y[:50_001])
+        for other in others:
+            same_values(other, first)
+
+
+def test_numpys_functions_are_used_where_they_are_asked_for():
+    x = np.linspace(0.1, 10, 100_000)
+    with config.set(math="numpy"):
+        for ufunc in UFUNCS:
+            given = [x, x[::-1].copy()][: ufunc.nin]
+            same_values(ufunc(*map(la.from_array, given)).compute(), ufunc(*given))
+
+
+def test_numpys_functions_are_used_where_nothing_can_be_compiled(monkeypatch):
+    monkeypatch.setattr(ufuncs, "_made", {})
+    monkeypatch.setattr(ufuncs.compiler, "unavailable", lambda: "a reason")
+    x = np.linspace(0.1, 10, 1000)
+    same_values(la.exp(la.from_array(x)).compute(), np.exp(x))
+
+
+def test_math_is_one_of_two():
+    with pytest.raises(ValueError, match='math must be "own" or "numpy"; got 3'):
+        config.set(math=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ufunc", [f for f in UFUNCS if f.nin == 1], ids=lambda f: f.__name__)
+def test_every_number_of_single_precision(ufunc):
+    made = own(ufunc, np.dtype("f4"))
+    for high in range(0, 1 << 32, 1 << 24):
+        x = np.arange(high, high + (1 << 24), dtype="u4").view("f4")
+        with np.errstate(all="ignore"):
+            found, true = made(x), ufunc(x.astype("f8"))
+            rounded = true.astype("f4")
+            error = abs(found - true) / np.spacing(abs(rounded))
+        assert np.array_equal(np.isnan(found), np.isnan(rounded))
+        fine = (found == rounded) | np.isnan(rounded) | (error < 0.51)
+        assert fine.all(), x[~fine][:3]
