@@ -7,7 +7,7 @@ In reading order:
     planning.py  passes and buffers, by shapes      reports.py   NumPy's warnings, each once
     outputs.py   the arrays of results              tiles.py     run by ufuncs, tile by tile
     native/      run by generated kernels           describe.py  which way a program runs, in words
-    run.py       run_program, merge, report
+    run.py       run_program, merge, report         draws/       random numbers by their places
 
 `run_program` lowers a program once, plans it once for each tuple of shapes, and runs each pass of
 the plan by a kernel where `native.kernels.PlanKernels.decide` says so, else by tiles; both give

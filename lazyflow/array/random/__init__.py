@@ -11,8 +11,9 @@ Each call of a method draws other numbers than the calls before it. The function
 are methods of one generator with a fresh seed, or of `seed`.
 """
 
-# Modules, from the bottom up: streams (boxes and their generators), generator (calls and checks);
-# each a part of one class: continuous, positive and discrete distributions, sampling.
+# Modules, from the bottom up: streams (boxes and NumPy's generators, for what takes a varying count
+# of draws; the rest is kernels/draws), generator (calls and checks); each a part of one class:
+# continuous, positive and discrete distributions, sampling.
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
-from lazyflow.array.random.generator import Size, Streams
+from lazyflow.array.random.generator import Size, Streams, spread
 
 
 class Continuous(Streams):
@@ -31,7 +33,9 @@ class Continuous(Streams):
         >>> x.mean().compute().round(1)
         np.float64(0.5)
         """
-        return self._draw("random", (), size, chunks, dtype=np.dtype(dtype))
+        single = np.dtype(dtype) == np.float32
+        formula = "uniform_single" if single else "uniform"
+        return self._placed("random", formula, (), size, chunks, dtype=np.dtype(dtype))
 
     def uniform(
         self, low: ArrayLike = 0.0, high: ArrayLike = 1.0, size: Size = None,
@@ -55,7 +59,10 @@ class Continuous(Streams):
         >>> x.mean().compute().round()
         np.float64(3.0)
         """
-        return self._draw("uniform", (low, high), size, chunks)
+        return self._placed(
+            "uniform", "uniform", (low, high), size, chunks,
+            lambda x, low, high: spread(x, low, high - low),
+        )
 
     def standard_normal(
         self, size: Size = None, dtype: DTypeLike = np.float64, *, chunks: ChunksLike = "auto",
@@ -76,7 +83,9 @@ class Continuous(Streams):
         >>> x.std().compute().round(1)
         np.float64(1.0)
         """
-        return self._draw("standard_normal", (), size, chunks, dtype=np.dtype(dtype))
+        return self._placed(
+            "standard_normal", "normal", (), size, chunks, dtype=np.dtype(dtype)
+        )
 
     def normal(
         self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None,
@@ -100,7 +109,7 @@ class Continuous(Streams):
         >>> x.mean().compute().round()
         np.float64(10.0)
         """
-        return self._draw("normal", (loc, scale), size, chunks)
+        return self._placed("normal", "normal", (loc, scale), size, chunks, spread)
 
     def standard_t(self, df: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of Student's t distributions.
@@ -136,7 +145,7 @@ class Continuous(Streams):
         >>> bool(abs(la.median(x).compute()) < 0.1)
         True
         """
-        return self._draw("standard_cauchy", (), size, chunks)
+        return self._placed("standard_cauchy", "cauchy", (), size, chunks)
 
     def laplace(
         self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None,
@@ -160,7 +169,7 @@ class Continuous(Streams):
         >>> x.mean().compute().round()
         np.float64(5.0)
         """
-        return self._draw("laplace", (loc, scale), size, chunks)
+        return self._placed("laplace", "laplace", (loc, scale), size, chunks, spread)
 
     def logistic(
         self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None,
@@ -184,7 +193,7 @@ class Continuous(Streams):
         >>> x.mean().compute().round()
         np.float64(5.0)
         """
-        return self._draw("logistic", (loc, scale), size, chunks)
+        return self._placed("logistic", "logistic", (loc, scale), size, chunks, spread)
 
     def gumbel(
         self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None,
@@ -208,7 +217,7 @@ class Continuous(Streams):
         >>> x.mean().compute().round(1)
         np.float64(5.6)
         """
-        return self._draw("gumbel", (loc, scale), size, chunks)
+        return self._placed("gumbel", "gumbel", (loc, scale), size, chunks, spread)
 
     def triangular(
         self, left: ArrayLike, mode: ArrayLike, right: ArrayLike, size: Size = None,
@@ -234,7 +243,9 @@ class Continuous(Streams):
         >>> x.mean().compute().round()
         np.float64(2.0)
         """
-        return self._draw("triangular", (left, mode, right), size, chunks)
+        return self._placed(
+            "triangular", "uniform", (left, mode, right), size, chunks, _triangle
+        )
 
     def vonmises(
         self, mu: ArrayLike, kappa: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -258,3 +269,11 @@ class Continuous(Streams):
         np.float64(1.0)
         """
         return self._draw("vonmises", (mu, kappa), size, chunks)
+
+
+def _triangle(x: Array, left: Any, mode: Any, right: Any) -> Any:
+    width = right - left
+    low, high = width * (mode - left), width * (right - mode)
+    return np.where(
+        x * width <= mode - left, left + np.sqrt(x * low), right - np.sqrt((1 - x) * high)
+    )

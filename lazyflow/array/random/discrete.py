@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.random.generator import Size
 from lazyflow.array.random.positive import Positive
+
+_WHOLE = (int, np.integer)
+
+#: How many numbers there are at most for words of 32 bits, of which few are refused then.
+_SHORT = 1 << 24
+
+
+def _trials(x: Array, p: Any) -> Any:
+    """Return how many trials there are until one succeeds, of the time that they take."""
+    found = np.ceil(x * (-1 / np.log1p(-np.asarray(p))))
+    return np.clip(found, 1, 2.0**63 - 1024).astype(np.int64)
 
 
 class Discrete(Positive):
@@ -39,8 +52,20 @@ class Discrete(Positive):
         """
         if high is None:
             low, high = 0, low
-        return self._draw(
-            "integers", (low, high), size, chunks, dtype=np.dtype(dtype), endpoint=bool(endpoint)
+        options = {"dtype": np.dtype(dtype), "endpoint": bool(endpoint)}
+        if not (isinstance(low, _WHOLE) and isinstance(high, _WHOLE)):
+            return self._draw("integers", (low, high), size, chunks, **options)
+        count = int(high) - int(low) + bool(endpoint)
+        return self._whole(int(low), count, size, chunks, options)
+
+    def _whole(
+        self, low: int, count: int, size: Size, chunks: ChunksLike, options: dict[str, Any]
+    ) -> Array:
+        formula = "words" if count == 2**64 else "short_range" if count <= _SHORT else "long_range"
+        refused = 2 ** (32 if count <= _SHORT else 64) % max(count, 1)
+        return self._placed(
+            "integers", formula, (low, low + count - options["endpoint"]), size, chunks,
+            limits=(low, count, refused), **options,
         )
 
     def binomial(
@@ -106,7 +131,7 @@ class Discrete(Positive):
         >>> x.mean().compute().round()
         np.float64(4.0)
         """
-        return self._draw("geometric", (p,), size, chunks)
+        return self._placed("geometric", "exponential", (p,), size, chunks, _trials)
 
     def hypergeometric(
         self, ngood: ArrayLike, nbad: ArrayLike, nsample: ArrayLike, size: Size = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from threading import Lock
@@ -14,11 +14,22 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike, new_lengths
+from lazyflow.array.kernels.draws.draw import PlacedDraw
 from lazyflow.array.nodes.sources import Made
-from lazyflow.array.random.streams import Draw, Stream, Values
+from lazyflow.array.random.streams import BoxedDraw, Stream, Values
 
 #: The shape of an array, or its length; None: the shape of the parameters.
 Size = int | Sequence[int] | None
+
+def _as_it_is(x: Array, *params: Any) -> Array:
+    return x
+
+
+def spread(x: Array, loc: Any, scale: Any) -> Array:
+    """Return draws of width 1 around 0 with another center and width."""
+    wide = x if type(scale) is float and scale == 1 else x * scale
+    return wide if type(loc) is float and loc == 0 else wide + loc
+
 
 _PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
 
@@ -48,12 +59,29 @@ class Streams:
     def _draw(
         self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike, /, **options: Any
     ) -> Array:
-        """Return an array of a distribution whose parameters are numbers or arrays in memory."""
-        given = tuple([_parameter(p, name) for p in params])
-        arrays = [p.array for p in given if isinstance(p, Values)]
-        shape = size_of(size, np.broadcast_shapes(*[a.shape for a in arrays]))
-        dtype = _checked(name, given, options)
+        """Return an array that NumPy draws; its parameters are numbers or arrays in memory."""
+        given, shape, dtype = _given(name, params, size, options)
         return self._made(name, given, shape, dtype, chunks, options=options)
+
+    def _placed(
+        self, name: str, formula: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
+        make: Callable[..., Any] = _as_it_is, /, limits: tuple[int, ...] = (), **options: Any,
+    ) -> Array:
+        """Return an array whose elements are functions of their places and of parameters.
+
+        make
+            Called with the array of a formula and the parameters, floats or arrays of them.
+        """
+        given, shape, dtype = _given(name, params, size, options)
+        sizes = normalize_chunks(chunks, shape, None, dtype)
+        stream = self._next()
+        drawn = dtype if make is _as_it_is else np.dtype(float)
+        draw = PlacedDraw(name, formula, drawn, shape, stream.words, stream.call, limits)
+        with np.errstate(all="ignore"):
+            made: Array = make(Array(Made(draw, draw.dtype, sizes)), *[
+                np.array(p.array, float) if isinstance(p, Values) else float(p) for p in given
+            ])
+        return made if made.chunks == sizes else made.rechunk(sizes)
 
     def _made(
         self, method: str, params: tuple[Any, ...], shape: tuple[int, ...], dtype: Any,
@@ -61,7 +89,7 @@ class Streams:
     ) -> Array:
         sizes = normalize_chunks(chunks, shape, None, dtype)
         pairs = tuple(sorted(dict(options).items()))
-        draw = Draw(method, params, pairs, np.dtype(dtype), shape, whole, self._next())
+        draw = BoxedDraw(method, params, pairs, np.dtype(dtype), shape, whole, self._next())
         return Array(Made(draw, draw.dtype, sizes))
 
 
@@ -90,6 +118,15 @@ def in_memory(value: Any, method: str) -> Any:
             "loc + scale * rng.standard_normal(loc.shape, chunks=loc.chunks)"
         )
     return value
+
+
+def _given(
+    name: str, params: tuple[Any, ...], size: Size, options: dict[str, Any]
+) -> tuple[tuple[Any, ...], tuple[int, ...], np.dtype[Any]]:
+    """Return the parameters of a distribution, the shape of what is drawn, and its dtype."""
+    given = tuple([_parameter(p, name) for p in params])
+    least = np.broadcast_shapes(*[p.array.shape for p in given if isinstance(p, Values)])
+    return given, size_of(size, least), _checked(name, given, options)
 
 
 def _parameter(value: Any, method: str) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.random.continuous import Continuous
-from lazyflow.array.random.generator import Size
+from lazyflow.array.random.generator import Size, spread
 
 
 class Positive(Continuous):
@@ -35,8 +35,9 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(1.0)
         """
-        return self._draw(
-            "standard_exponential", (), size, chunks, dtype=np.dtype(dtype), method=method
+        return self._placed(
+            "standard_exponential", "exponential", (), size, chunks, dtype=np.dtype(dtype),
+            method=method,
         )
 
     def exponential(
@@ -58,7 +59,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round()
         np.float64(2.0)
         """
-        return self._draw("exponential", (scale,), size, chunks)
+        return self._placed(
+            "exponential", "exponential", (scale,), size, chunks,
+            lambda x, scale: spread(x, 0.0, scale),
+        )
 
     def standard_gamma(
         self, shape: ArrayLike, size: Size = None, dtype: DTypeLike = np.float64,
@@ -244,7 +248,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(3.1)
         """
-        return self._draw("lognormal", (mean, sigma), size, chunks)
+        return self._placed(
+            "lognormal", "normal", (mean, sigma), size, chunks,
+            lambda x, mean, sigma: np.exp(spread(x, mean, sigma)),
+        )
 
     def rayleigh(
         self, scale: ArrayLike = 1.0, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -265,7 +272,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(2.5)
         """
-        return self._draw("rayleigh", (scale,), size, chunks)
+        return self._placed(
+            "rayleigh", "exponential", (scale,), size, chunks,
+            lambda x, scale: np.sqrt(x * 2) * scale,
+        )
 
     def weibull(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of Weibull distributions with scale 1.
@@ -284,7 +294,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(0.9)
         """
-        return self._draw("weibull", (a,), size, chunks)
+        return self._placed(
+            "weibull", "exponential", (a,), size, chunks,
+            lambda x, a: np.where(a == 0, 0.0, x ** (1 / np.where(a == 0, 1.0, a))),
+        )
 
     def pareto(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of Pareto II (Lomax) distributions.
@@ -303,7 +316,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(0.5)
         """
-        return self._draw("pareto", (a,), size, chunks)
+        return self._placed(
+            "pareto", "exponential", (a,), size, chunks,
+            lambda x, a: np.expm1(x / a),
+        )
 
     def power(self, a: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws from 0 to 1 with a density of ``a * x**(a - 1)``.
@@ -318,11 +334,14 @@ class Positive(Continuous):
         Examples
         --------
         >>> import lazyflow.array as la
-        >>> x = la.random.default_rng(0).power(3, size=10_000)
+        >>> x = la.random.default_rng(0).power(1, size=10_000)
         >>> x.mean().compute().round(1)
-        np.float64(0.8)
+        np.float64(0.5)
         """
-        return self._draw("power", (a,), size, chunks)
+        return self._placed(
+            "power", "inside", (a,), size, chunks,
+            lambda x, a: x ** (1 / np.asarray(a)),
+        )
 
     def wald(
         self, mean: ArrayLike, scale: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",

@@ -1,4 +1,4 @@
-"""Random numbers as a formula, which gives any region of an array, always with the same values.
+"""Draws by NumPy's generators as a formula, which gives any region, always with the same values.
 
 An array is laid out in boxes of about 8 K elements that depend on its shape alone. Each box has
 a part of its own in the sequence of one Philox generator, so that values depend on no chunks and
@@ -63,6 +63,12 @@ class Stream:
     key: tuple[int, int]
     call: int
 
+    @property
+    def words(self) -> tuple[int, int, int]:
+        """Three words of the key, for draws by place."""
+        first, second = self.key
+        return first & 0xFFFFFFFF, first >> 32, second & 0xFFFFFFFF
+
     def generators(self) -> Callable[[int], np.random.Generator]:
         """Return a function of a box's number that gives its generator, until the next call."""
         bits = np.random.Philox(key=np.array(self.key, np.uint64))
@@ -79,7 +85,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Draw:
+class BoxedDraw:
     """An array of a distribution.
 
     method

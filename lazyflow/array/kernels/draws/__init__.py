@@ -1,0 +1,12 @@
+"""Random numbers as functions of an element's place: no state, any part of an array at once.
+
+In reading order:
+
+    draw.py        what is drawn
+    formulas.py    from counters to numbers: Philox, uniform, normal, exponential, whole numbers
+    by_numpy.py    the formulas on arrays          by_llvm.py    the formulas as LLVM's text
+    fill.py        a region filled by a kernel, or by NumPy where there is none
+
+A formula is written once, in arithmetic that NumPy and LLVM do alike: integers that wrap, and
+IEEE's own operations, never contracted. So both ways give the same bits.
+"""

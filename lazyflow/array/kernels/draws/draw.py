@@ -1,0 +1,45 @@
+"""What is drawn: a formula, a stream, and the shape of the array that places are counted in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.draws.formulas import parameters
+
+
+@dataclass(frozen=True)
+class PlacedDraw:
+    """An array each of whose elements is a function of its place.
+
+    method
+        What messages call it.
+    formula
+        A name in formulas.py.
+    key, call
+        Of the stream: three words of 32 bits, and the number of a call.
+    limits
+        For whole numbers: the lowest, how many there are, and the bound of what is refused.
+    """
+
+    method: str
+    formula: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    key: tuple[int, int, int]
+    call: int
+    limits: tuple[int, ...] = ()
+
+    @property
+    def __name__(self) -> str:
+        return self.method
+
+    def __call__(self, region: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+        from lazyflow.array.kernels.draws.fill import fill
+
+        out = np.empty([span.stop - span.start for span in region], self.dtype)
+        params = parameters(self.key, self.call, self.limits)
+        fill(self.formula, params, self.shape, region, out)
+        return out

@@ -1,0 +1,190 @@
+"""Draws by place: Philox's known answers, the same bits by kernels and NumPy, distributions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import lazyflow.array as la
+from lazyflow import config
+from lazyflow.array.kernels.draws.formulas import philox, schedule
+
+#: Those that are functions of an element's place, and the distributions of SciPy that they are.
+FLOATS = {
+    "random": ({}, stats.uniform()),
+    "uniform": ({"low": -1.0, "high": 4.0}, stats.uniform(-1, 5)),
+    "standard_normal": ({}, stats.norm()),
+    "normal": ({"loc": 3.0, "scale": 2.0}, stats.norm(3, 2)),
+    "standard_exponential": ({}, stats.expon()),
+    "exponential": ({"scale": 2.5}, stats.expon(0, 2.5)),
+    "laplace": ({"loc": 1.0, "scale": 2.0}, stats.laplace(1, 2)),
+    "logistic": ({"loc": 1.0, "scale": 2.0}, stats.logistic(1, 2)),
+    "gumbel": ({"loc": 1.0, "scale": 2.0}, stats.gumbel_r(1, 2)),
+    "standard_cauchy": ({}, stats.cauchy()),
+    "triangular": ({"left": -1.0, "mode": 0.0, "right": 3.0}, stats.triang(0.25, -1, 4)),
+    "lognormal": ({"mean": 0.5, "sigma": 0.4}, stats.lognorm(0.4, 0, np.exp(0.5))),
+    "rayleigh": ({"scale": 2.0}, stats.rayleigh(0, 2)),
+    "weibull": ({"a": 1.5}, stats.weibull_min(1.5)),
+    "pareto": ({"a": 8.0}, stats.lomax(8)),
+    "power": ({"a": 3.0}, stats.powerlaw(3)),
+}
+WHOLE = {
+    "few": {"low": -3, "high": 12},
+    "a power of two": {"low": 0, "high": 256, "dtype": "u1"},
+    "many": {"low": 0, "high": 2**24 - 1},
+    "refused often": {"low": -5, "high": 3 * 2**61, "dtype": "i8"},
+    "all": {"low": 0, "high": 2**64, "dtype": "u8"},
+    "bool": {"low": 0, "high": 2, "dtype": bool},
+}
+CALLS = [(name, given) for name, (given, _) in FLOATS.items()] + [
+    ("integers", given) for given in WHOLE.values()
+] + [(name, {"dtype": "f4"}) for name in ("random", "standard_normal", "standard_exponential")] + [
+    ("geometric", {"p": 0.2})
+]
+
+
+class Plain:
+    """Arithmetic on Python's own whole numbers, for Philox's published answers."""
+
+    def __init__(self, key):
+        self.keys = schedule(key)
+
+    def param(self, number):
+        return self.keys[number]
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), [
+    ((0,) * 4, (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((2**32 - 1,) * 4, (2**32 - 1,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
+     (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+])
+def test_philox_gives_the_published_answers(counter, key, answer):
+    assert tuple(x % 2**32 for x in philox(Plain(key), counter)) == answer
+
+
+@pytest.mark.parametrize(("name", "given"), CALLS)
+def test_numpy_gives_the_bits_of_kernels(name, given):
+    def drawn(kernels):
+        with config.set(kernels=kernels):
+            x = getattr(la.random.default_rng(5), name)(**given, size=(31, 1501), chunks=(20, -1))
+            return x.compute(), x[3:30:2, 5:-7].compute()
+
+    for one, other in zip(drawn("auto"), drawn("tiles"), strict=True):
+        assert one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_part_in_any_chunks_is_a_part_of_the_whole(data):
+    name, options = data.draw(st.sampled_from(CALLS))
+    shape = tuple(data.draw(st.lists(st.integers(0, 60), max_size=4)))
+    rng = la.random.default_rng(data.draw(st.integers(0, 3)))
+    whole = getattr(la.random.Generator(*rng.__reduce__()[1]), name)(**options, size=shape)
+    chunks = tuple(data.draw(st.integers(1, max(n, 1))) for n in shape)
+    x = getattr(rng, name)(**options, size=shape, chunks=chunks)
+    key = tuple(
+        slice(data.draw(st.integers(0, n)), data.draw(st.integers(0, n)),
+              data.draw(st.sampled_from([1, 2, -1, -3])))
+        for n in shape
+    )
+    expected = np.asarray(whole.compute())
+    np.testing.assert_array_equal(x.compute(), expected)
+    np.testing.assert_array_equal(x[key].compute(), expected[key])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_have_their_distribution(name):
+    given, distribution = FLOATS[name]
+    x = getattr(la.random.default_rng(31), name)(**given, size=200_000, chunks=70_000).compute()
+    assert stats.kstest(x, distribution.cdf).pvalue > 1e-3
+    for half in (x[::2], x[1::2]):  # the two of one counter
+        assert stats.kstest(half, distribution.cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["random", "standard_normal", "standard_exponential"])
+def test_single_precision_has_the_distribution(name):
+    x = getattr(la.random.default_rng(31), name)(200_000, "f4").compute()
+    assert x.dtype == np.float32
+    assert stats.kstest(x.astype(float), FLOATS[name][1].cdf).pvalue > 1e-3
+    if name == "random":
+        assert (x >= 0).all() and (x < 1).all()
+
+
+@pytest.mark.parametrize("bound", [2, 7, 1000, 65537])
+@pytest.mark.parametrize("offset", [0, 2**31, 2**62])
+def test_whole_numbers_are_all_as_frequent(bound, offset):
+    rng = la.random.default_rng(8)
+    x = rng.integers(offset, offset + bound, 400_000, chunks=90_000).compute() - offset
+    assert x.min() == 0 and x.max() == bound - 1
+    seen = np.bincount(x * min(bound, 500) // bound)
+    wanted = np.bincount(np.arange(bound) * min(bound, 500) // bound) * (len(x) / bound)
+    assert stats.chisquare(seen, wanted).pvalue > 1e-3
+
+
+def test_refused_numbers_leave_no_bias():
+    # a quarter of the products is refused; kept, some numbers would be half as likely again
+    count = 3 * 2**61
+    x = la.random.default_rng(9).integers(0, count, 300_000).compute()
+    assert stats.chisquare(np.bincount(x % 3)).pvalue > 1e-3
+    assert stats.chisquare(np.bincount(x // (count // 60))).pvalue > 1e-3
+
+
+def test_trials_until_a_success():
+    x = la.random.default_rng(4).geometric(0.3, 200_000).compute()
+    seen = np.bincount(np.minimum(x, 20))[1:]
+    wanted = np.append(stats.geom(0.3).pmf(np.arange(1, 20)), stats.geom(0.3).sf(19)) * len(x)
+    assert stats.chisquare(seen, wanted).pvalue > 1e-3
+    rng = la.random.default_rng(4)
+    assert (rng.geometric(1.0, 100).compute() == 1).all()
+    assert (rng.geometric([1e-300], 9).compute() > 2**62).all()
+
+
+def _far(one, other):
+    """Return how many standard errors a correlation is from 0."""
+    return abs(np.corrcoef(one, other)[0, 1]) * len(one) ** 0.5
+
+
+@pytest.mark.parametrize("name", ["random", "standard_normal", "standard_exponential", "laplace"])
+def test_neighbours_calls_and_seeds_are_independent(name):
+    n = 100_000
+    rng = la.random.default_rng(0)
+    x, y = (getattr(rng, name)(size=n).compute() for _ in range(2))
+    others = [
+        getattr(la.random.default_rng(seed), name)(size=n).compute() for seed in (1, 2, [0, 0, 1])
+    ]
+    children = [getattr(child, name)(size=n).compute() for child in rng.spawn(2)]
+    for lag in (1, 2, 3, 4, 16, 1000):
+        assert _far(x[lag:], x[:-lag]) < 4.5
+        assert _far(x[lag:] ** 2, x[:-lag] ** 2) < 4.5
+    for other in (y, *others, *children):
+        assert not (x == other).any()
+        assert _far(x, other) < 4.5 and _far(abs(x), abs(other)) < 4.5
+
+
+def test_normals_of_one_counter_are_independent():
+    x = la.random.default_rng(2).standard_normal((200_000, 2)).compute()
+    angle = np.arctan2(x[:, 1], x[:, 0]) / (2 * np.pi) + 0.5
+    assert stats.kstest(angle, "uniform").pvalue > 1e-3
+    assert stats.kstest(np.exp(-(x**2).sum(1) / 2), "uniform").pvalue > 1e-3
+    rows = np.histogram2d(*stats.norm.cdf(x.T), bins=20, range=[[0, 1], [0, 1]])[0]
+    assert stats.chisquare(rows.ravel()).pvalue > 1e-3
+
+
+def test_tails():
+    x = la.random.default_rng(6).standard_normal(4_000_000, chunks=500_000)
+    z = abs(x).compute()
+    for bound in (3, 4, 4.75):
+        wanted = 2 * stats.norm.sf(bound) * len(z)
+        assert abs((z > bound).sum() - wanted) < 5 * wanted**0.5
+    waited = la.random.default_rng(6).standard_exponential(1_000_000).compute()
+    assert waited.min() > 0 and 10 < waited.max() < 25
+
+
+def test_a_shape_of_zeros_and_none():
+    rng = la.random.default_rng(0)
+    assert rng.normal(0.0, 0.0, (3, 0, 2)).compute().shape == (3, 0, 2)
+    assert (rng.normal(2.0, 0.0, 5).compute() == 2).all()
+    assert isinstance(rng.standard_cauchy().compute(), np.float64)
+    assert rng.weibull([0.0, 1.0], (50, 2)).compute()[:, 0].max() == 0
