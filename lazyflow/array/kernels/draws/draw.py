@@ -31,15 +31,17 @@ class PlacedDraw:
     key: tuple[int, int, int]
     call: int
     limits: tuple[int, ...] = ()
+    takes_out = True
 
     @property
     def __name__(self) -> str:
         return self.method
 
-    def __call__(self, region: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+    def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
         from lazyflow.array.kernels.draws.fill import fill
 
-        out = np.empty([span.stop - span.start for span in region], self.dtype)
+        if out is None:
+            out = np.empty([span.stop - span.start for span in region], self.dtype)
         params = parameters(self.key, self.call, self.limits)
         fill(self.formula, params, self.shape, region, out)
         return out
