@@ -15,6 +15,12 @@ IN_PLACE = {
     "one operation": lambda m, x: x + 1,
     "several operations": lambda m, x: 3 * x * x + 2 * x + 1,
     "a choice": lambda m, x: m.where(x > 0.5, x, 0),
+    "a view": lambda m, x: x[::-1, ::2],
+    "another shape": lambda m, x: (x + 1).reshape(100, 40, 1000),
+    "one after another": lambda m, x: m.concatenate([x[:1000], x + 1, x[::-1]]),
+    "rolled": lambda m, x: m.roll(x, (3, -2), axis=(0, 1)),
+    "padded": lambda m, x: m.pad(x, 1),
+    "repeated": lambda m, x: m.repeat(x[:1600], 2, axis=0),
 }
 
 

@@ -14,6 +14,7 @@ from lazyflow.array.nodes.expr import Expr, below, same_line
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Reduced
+from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.fuse import QUICK
@@ -42,13 +43,19 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
     light = _are_light(nodes)
     found = []
     low = Lowering()
-    lowered = low.lower(nodes)
-    wanted_once = len(set(nodes)) == len(nodes)
-    for node, made, tasks in zip(wanted, nodes, lowered, strict=True):
-        unread = wanted_once and not low.is_read(tasks)
-        found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light, unread))
+    bare = nodes if keep else list(map(_in_any_shape, nodes))
+    for node, seen, made, tasks in zip(wanted, nodes, bare, low.lower(bare), strict=True):
+        whole = None if seen is made else seen.shape
+        found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole))
         same_line(found[-1], node)
     return found
+
+
+def _in_any_shape(node: Expr) -> Expr:
+    """Return what has the elements of a node in the same order, in any chunks and any shape."""
+    while isinstance(node, Rechunk | Reshape):
+        node = node.inputs[0]
+    return node
 
 
 def _are_light(nodes: Iterable[Expr]) -> bool:

@@ -83,17 +83,29 @@ class PutBlock:
 class BufferedTasks(Tasks):
     """Tasks that write their blocks into an array; to be run once."""
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "parts")
 
-    def __init__(self, tasks: Any, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
-        super().__init__(tasks, array.dtype, chunks)
+    def __init__(self, node: Tasks, array: np.ndarray[Any, Any]) -> None:
         self.array = array
+        seen = array.reshape(tuple(map(sum, node.chunks)))
+        self.parts = [seen[place] for place in block_slices(node.chunks)]
+        low = Lowering()
+        tasks = []
+        for task, part in zip(node.tasks, map(ResultPart, self.parts), strict=True):
+            func = task._func
+            if node.readers.get(id(task)) == 1 and takes_out(func):
+                args, _ = call_arguments(task, list(task._inputs))
+                func = low.shared(node, id(func), PutBlock, func)
+                tasks.append(alike(task, func, (part, *args)))
+            else:
+                tasks.append(low.task(put, (part, task), node))
+        super().__init__(tasks, array.dtype, node.chunks)
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
-        for place, value in zip(block_slices(self.chunks), values, strict=True):
+        for part, value in zip(self.parts, values, strict=True):
             if value is not None:
-                self.array[place] = value
+                part[...] = value
         return self.array
 
 
@@ -105,18 +117,7 @@ def buffered(node: Expr) -> Expr:
         return node
     if node.size * dtype.itemsize < _LARGE:
         return node
-    array = np.empty(tuple(map(sum, node.chunks)), dtype)
-    low = Lowering()
-    tasks = []
-    for task, place in zip(node.tasks, block_slices(node.chunks), strict=True):
-        func, part = task._func, ResultPart(array[place])
-        if node.unread and takes_out(func):
-            args, _ = call_arguments(task, list(task._inputs))
-            func = low.shared(node, id(func), PutBlock, func)
-            tasks.append(alike(task, func, (part, *args)))
-        else:
-            tasks.append(low.task(put, (part, task), node))
-    made = BufferedTasks(tasks, array, node.chunks)
+    made = BufferedTasks(node, np.empty(node.whole or node.shape, dtype))
     same_line(made, node)
     return made
 
@@ -125,4 +126,6 @@ def finished(node: Expr, values: list[Any]) -> Any:
     """Return the value of a node of tasks, given what these returned."""
     if isinstance(node, BufferedTasks):
         return node.finish(values)
-    return assembled(node.chunks, node.known_dtype, values)
+    assert isinstance(node, Tasks)
+    found = assembled(node.chunks, node.known_dtype, values)
+    return found if node.whole is None else found.reshape(node.whole)[()]

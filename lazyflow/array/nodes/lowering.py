@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, product
 from typing import Any
 
@@ -20,13 +20,21 @@ _DEEP = 64  # levels of nodes that are lowered by calls inside calls
 
 
 class Lowering:
-    """Makes the tasks of one compute; a block is made once."""
+    """Makes the tasks of one compute; a block is made once.
+
+    Attributes
+    ----------
+    readers
+        By the ids of tasks: how many other tasks read what they return, and how often it is wanted.
+    taken
+        See reading.py.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[Expr, Index], Task] = {}
         self._bounds: dict[Expr, list[list[int]]] = {}
         self._shared: dict[Any, Any] = {}
-        self._read: set[int] = set()
+        self.readers: Counter[int] = Counter()
         self.taken: dict[int, int] = {}
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
@@ -39,7 +47,10 @@ class Lowering:
             if depth[node] > _DEEP:
                 self.blocks(node)
                 depth[node] = 0
-        return [self.blocks(node) for node in wanted]
+        found = [self.blocks(node) for node in wanted]
+        for tasks in found:
+            self.readers.update(map(id, tasks))
+        return found
 
     def blocks(self, node: Expr) -> list[Task]:
         """Return the tasks of all blocks of a node, in C order."""
@@ -51,10 +62,6 @@ class Lowering:
         if found is None:
             found = self._blocks[node, index] = node.make_block(self, index)
         return found
-
-    def is_read(self, tasks: Iterable[Task]) -> bool:
-        """Tell whether other tasks read what one of these returns."""
-        return not self._read.isdisjoint(map(id, tasks))
 
     def counts(self) -> dict[Expr, int]:
         """Return how many blocks were made of each node."""
@@ -83,7 +90,8 @@ class Lowering:
         task: Task = new_task(Task, func, tuple(args), None, options)
         if (line := node.line) is not None:
             task._code, task._lasti = line
-        self._read.update(map(id, task._inputs))
+        for x in task._inputs:
+            self.readers[id(x)] += 1
         task.__class__ = Delayed
         return task
 

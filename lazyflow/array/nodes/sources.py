@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,20 +109,24 @@ class Tasks(Source):
         In C order of the blocks.
     light
         Whether they are all short: see evaluation/as_tasks.py.
-    unread
-        Whether no other task of the compute reads what these return.
+    readers
+        How many readers the tasks of the compute have: see lowering.py.
+    whole
+        The shape of what is wanted, if it is another one: with the same elements in C order.
     """
 
-    __slots__ = ("light", "tasks", "unread")
+    __slots__ = ("light", "readers", "tasks", "whole")
 
     def __init__(
         self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks,
-        light: bool = False, unread: bool = False,
+        light: bool = False, readers: Mapping[int, int] | None = None,
+        whole: tuple[Any, ...] | None = None,
     ) -> None:
         super().__init__(dtype, chunks)
         self.tasks = tuple(tasks)
         self.light = light
-        self.unread = unread
+        self.readers = readers or {}
+        self.whole = whole
 
     def key(self) -> Any:
         return *map(id, self.tasks), self.chunks

@@ -130,8 +130,8 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
         if n and by % n:
             cut = n - by % n
             parts = [along(found, k, slice(cut, None)), along(found, k, slice(None, cut))]
-            found = concatenate(parts, k).rechunk(x.chunks)
-    return found.astype(x.dtype)
+            found = concatenate(parts, k)
+    return found.rechunk(x.chunks).astype(x.dtype)
 
 
 # -- copies ---------------------------------------------------------------------------------------
