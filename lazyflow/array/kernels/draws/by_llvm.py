@@ -13,8 +13,7 @@ WIDTH = 16  # elements of a vector
 
 #: The intrinsics that the functions call.
 DECLARED = [
-    "declare double @llvm.sqrt.f64(double)",
-    *[f"declare <{n} x double> @llvm.sqrt.v{n}f64(<{n} x double>)" for n in (4, 8)],
+    f"declare <{n} x double> @llvm.sqrt.v{n}f64(<{n} x double>)" for n in (4, 8)
 ]
 
 
@@ -137,63 +136,86 @@ class _LlvmMachine:
         found = which[0]
         for x in which[1:]:
             found = found | x
-        if self._b.width == 1:
-            return str(found.name)
         bits = self._b.let(f"bitcast {self._b.wide('i1')} {found.name} to i{self._b.width}")
         return self._b.let(f"icmp ne i{self._b.width} {bits}, 0")
 
 
 def splat(b: Body, kind: str, value: str) -> str:
     """Return a vector of one value."""
-    if b.width == 1:
-        return value
     wide = b.wide(kind)
     one = b.let(f"insertelement {wide} poison, {kind} {value}, i64 0")
     return b.let(f"shufflevector {wide} {one}, {wide} poison, <{b.width} x i32> zeroinitializer")
 
 
 def functions(name: str, formula: Formula, dtype: np.dtype[Any]) -> list[str]:
-    """Return the lines of three functions of a place and the parameters of a draw.
+    """Return the lines of functions of a place and the parameters of a draw.
 
-    ``name.wide`` gives a vector from a place on at which a counter begins, ``name.any`` one from
-    any place on, ``name.one`` one element.
+    ``name.wide`` gives a vector from a place on at which a counter begins; ``name.row`` writes
+    `n` elements from any place on.
     """
-    kind, each = memory(dtype), formula.elements
-    wide = f"<{WIDTH} x {kind}>"
-    return [
-        f"define internal {wide} @{name}.wide(i64 %place, ptr %params) {{", "entry:",
-        *_wide(formula, dtype), "}",
-        f"define internal {kind} @{name}.one(i64 %place, ptr %params) {{", "entry:",
-        *_one(formula, dtype), "}",
-        f"define internal {wide} @{name}.any(i64 %place, ptr %params) {{",
-        "entry:",
-        f"  %over = and i64 %place, {each - 1}",
-        f"  %place0 = and i64 %place, {-each}",
-        f"  %first = call {wide} @{name}.wide(i64 %place0, ptr %params)",
-        "  %aligned = icmp eq i64 %over, 0",
-        "  br i1 %aligned, label %whole, label %parts",
-        "whole:",
-        f"  ret {wide} %first",
-        "parts:",
-        f"  %memory = alloca [{2 * WIDTH} x {kind}]",
-        f"  store {wide} %first, ptr %memory, align 1",
-        f"  %place1 = add i64 %place0, {WIDTH}",
-        f"  %second = call {wide} @{name}.wide(i64 %place1, ptr %params)",
-        f"  %middle = getelementptr {kind}, ptr %memory, i64 {WIDTH}",
-        f"  store {wide} %second, ptr %middle, align 1",
-        f"  %start = getelementptr {kind}, ptr %memory, i64 %over",
-        f"  %found = load {wide}, ptr %start, align 1",
-        f"  ret {wide} %found", "}",
-    ]
+    text = _ROW
+    words = {"NAME": name, "KIND": memory(dtype), "OVER": formula.elements - 1, "WIDTH": WIDTH}
+    for word, value in words.items():
+        text = text.replace(word, str(value))
+    head = f"define internal <{WIDTH} x {memory(dtype)}> @{name}.wide(i64 %place, ptr %params) {{"
+    return [head, "entry:", *_wide(formula, dtype), "}", text]
+
+
+_ROW = """
+define internal void @NAME.row(i64 %place, i64 %n, ptr %params, ptr %to) {
+entry:
+  %part = alloca <WIDTH x KIND>
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.many, %whole ], [ %i.few, %copied ]
+  %left = sub i64 %n, %i
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %more, label %done
+more:
+  %here = add i64 %place, %i
+  %over = and i64 %here, OVER
+  %start = sub i64 %here, %over
+  %there = getelementptr KIND, ptr %to, i64 %i
+  %values = call <WIDTH x KIND> @NAME.wide(i64 %start, ptr %params)
+  %aligned = icmp eq i64 %over, 0
+  %long = icmp sge i64 %left, WIDTH
+  %full = and i1 %aligned, %long
+  br i1 %full, label %whole, label %few
+whole:
+  store <WIDTH x KIND> %values, ptr %there, align 1
+  %i.many = add i64 %i, WIDTH
+  br label %head
+few:
+  store <WIDTH x KIND> %values, ptr %part
+  %from = getelementptr KIND, ptr %part, i64 %over
+  %room = sub i64 WIDTH, %over
+  %less = icmp slt i64 %room, %left
+  %count = select i1 %less, i64 %room, i64 %left
+  br label %copy
+copy:
+  %k = phi i64 [ 0, %few ], [ %k.next, %copy ]
+  %from.k = getelementptr KIND, ptr %from, i64 %k
+  %to.k = getelementptr KIND, ptr %there, i64 %k
+  %value = load KIND, ptr %from.k, align 1
+  store KIND %value, ptr %to.k, align 1
+  %k.next = add i64 %k, 1
+  %again = icmp slt i64 %k.next, %count
+  br i1 %again, label %copy, label %copied
+copied:
+  %i.few = add i64 %i, %count
+  br label %head
+done:
+  ret void
+}
+"""
 
 
 def _computed(b: Body, formula: Formula, dtype: np.dtype[Any]) -> list[str]:
     """Write the elements of the counters from that of `place` on; return the names of each part."""
     shift = formula.elements.bit_length() - 1
-    group = _Value(b, "i64", splat(b, "i64", b.let(f"lshr i64 %place, {shift}")))
-    if b.width > 1:
-        counted = ", ".join(f"i64 {n}" for n in range(b.width))
-        group = _Value(b, "i64", b.let(f"add {b.wide('i64')} {group.name}, <{counted}>"))
+    first = splat(b, "i64", b.let(f"lshr i64 %place, {shift}"))
+    counted = ", ".join(f"i64 {n}" for n in range(b.width))
+    group = _Value(b, "i64", b.let(f"add {b.wide('i64')} {first}, <{counted}>"))
     found = []
     for x in formula.compute(_LlvmMachine(b, group)):
         have, want = b.wide(x.kind), b.wide(memory(dtype))
@@ -215,16 +237,4 @@ def _wide(formula: Formula, dtype: np.dtype[Any]) -> list[str]:
         ]
         many *= 2
     b.do(f"ret <{many} x {memory(dtype)}> {found[0]}")
-    return b.lines
-
-
-def _one(formula: Formula, dtype: np.dtype[Any]) -> list[str]:
-    b, kind = Body(1, [], [0]), memory(dtype)
-    found = _computed(b, formula, dtype)
-    over = b.let(f"and i64 %place, {formula.elements - 1}")
-    value = found[0]
-    for at, x in enumerate(found[1:], 1):
-        here = b.let(f"icmp eq i64 {over}, {at}")
-        value = b.let(f"select i1 {here}, {kind} {x}, {kind} {value}")
-    b.do(f"ret {kind} {value}")
     return b.lines

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.kernels.draws.by_llvm import DECLARED, WIDTH, functions
+from lazyflow.array.kernels.draws.by_llvm import DECLARED, functions
 from lazyflow.array.kernels.draws.by_numpy import draw_rows
 from lazyflow.array.kernels.draws.formulas import FORMULAS, parameters
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
 from lazyflow.array.kernels.native.kernel_files import default_folder
-from lazyflow.array.kernels.native.operations import memory
 
 _PAYS = 1 << 14  # elements from which waiting for the compiler is shorter than drawing by NumPy
 
@@ -95,11 +94,7 @@ def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
 
 def _text(formula: str, dtype: np.dtype[Any]) -> str:
     """Return the text of the module of a kernel that fills rows."""
-    found = _ROWS
-    words = {"KIND": memory(dtype), "OVER": FORMULAS[formula].elements - 1, "WIDTH": WIDTH}
-    for word, value in words.items():
-        found = found.replace(word, str(value))
-    return "\n".join([*functions("draw", FORMULAS[formula], dtype), found, *DECLARED, ""])
+    return "\n".join([*functions("draw", FORMULAS[formula], dtype), _ROWS, *DECLARED, ""])
 
 
 #: pointers    the first element, the parameters
@@ -121,34 +116,10 @@ entry:
   %over = load i64, ptr %over.at
   br label %row
 row:
-  %r = phi i64 [ 0, %entry ], [ %r.next, %row.done ]
-  %place = phi i64 [ %first, %entry ], [ %place.next, %row.done ]
-  %to = phi ptr [ %out, %entry ], [ %to.next, %row.done ]
-  br label %head
-head:
-  %i = phi i64 [ 0, %row ], [ %i.one, %single ], [ %i.many, %vector ]
-  %left = sub i64 %n, %i
-  %some = icmp sgt i64 %left, 0
-  br i1 %some, label %more, label %row.done
-more:
-  %here = add i64 %place, %i
-  %there = getelementptr KIND, ptr %to, i64 %i
-  %rest = and i64 %here, OVER
-  %aligned = icmp eq i64 %rest, 0
-  %long = icmp sge i64 %left, WIDTH
-  %full = and i1 %aligned, %long
-  br i1 %full, label %vector, label %single
-vector:
-  %values = call <WIDTH x KIND> @draw.wide(i64 %here, ptr %params)
-  store <WIDTH x KIND> %values, ptr %there, align 1
-  %i.many = add i64 %i, WIDTH
-  br label %head
-single:
-  %value = call KIND @draw.one(i64 %here, ptr %params)
-  store KIND %value, ptr %there, align 1
-  %i.one = add i64 %i, 1
-  br label %head
-row.done:
+  %r = phi i64 [ 0, %entry ], [ %r.next, %row ]
+  %place = phi i64 [ %first, %entry ], [ %place.next, %row ]
+  %to = phi ptr [ %out, %entry ], [ %to.next, %row ]
+  call void @draw.row(i64 %place, i64 %n, ptr %params, ptr %to)
   %r.next = add i64 %r, 1
   %place.next = add i64 %place, %across
   %to.next = getelementptr i8, ptr %to, i64 %over
