@@ -189,6 +189,28 @@ def test_spawned_and_pickled_generators():
     assert len(np.unique(np.concatenate(drawn))) == 12
 
 
+@pytest.mark.parametrize("use", [
+    lambda r: (r - r.mean(0)).std(0),
+    lambda r: (r + 1).sum() + (r * 2).max(),
+    lambda r: (r[1:] - r[:-1]).sum(),
+    lambda r: r[3:].sum(0) + np.cumsum(r, 0)[-1],
+    lambda r: r.mean(),
+])
+def test_what_is_slow_to_draw_is_drawn_once(use, monkeypatch):
+    drawn = []
+
+    class Counted(np.random.Generator):
+        def gamma(self, *args, **kwargs):
+            drawn.append(kwargs["size"])
+            return super().gamma(*args, **kwargs)
+
+    r = la.random.default_rng(0).gamma(2.0, 0.5, size=(128, 300), chunks=(64, 128))
+    expected = use(r.compute())
+    monkeypatch.setattr(np.random, "Generator", Counted)
+    np.testing.assert_allclose(values(use(r)), expected, rtol=1e-12)
+    assert np.prod(drawn, axis=1).sum() <= 1.2 * r.size
+
+
 def test_an_array_used_twice_has_the_same_values():
     x = la.random.default_rng(3).normal(size=1000, chunks=100)
     assert values((x - x).sum()) == 0

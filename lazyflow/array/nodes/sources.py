@@ -63,15 +63,19 @@ class Made(Source):
         Called with a region, slices with start and stop of step 1; returns its values. Hashable,
         and equal if the values are; its name is what messages call the node. With an attribute
         ``takes_out = True`` it has a keyword ``out``: None, or an array of the region's shape, of
-        any strides, which it may write the values into and return.
+        any strides, which it may write the values into and return. With ``slow = True`` a part
+        costs more than its share of the whole, so that chunks stay and nothing is made twice.
     """
 
     __slots__ = ("formula",)
-    free = True
 
     def __init__(self, formula: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
         super().__init__(dtype, chunks)
         self.formula = formula
+
+    @property
+    def free(self) -> bool:  # type: ignore[override]
+        return not getattr(self.formula, "slow", False)
 
     @property
     def name(self) -> str:
@@ -79,6 +83,19 @@ class Made(Source):
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return Made(self.formula, self.dtype, chunks)
+
+
+class MadeOnce(Expr):
+    """A slow formula's array, of which several read: one task makes each block for all."""
+
+    __slots__ = ()
+    called = "made once"
+
+    def __init__(self, inputs: tuple[Expr, ...]) -> None:
+        super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        return low.block(self.inputs[0], index)
 
 
 class Stored(Source):

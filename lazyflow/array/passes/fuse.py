@@ -19,7 +19,8 @@ from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Reduce, Reduced
-from lazyflow.array.nodes.sources import Const
+from lazyflow.array.nodes.sources import Const, Made, MadeOnce
+from lazyflow.array.nodes.views import View
 
 _CHEAP = 4  # steps that are repeated rather than kept
 
@@ -96,7 +97,9 @@ class _Fusion:
                     self._reduced(self._bundles[self._bundle_key(node)])
             elif not isinstance(node, Const):
                 inputs = tuple([self._as_it_was(x) for x in node.inputs])
-                self._add(node, same(node, inputs))
+                made = same(node, inputs)
+                is_slow = isinstance(node, Made) and not node.free
+                self._add(node, MadeOnce((made,)) if is_slow and self._readers(node) > 1 else made)
         found = []
         for node in self.wanted:
             made = self.new.get(node, node)
@@ -106,6 +109,22 @@ class _Fusion:
     def _add(self, node: Expr, made: Expr) -> None:
         same_line(made, node)
         self.new[node] = made
+
+    def _readers(self, node: Expr) -> int:
+        """Count the groups, and the nodes outside of groups, that read a node, each part for one.
+        """
+        found: set[Any] = {node} & set(self.wanted)
+        stack = [node]
+        while stack:
+            read = stack.pop()
+            for user in self.consumers[read]:
+                if isinstance(user, View):
+                    stack.append(user)
+                elif isinstance(user, Elementwise):
+                    found |= {(read, group) for group in self.groups[user]}
+                else:
+                    found.add((read, self._bundle_key(user) if isinstance(user, Reduce) else user))
+        return len(found)
 
     def _as_it_was(self, node: Expr) -> Expr:
         """Return the rewritten node in the chunks that the node had."""

@@ -107,6 +107,7 @@ class BoxedDraw:
     whole: int
     stream: Stream
     takes_out = True
+    slow = True
 
     @property
     def __name__(self) -> str:
