@@ -27,8 +27,7 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
         targets = Targets(args, options.traverse, keep=False, once=True)
         if not targets.tasks:
             return targets.fill([], finalized), None
-        if targets.light and options.num_workers is None:
-            options.num_workers = 1
+        options.light = targets.light and options.num_workers is None
         run = start(make_plan(targets.tasks, options.optimize_graph), options)
         outcome = finish(run, options.timeout)
         if outcome[1] is not None:

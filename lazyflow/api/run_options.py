@@ -39,9 +39,11 @@ _ELSEWHERE = {
 
 
 class RunOptions:
-    """The keywords of one compute or persist, checked."""
+    """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
-    __slots__ = ("collect", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse")
+    __slots__ = (
+        "collect", "light", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse",
+    )
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class RunOptions:
         on_error: str = "raise",
     ) -> None:
         for word in unknown:
-            known = [*RunOptions.__slots__[1:], "on_error"]
+            known = [*RunOptions.__slots__[2:], "on_error"]
             hint = _ELSEWHERE.get(word) or config.nearest(word, known)
             raise TypeError(f"{name}() got an unexpected keyword {word!r}{hint}")
         given = num_workers
@@ -76,11 +78,12 @@ class RunOptions:
         self.optimize_graph = optimize_graph
         self.timeout = timeout
         self.collect = on_error == "collect"
+        self.light = False
 
     @classmethod
     def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
         """Return the options that a method named `name` was given as keywords."""
-        known = {k: given[k] for k in (*cls.__slots__[1:], "on_error") if k in given}
+        known = {k: given[k] for k in (*cls.__slots__[2:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 

@@ -42,7 +42,8 @@ def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycl
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
     request = Request(
-        num_workers=options.num_workers,
+        num_workers=1 if options.light else options.num_workers,
+        light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
@@ -52,6 +53,10 @@ def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycl
         made: Lifecycle = scheduler.make_run(plan, request)
         return made
     return Run(plan, request, scheduler)
+
+
+def _is_there(leaf: Task) -> bool:
+    return leaf._func is not HELD or bool(leaf._args[0].done())
 
 
 def finish(run: Lifecycle, timeout: float | None) -> Outcome:

@@ -27,8 +27,7 @@ class Targets:
             self._items: Sequence[Any] | None = None
             self.light = False
             return
-        self._items, binder = bind(args, {}, traverse=traverse, as_is=True)
-        self._binder = binder
+        self._items, self._binder = bind(args, {}, traverse=traverse, as_is=True)
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
         self.light = True

@@ -312,7 +312,7 @@ def bind(
 def _bind_simple(
     args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], Binder] | None:
-    """Do the work of `bind` where no argument is a container, which is so in most calls."""
+    """Do the work of `bind` where no argument has to be searched, as in most calls."""
     items = [*args, *kwargs.values()]
     inputs: list[Task] = []
     holes = []
@@ -322,6 +322,8 @@ def _bind_simple(
             holes.append((position, len(inputs)))
             inputs.append(item)
             items[position] = None
-        elif kind != ATOM:
+        elif kind != ATOM and not (
+            kind == ARRAY and not item.flags.writeable and not item.dtype.hasobject
+        ):
             return None
     return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))

@@ -1,7 +1,9 @@
 """One pool of daemon threads for the process: the default scheduler.
 
 A caller that is not a thread of the pool runs no task. It sleeps, and wakes when its run is
-over, at a timeout, or by a signal: so Ctrl-C and ``timeout=`` work while a task sits in C.
+over, at a timeout, or by a signal: so Ctrl-C and ``timeout=`` work while a task sits in C. Only
+light runs, whose tasks take microseconds, are done by the caller itself, as on sync: there both
+are looked at between two tasks, and a thread would take longer to wake than they.
 
 A thread of the pool that has to wait for a run (a `compute` inside a task) first works on that
 run itself. When the rest of it runs elsewhere it sleeps, and meanwhile the pool may have one
@@ -37,7 +39,8 @@ from typing import Any
 from lazyflow import config
 from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
-from lazyflow.schedulers.core.base import KeepsActors, ShutsDown
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Event
@@ -45,6 +48,9 @@ from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.sync import SyncScheduler
+
+_callers = SyncScheduler()
 
 
 class _Thread(SlotWorker):
@@ -70,7 +76,7 @@ def _take_slot(run: Run) -> bool:
     return bool(run.attached.take())
 
 
-class ThreadsScheduler(KeepsActors, ShutsDown):
+class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     """The process's pool of threads."""
 
     name = "threads"
@@ -117,6 +123,10 @@ class ThreadsScheduler(KeepsActors, ShutsDown):
         members = (*self._threads, *self._sleeping)
         working = {run for each in members if (run := each.run) is not None}
         return working.union(*self._queues, *self._by_priority)
+
+    def make_run(self, plan: Plan, request: Request) -> Run:
+        """Return a run for the threads, or for the caller itself."""
+        return _callers.make_run(plan, request) if request.light else Run(plan, request, self)
 
     # -- what a run calls -------------------------------------------------------------------
 

@@ -1,16 +1,20 @@
 """Whole expressions are one task for each chunk, and read only what is needed."""
 
 import math
+import signal
 import threading
 
 import numpy as np
 import pytest
 from array_examples import Store
 
+import lazyflow
 import lazyflow.array as la
+from lazyflow.api.runs import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.passes.pipeline import optimize
+from lazyflow.schedulers.core.base import Observer
 
 
 def tasks_of(x, **options):
@@ -95,3 +99,46 @@ def test_many_short_tasks_run_on_one_thread():
     assert not light(kept.map_blocks(seen, dtype=float))
     assert not light(la.from_array(np.ones(10**6), chunks=10**5).persist() + 1)
     np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))
+
+
+class AtEachTask(Observer):
+    """Calls a function in the thread of each task."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def task_started(self, run, i):
+        self.function()
+
+
+@pytest.fixture
+def at_each_task():
+    before = len(always_observers)
+    yield lambda function: always_observers.append(AtEachTask(function))
+    del always_observers[before:]
+
+
+def test_light_work_is_done_in_the_callers_thread(at_each_task):
+    threads = []
+    at_each_task(lambda: threads.append(threading.current_thread()))
+    x = la.from_array(np.arange(20.0).reshape(5, 4), chunks=2)
+    assert (x + 1).sum().compute() == 210.0
+    assert set(threads) == {threading.current_thread()}
+    threads.clear()
+    assert (x + 1).sum().compute(num_workers=2) == 210.0
+    assert threading.current_thread() not in threads
+    threads.clear()
+    assert np.exp(x).max().compute() == np.exp(19.0)
+    assert threading.current_thread() not in threads
+
+
+def test_light_work_can_be_interrupted(at_each_task):
+    x = la.from_array(np.arange(20.0), chunks=2)
+    at_each_task(lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        x.sum().compute()
+
+
+def test_light_work_has_an_end_by_timeout():
+    with pytest.raises(lazyflow.TaskTimeout):
+        la.from_array(np.arange(20.0), chunks=2).sum().compute(timeout=0)

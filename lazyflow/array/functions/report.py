@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     return "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
 
 
-def _counts(nodes: list[Expr]) -> dict[Expr, int]:
+def _counts(nodes: Sequence[Expr]) -> dict[Expr, int]:
     """Count the tasks that each node would have."""
     low = Lowering()
     low.lower(nodes)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from math import prod
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -271,26 +272,28 @@ def hand_down(nodes: list[Expr]) -> None:
 # -- walks --------------------------------------------------------------------------------------
 
 
-def in_order(roots: Iterable[Expr], inputs_of: Callable[[Expr], Sequence[Expr]]) -> list[Expr]:
-    """Return all nodes below some, each after its inputs, without recursion."""
-    done: dict[Expr, None] = {}
-    stack = [(root, False) for root in roots]
-    stack.reverse()
-    while stack:
-        node, is_ready = stack.pop()
-        if node in done:
-            continue
-        if is_ready:
-            done[node] = None
-            continue
-        stack.append((node, True))
-        stack.extend((x, False) for x in reversed(inputs_of(node)) if x not in done)
-    return list(done)
+class Roots(tuple[Expr, ...]):
+    """Wanted nodes, which remember the order of all nodes below them."""
+
+    @cached_property
+    def order(self) -> list[Expr]:
+        """All nodes below, each after its inputs, without recursion."""
+        done: dict[Expr, None] = {}
+        stack = list(self)
+        stack.reverse()
+        while stack:
+            missing = [x for x in stack[-1].inputs if x not in done]
+            if missing:
+                missing.reverse()
+                stack += missing
+            else:
+                done[stack.pop()] = None
+        return list(done)
 
 
 def below(roots: Iterable[Expr]) -> list[Expr]:
-    """Return all nodes of some expressions, each after its inputs."""
-    return in_order(roots, lambda node: node.inputs)
+    """Return all nodes of some expressions, each after its inputs; not to be changed."""
+    return (roots if isinstance(roots, Roots) else Roots(roots)).order
 
 
 def rebuilt(
@@ -336,10 +339,9 @@ def answered(
 
 def same(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
     """Return a node with these inputs: itself, if they are its own."""
-    if len(inputs) == len(node.inputs) and all(map(_is, inputs, node.inputs)):
-        return node
-    return node.with_inputs(inputs)
+    return node if are_same(inputs, node.inputs) else node.with_inputs(inputs)
 
 
-def _is(a: Any, b: Any) -> bool:
-    return a is b
+def are_same(some: Sequence[Expr], others: Sequence[Expr]) -> bool:
+    """Tell whether nodes are the very same ones."""
+    return len(some) == len(others) and all(map(is_, some, others))

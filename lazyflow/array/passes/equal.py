@@ -8,7 +8,7 @@ from typing import Any
 from lazyflow.array.nodes.expr import Expr, below, rebuilt, same
 
 
-def merge_equal(wanted: Sequence[Expr]) -> list[Expr]:
+def merge_equal(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """Make equal parts one, so that they run once.
 
     >>> import lazyflow.array as la
@@ -17,6 +17,9 @@ def merge_equal(wanted: Sequence[Expr]) -> list[Expr]:
     >>> one is other
     True
     """
+    nodes = below(wanted)
+    if len(set(map(type, nodes))) == len(nodes):
+        return wanted
     known: dict[Any, Expr] = {}
 
     def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:

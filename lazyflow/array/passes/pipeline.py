@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lazyflow.array.nodes.expr import Expr, below, hand_down, same_line
+from lazyflow.array.nodes.expr import Expr, Roots, are_same, hand_down, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.passes.equal import explain_merges, merge_equal
 from lazyflow.array.passes.fuse import explain_groups, fuse
@@ -47,7 +47,7 @@ class ExprPass(NamedTuple):
     """
 
     name: str
-    apply: Callable[[Nodes, bool, bool], list[Expr]]
+    apply: Callable[[Nodes, bool, bool], Nodes]
     explain: Callable[[Nodes, Nodes, bool], str]
 
 
@@ -62,7 +62,7 @@ PASSES: list[ExprPass] = [
 ]
 
 
-def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> list[Expr]:
+def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
     """Return what to lower for some wanted nodes.
 
     Parameters
@@ -74,22 +74,26 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> list[Expr
     fusion
         False: every operation becomes tasks of its own.
     """
-    hand_down(below(wanted))
-    nodes = list(wanted)
+    nodes = Roots(wanted)
+    hand_down(nodes.order)
+    seen: dict[str, Roots] = {}
     for each in PASSES:
-        nodes = each.apply(nodes, keep, fusion)
+        if seen.get(each.name) is not nodes:
+            found = each.apply(nodes, keep, fusion)
+            nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
+    found = list(nodes)
     if keep:  # a view that moved down may have other chunks than it had on top
-        nodes = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
-    for new, node in zip(nodes, wanted, strict=True):
+        found = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
+    for new, node in zip(found, wanted, strict=True):
         same_line(new, node)
-    return nodes
+    return nodes if are_same(found, nodes) else Roots(found)
 
 
 def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str:
     """Return a line for each pass: what it does to some wanted nodes."""
-    nodes = list(wanted)
+    nodes: Nodes = Roots(wanted)
     words = []
     for each in PASSES:
-        before, nodes = nodes, each.apply(nodes, keep, fusion)
+        before, nodes = nodes, Roots(each.apply(nodes, keep, fusion))
         words.append(f"{each.name}: {each.explain(before, nodes, keep)}")
     return "\n".join(words)

@@ -12,7 +12,7 @@ from lazyflow.array.nodes.expr import Expr, Recipe, Request, answered, below, sa
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
 
 
-def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
+def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """Drop rechunks that cancel, and those of what can be made in any chunks.
 
     >>> import lazyflow.array as la
@@ -22,9 +22,10 @@ def rechunks_down(wanted: Sequence[Expr]) -> list[Expr]:
     (<add float64 8>, ((8,),))
     """
     nodes = below(wanted)
-    free = _free(nodes)
-    if not any(isinstance(node, Rechunk) and node.inputs[0] in free for node in nodes):
-        return list(wanted)
+    rechunks = [node for node in nodes if isinstance(node, Rechunk)]
+    free = _free(nodes) if rechunks else set()
+    if not any(node.inputs[0] in free for node in rechunks):
+        return wanted
     found = answered(
         wanted, partial(_recipe, free), lambda made, node, chunks: same_line(made, node)
     )

@@ -13,7 +13,7 @@ from lazyflow.array.nodes.views import View, view
 from lazyflow.array.passes.fuse import QUICK
 
 
-def views_down(wanted: Sequence[Expr]) -> list[Expr]:
+def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """Move slices, transpositions and new axes to the sources: the rest is never computed.
 
     >>> import lazyflow.array as la
@@ -21,6 +21,8 @@ def views_down(wanted: Sequence[Expr]) -> list[Expr]:
     >>> views_down([(-x).T[1].expr])
     [<negative float64 4>]
     """
+    if not any(isinstance(node, View) and _may_move(node) for node in below(wanted)):
+        return wanted
     found = _found(wanted)
     return [found[node, None] for node in wanted]
 
@@ -41,6 +43,14 @@ def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> 
             passed.setdefault(f"{View((node,), selection).name} {does}", {})[node.name] = None
     words = [f"{does} {', '.join(names)}" for does, names in passed.items()]
     return "; ".join(words) or "no view is above an operation"
+
+
+def _may_move(node: View) -> bool:
+    base = node.inputs[0]
+    return (
+        isinstance(base, View) or base.through(node.selection) is not None
+        or node.selection.is_identity(base.shape)
+    )
 
 
 def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Selection | None], Expr]:

@@ -8,7 +8,7 @@ from lazyflow.array.nodes.contraction import in_wide_blocks
 from lazyflow.array.nodes.expr import Expr
 
 
-def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> list[Expr]:
+def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
     """Return products in blocks that are wide, which are faster to multiply.
 
     >>> import lazyflow.array as la
@@ -16,7 +16,7 @@ def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> list[Expr]:
     >>> wide_blocks([(x @ x).expr])[0].numblocks
     (8, 1)
     """
-    return list(wanted) if keep else [in_wide_blocks(node) for node in wanted]
+    return wanted if keep else [in_wide_blocks(node) for node in wanted]
 
 
 def explain_wide(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:

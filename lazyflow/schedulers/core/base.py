@@ -249,9 +249,11 @@ class Request:
         Failed tasks give their exception to what needs them; the run goes on.
     background
         Nobody waits for it yet; waited-for runs go first.
+    light
+        Its tasks take microseconds, less than handing them to another thread, and wait for nothing.
     """
 
-    __slots__ = ("background", "check_mutation", "collect", "num_workers", "observers")
+    __slots__ = ("background", "check_mutation", "collect", "light", "num_workers", "observers")
 
     def __init__(
         self,
@@ -260,12 +262,14 @@ class Request:
         background: bool = False,
         check_mutation: bool = False,
         observers: tuple[Any, ...] = (),
+        light: bool = False,
     ) -> None:
         self.num_workers = num_workers
         self.collect = collect
         self.background = background
         self.check_mutation = check_mutation
         self.observers = observers
+        self.light = light
 
 
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".
