@@ -15,7 +15,7 @@ store_limit        None        bytes of shared memory for values, in each worker
                                machine has
 chunk_bytes        8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
 array_fusion       True        whether neighbouring operations on arrays become one task per block
-kernels            "auto"      how fused array expressions run: "auto", "tiles" (by ufuncs alone)
+kernels            "auto"      how fused array expressions run: "auto", "tiles" (by NumPy alone)
                                or "native" (a kernel at once, else an error: for tests)
 math               "own"       elementary functions of arrays (exp, sin, ...): "own", vectorised and
                                within a unit in the last place, or "numpy"

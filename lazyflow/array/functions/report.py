@@ -35,7 +35,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     Returns
     -------
     A line for each kind of task: how many, what is fused in it, the elements of a block, what is
-    read; below it whether a kernel runs it or ufuncs over tiles, and why its group ends there.
+    read; below it whether a kernel runs it or NumPy's functions, and why its group ends there.
 
     Examples
     --------

@@ -9,21 +9,17 @@ import numpy as np
 
 from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
-from lazyflow.array.kernels.planning import WHOLE, BlockPlan
+from lazyflow.array.kernels.planning import BlockPlan
 from lazyflow.array.kernels.reports import FloatReports
-from lazyflow.array.kernels.tiles import compute_small
+from lazyflow.array.kernels.whole import run_before
 from lazyflow.store.sizes import format_bytes
 
 
 def describe(kernels: PlanKernels, blocks: Sequence[Any], mode: str) -> str:
     """Return a line for each pass over the inputs."""
     plan = kernels.plan
-    if plan.is_whole:
-        read = _read(blocks, range(len(blocks)))
-        work = _work(plan, len(plan.lowered.steps), range(len(plan.lowered.outputs)))
-        return f"{work}, {read} read: whole, by ufuncs: kernels gain from {WHOLE:,} elements on"
     with np.errstate(all="ignore"), FloatReports() as reports:
-        values = compute_small(plan, blocks, reports)
+        values = run_before(plan, blocks, reports)
     lines = []
     for some in plan.passes:
         work = _work(plan, len(some.steps), some.outputs)
@@ -48,14 +44,14 @@ def _work(plan: BlockPlan, steps: int, positions: Sequence[int]) -> str:
 def _how(decision: Decision, mode: str) -> str:
     kernel = decision.kernel
     if kernel is None:
-        return f"by tiles: {decision.why_tiles}"
+        return f"by NumPy's functions: {decision.why_whole}"
     if kernel.state == READY:
         made = "read from disk" if kernel.from_disk else "compiled"
         return f"by a kernel, {made} in {kernel.milliseconds:.0f} ms"
     if kernel.state == REFUSED:
-        return f"by tiles: {kernel.why}"
+        return f"by NumPy's functions: {kernel.why}"
     if mode == "native":
         return "by a kernel, which the first run compiles"
     if kernel.state == QUEUED:
-        return "by tiles: no kernel yet: it is being compiled"
-    return "by tiles: no kernel yet: it has not been run over enough elements"
+        return "by NumPy's functions: no kernel yet: it is being compiled"
+    return "by NumPy's functions: no kernel yet: it has not been run over enough elements"

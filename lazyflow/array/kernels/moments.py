@@ -1,8 +1,8 @@
 """Counts, means and sums of squared distances to the mean, in the one order of reductions.
 
-In each lane of a block (order.py) the mean of up to 16 values comes first, then, the block being
-in the cache still, the squares of the distances to it. Means are merged sixteen at once, or all
-the lanes of a block, by the formula of Chan, Golub and LeVeque (1979) for many parts.
+In each block (order.py) the mean comes first, then, the block being in the cache still, the squares
+of the distances to it. Means are merged sixteen at once by the formula of Chan, Golub and LeVeque
+(1979) for many parts.
 """
 
 from __future__ import annotations
@@ -13,24 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.order import GROUP, Form, contiguous, kept_shape, rounds, tree
+from lazyflow.array.kernels.order import Form, contiguous, in_blocks, kept_shape, rounds, tree
 from lazyflow.array.kernels.program import Reduction
-
-WIDEST = (1 << 16) // GROUP  # inner elements for which blocks are no longer than a tile
 
 
 def new_moments(form: Form, dtype: np.dtype[Any], masked: bool) -> Any:
-    """Return the array for moments of the lanes of blocks: (3, outer, blocks, lanes).
+    """Return the array for moments of blocks: (3, outer, blocks, inner).
 
     It has zeros, and the counts where they are known.
     """
-    found = np.zeros((3, form.outer, form.blocks, form.lanes), dtype)
-    if masked:
-        return found
-    found[0] = GROUP
-    rows, over = divmod(form.elements - (form.blocks - 1) * form.block, form.lanes)
-    found[0, :, -1] = rows
-    found[0, :, -1, :over] += 1
+    found = np.zeros((3, *form.partial), dtype)
+    if not masked:
+        found[0] = form.size
+        found[0, :, -1] = (form.length - 1) % form.size + 1
     return found
 
 
@@ -40,8 +35,8 @@ def _squares(distances: Any) -> Any:
     return distances * distances
 
 
-def _lanes(values: Any, mask: Any, into: Any) -> None:
-    """Write the moments over the rows: of (k, blocks, rows, lanes) to (3, k, blocks, lanes)."""
+def _write(values: Any, mask: Any, into: Any) -> None:
+    """Write the moments of blocks: of (outer, blocks, elements, inner) to (3, outer, ...)."""
     if mask is not None:
         into[0] = np.add.reduce(mask, axis=2, dtype=np.int64)
         values = np.where(mask, values, np.zeros((), values.dtype))
@@ -51,32 +46,6 @@ def _lanes(values: Any, mask: Any, into: Any) -> None:
     if mask is not None:
         squares = np.where(mask, squares, np.zeros((), values.dtype))
     np.add.reduce(squares, axis=2, out=into[2])
-
-
-def block_moments(lanes: int, values: Any, mask: Any, into: Any) -> None:
-    """Write the moments of the lanes of blocks: of (k, n) to (3, k, blocks, lanes).
-
-    The last block may be short. `into` comes from `new_moments`.
-    """
-    k, count = values.shape
-    full, rest = divmod(count, GROUP * lanes)
-    if full:
-        shape = (k, full, GROUP, lanes)
-        some = None if mask is None else mask[:, : count - rest].reshape(shape)
-        _lanes(values[:, : count - rest].reshape(shape), some, into[:, :, :full])
-    if not rest:
-        return
-    values = values[:, count - rest :]
-    mask = None if mask is None else mask[:, count - rest :]
-    rows = -(-rest // lanes)
-    if rows * lanes != rest:  # some lanes have one row less
-        whole = np.zeros((2, k, rows * lanes), values.dtype)
-        whole[0, :, :rest] = values
-        whole[1, :, :rest] = 1 if mask is None else mask
-        values, mask = whole[0], whole[1].astype(bool)
-    shape = (k, 1, rows, lanes)
-    some = None if mask is None else mask.reshape(shape)
-    _lanes(values.reshape(shape), some, into[:, :, full:])
 
 
 def _merge(stack: Any) -> Any:
@@ -128,28 +97,23 @@ def merge_tree(stack: Any) -> Any:
 
 
 def finish_moments(shape: tuple[int, ...], reduction: Reduction, partial: Any) -> np.ndarray:
-    """Return the moments of the whole array from those of the lanes of its blocks."""
-    forms = rounds(shape, reduction.axes)
-    with np.errstate(all="ignore"):  # the lanes have reported already
-        if forms[0].inner == 1:
-            _, outer, blocks, lanes = partial.shape
-            merged = _merge(partial.reshape(3, outer * blocks, lanes, 1))
-            partial = merged.reshape(3, outer, blocks, 1)
+    """Return the moments of the whole array from those of its blocks."""
+    with np.errstate(all="ignore"):  # the blocks have reported already
         found = merge_tree(partial)
-        for form in forms[1:]:
+        for form in rounds(shape, reduction.axes)[1:]:
             found = merge_tree(found.reshape(3, form.outer, form.length, form.inner))
     return contiguous(found.reshape(3, *kept_shape(shape, reduction.axes)))
 
 
 def of_whole(reduction: Reduction, values: Any, mask: Any = None) -> np.ndarray:
-    """Return moments of a contiguous array: a new first axis of 3, reduced axes of length 1."""
+    """Return moments of an array: a new first axis of 3, reduced axes of length 1."""
     if not values.size:
         return np.zeros((3, *kept_shape(values.shape, reduction.axes)), values.dtype)
     form = rounds(values.shape, reduction.axes)[0]
     partial = new_moments(form, values.dtype, mask is not None)
-    shape = (form.outer, form.elements)
-    mask = None if mask is None else mask.reshape(shape)
-    block_moments(form.lanes, values.reshape(shape), mask, partial)
+    masks = None if mask is None else in_blocks(form, contiguous(mask))
+    for where, blocks in in_blocks(form, contiguous(values)):
+        _write(blocks, None if masks is None else next(masks)[1], partial[:, :, where])
     return finish_moments(values.shape, reduction, partial)
 
 

@@ -1,64 +1,49 @@
 """The one order in which values are reduced, which depends on the shape of the block alone.
 
-A reduction is brought to rounds of the form (kept, reduced, kept): `Form`. Within one, for each
-of the outer kept indices, the elements in C order lie in lanes, and 16 rows of lanes are a block::
+A reduction is brought to rounds of the form (kept, reduced, kept): `Form`. Sums and products of
+floats are reduced by blocks within the outer kept indices, and then from block to block::
 
-    kind      lanes                           block        then
-    columns   the inner kept elements         16 rows      a tree: 16 results of a level, one by
-                                                           one, are one of the next
-    rows      16, 256 or 4,096 of the reduced 16 x lanes   the lanes of each block by NumPy's own
-              elements: what 16 rows cover                 reduction (pairwise), then the blocks
+    kind      a block                          within it            then
+    rows      2,048 of the reduced elements    NumPy's own order    the blocks, as one block
+    columns   16 of the reduced elements,      one by one           a tree: 16 results of a
+              for all inner kept ones                               level are one of the next
 
-The first part (`partial_blocks`) is what reads the values: each lane of each block is reduced one
-by one, so generated kernels do it with vector registers and get the same bits. `finish` does the
-rest. The error is like that of a pairwise sum: a handful of roundings in sequence a level.
+`reduce_blocks` is what reads the values; generated kernels do it in registers and get the same
+bits. `finish` does the rest. The error is like that of a pairwise sum: a handful of roundings in
+sequence a level. Whole numbers, extremes and truth don't depend on the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.kernels.lowering import KINDS
 from lazyflow.array.kernels.program import Reduction
 
-GROUP = 16  # rows of lanes in a block, and parts that are merged at once
+GROUP = 16  # rows in a block of columns, and parts that are merged at once
+PIECE = 2048  # elements in a block of a row: 16 KB of doubles, which leave room in L1
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """One round of a reduction: (outer, length, inner) to (outer, inner)."""
 
     outer: int
     length: int
     inner: int
 
-    @cached_property
-    def lanes(self) -> int:
-        """The number of elements that are reduced side by side."""
-        if self.inner > 1:
-            return self.inner
-        wide = 16 if self.length <= 256 else 256 if self.length <= 4096 else 4096
-        return min(wide, self.length)
+    @property
+    def size(self) -> int:
+        """The number of reduced elements in a block; the last block may have fewer."""
+        return GROUP if self.inner > 1 else PIECE
 
-    @cached_property
-    def elements(self) -> int:
-        """The number of elements of an outer index."""
-        return self.length * self.inner
-
-    @cached_property
-    def block(self) -> int:
-        """The number of elements of a block; the last block of an outer index may have fewer."""
-        return GROUP * self.lanes
-
-    @cached_property
-    def blocks(self) -> int:
-        """The number of blocks of an outer index."""
-        return -(-self.elements // self.block)
+    @property
+    def partial(self) -> tuple[int, int, int]:
+        """The shape of the results of blocks."""
+        return (self.outer, -(-self.length // self.size), self.inner)
 
 
 @lru_cache(1024)
@@ -108,31 +93,26 @@ def identity(kind: str, dtype: np.dtype[Any]) -> Any:
     return dtype.type(limits.max if kind == "min" else limits.min)
 
 
-def reduce_blocks(ufunc: np.ufunc, lanes: int, values: Any, into: Any) -> None:
-    """Reduce the lanes of blocks, the last of them perhaps short: (k, n) to (k, blocks, lanes)."""
-    k, count = values.shape
-    full, rest = divmod(count, GROUP * lanes)
+def in_blocks(form: Form, values: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield contiguous values as (outer, blocks, elements, inner): full blocks, then the last.
+
+    With the places of the blocks.
+    """
+    values = values.reshape(form.outer, form.length, form.inner)
+    full = form.length // form.size
+    cut = full * form.size
     if full:
-        stack = values[:, : count - rest].reshape(k, full, GROUP, lanes)
-        ufunc.reduce(stack, axis=2, out=into[:, :full])
-    if not rest:
-        return
-    tail, last = values[:, count - rest :], into[:, full]
-    rows, over = divmod(rest, lanes)
-    if rows:
-        stack = tail[:, : rows * lanes].reshape(k, rows, lanes)
-        ufunc.reduce(stack, axis=1, out=last)
-    if over and rows:
-        ufunc(last[:, :over], tail[:, -over:], out=last[:, :over])
-    elif over:
-        last[:, :over] = tail
+        yield slice(full), values[:, :cut].reshape(form.outer, full, form.size, form.inner)
+    if cut < form.length:
+        yield slice(full, None), values[:, None, cut:]
 
 
-def partial_blocks(ufunc: np.ufunc, form: Form, values: Any) -> Any:
-    """Reduce the lanes of all blocks of contiguous values: to (outer, blocks, lanes)."""
-    into = np.empty((form.outer, form.blocks, form.lanes), values.dtype)
-    reduce_blocks(ufunc, form.lanes, values.reshape(form.outer, form.elements), into)
-    return into
+def reduce_blocks(ufunc: np.ufunc, form: Form, values: Any) -> Any:
+    """Reduce all blocks of contiguous values: to (outer, blocks, inner)."""
+    partial = np.empty(form.partial, values.dtype)
+    for where, blocks in in_blocks(form, values):
+        ufunc.reduce(blocks, axis=2, out=partial[:, where])
+    return partial
 
 
 def tree(merge: Callable[[Any, Any], Any], stack: Any) -> Any:
@@ -158,21 +138,6 @@ def columns(ufunc: np.ufunc, stack: Any) -> Any:
     return tree(lambda some, into: ufunc.reduce(some, axis=-2, out=into), stack)
 
 
-def finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
-    """Reduce the lanes of blocks to one result: (outer, blocks, lanes) to (outer, inner)."""
-    if form.inner > 1:
-        return columns(ufunc, partial)
-    over = form.elements - (form.blocks - 1) * form.block
-    # NumPy would make sums of short integers longer ones
-    dtype = partial.dtype if partial.dtype.kind in "biu" else None
-    if form.blocks == 1:
-        return ufunc.reduce(partial[:, 0], axis=1, dtype=dtype)[:, None]
-    sums = np.empty(partial.shape[:2], partial.dtype)
-    ufunc.reduce(partial[:, :-1], axis=2, out=sums[:, :-1])
-    ufunc.reduce(partial[:, -1, : min(over, form.lanes)], axis=1, out=sums[:, -1])
-    return ufunc.reduce(sums, axis=1, dtype=dtype)[:, None]
-
-
 def contiguous(array: Any) -> Any:
     """Return the array, or a copy, in C order; 0-d ones stay 0-d."""
     return np.asarray(array, order="C")
@@ -183,22 +148,53 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
 
-def rest_of_rounds(ufunc: np.ufunc, forms: Sequence[Form], result: Any) -> Any:
-    """Return the result of the rounds after the first."""
+def reduce_whole(reduction: Reduction, values: Any, one_zero: bool) -> Any:
+    """Reduce an array of the reduction's dtype; the reduced axes stay with length 1.
+
+    one_zero
+        Extremes don't depend on the order either where they are zeros of both signs.
+    """
+    if values.size and _in_order(reduction):
+        form = rounds(values.shape, reduction.axes)[0]
+        partial = reduce_blocks(KINDS[reduction.kind], form, contiguous(values))
+        return from_blocks(reduction, values.shape, partial)
+    return contiguous(_in_any_order(reduction, values, reduction.axes, one_zero))
+
+
+def from_blocks(reduction: Reduction, shape: tuple[int, ...], partial: Any) -> np.ndarray:
+    """Return the result for an array of a shape from those of the first round's blocks."""
+    ufunc, forms = KINDS[reduction.kind], rounds(shape, reduction.axes)
     for form in forms:
-        result = finish(ufunc, form, partial_blocks(ufunc, form, contiguous(result)))
-    return result
+        if form is not forms[0]:
+            partial = partial.reshape(form.outer, form.length, form.inner)
+        if not _in_order(reduction):
+            partial = _in_any_order(reduction, partial, (1,), one_zero=True)
+        else:
+            if form is not forms[0]:
+                partial = reduce_blocks(ufunc, form, contiguous(partial))
+            partial = columns(ufunc, partial) if form.inner > 1 else ufunc.reduce(partial, axis=1)
+    return contiguous(partial).reshape(kept_shape(shape, reduction.axes))
 
 
-def reduce_whole(reduction: Reduction, values: Any) -> Any:
-    """Reduce a contiguous array of the reduction's dtype; the reduced axes stay with length 1."""
-    ufunc = KINDS[reduction.kind]
-    forms = rounds(values.shape, reduction.axes)
-    if not values.size:
-        dtype = reduction.dtype.type if reduction.dtype.kind in "mM" else reduction.dtype
-        return ufunc.reduce(values, axis=reduction.axes, keepdims=True, dtype=dtype)
-    result = rest_of_rounds(ufunc, forms, values)
-    return result.reshape(kept_shape(values.shape, reduction.axes))
+def _in_order(reduction: Reduction) -> bool:
+    return reduction.kind in ("sum", "prod") and reduction.dtype.kind in "fc"
+
+
+def _in_any_order(
+    reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
+) -> Any:
+    kind, _, dtype, _ = reduction
+    of: Any = None  # as the values are
+    if dtype.kind in "biu" or not values.size:
+        of = dtype.type if dtype.kind in "mM" else dtype
+    found = KINDS[kind].reduce(values, axis=axes, keepdims=True, dtype=of)
+    if one_zero and kind in ("min", "max") and dtype in (np.float32, np.float64):
+        zero = found == 0
+        if zero.any():  # of zeros of both signs, NumPy gives the one that its order comes to
+            bits = values.view(f"i{dtype.itemsize}")
+            signs = KINDS[kind].reduce(bits, axis=axes, keepdims=True)
+            found = np.where(zero, np.copysign(found, signs, dtype=dtype), found)
+    return found
 
 
 def merge_reduced(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:

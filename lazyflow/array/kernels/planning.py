@@ -1,35 +1,25 @@
-"""How a program runs over blocks of given shapes: whole or by tiles, in passes, with buffers."""
+"""How a program runs over blocks of given shapes: whole, or in passes by kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
+from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.order import Form, rounds
 from lazyflow.array.kernels.program import CAST, TileFunction
 
-#: Elements of a tile, as measured: smaller ones make threads fight for the GIL, larger ones leave
-#: the cache.
-TILE = 1 << 16
-WHOLE = 1 << 14  # elements up to which blocks are run whole: neither tiles nor kernels gain
+WHOLE = 1 << 14  # elements up to which kernels gain nothing
 
 #: How the elements of a source lie along a run: one value for all of it; contiguous, in the shape
 #: of the whole; or in rows, which may be anywhere: of neighbours, of one value, of any stride.
 CONSTANT, FLAT, UNIT, SAME, ANY = "cfusa"
 
 Shape = tuple[int, ...]
-
-
-class Panels(NamedTuple):
-    """Slices of an axis, for moments over so many inner elements that blocks would be long."""
-
-    axis: int
-    length: int
 
 
 class BlockPass(NamedTuple):
@@ -41,38 +31,13 @@ class BlockPass(NamedTuple):
         Values that are read and that no step of the pass gives.
     spread
         Those of the sources that an output copies, so that they are needed in full.
-    steps
-        Each with the buffers of its results; -1: a new array.
-    slots
-        The dtypes of the buffers.
-    direct
-        Pairs of a value and the output (a position in `outputs`) that it is written into.
     """
 
     form: Form | None
     outputs: tuple[int, ...]
     sources: tuple[int, ...]
     spread: frozenset[int]
-    steps: tuple[tuple[LoweredStep, tuple[int, ...]], ...]
-    slots: tuple[np.dtype[Any], ...]
-    direct: tuple[tuple[int, int], ...]
-    panels: Panels | None
-
-    def grid(self, size: int) -> Iterator[tuple[int, int]]:
-        """Yield the tiles: whole outer indices, whole pieces and blocks, or parts of rows."""
-        form = self.form
-        if form is None or form.elements <= TILE:
-            length = TILE if form is None else TILE // form.elements * form.elements
-            for low in range(0, size, length):
-                yield low, min(low + length, size)
-            return
-        length = TILE // form.block * form.block if form.block <= TILE else TILE
-        ends = form.elements if form.block <= TILE else form.block
-        for start in range(0, size, form.elements):
-            for inner in range(start, start + form.elements, ends):
-                end = min(inner + ends, start + form.elements)
-                for low in range(inner, end, length):
-                    yield low, min(low + length, end)
+    steps: tuple[LoweredStep, ...]
 
 
 class WholeStep(NamedTuple):
@@ -80,6 +45,8 @@ class WholeStep(NamedTuple):
 
     simple
         The operation is a ufunc with one result, which is an array.
+    into
+        An operand that no later step reads, whose memory the result may have; or -1.
     drop
         Values that no later step reads.
     """
@@ -90,6 +57,7 @@ class WholeStep(NamedTuple):
     result: int
     name: str
     step: LoweredStep
+    into: int
     drop: tuple[int, ...]
 
 
@@ -98,20 +66,26 @@ class BlockPlan(NamedTuple):
 
     shapes
         The shapes of the values when each is as small as its operands allow.
-    is_whole
-        The program is run on whole blocks, without tiles.
+    why_whole
+        Why the program is run on whole blocks, by NumPy's functions; empty if kernels may gain.
+    exact
+        The steps give the same bits wherever their operands lie.
     aliased
         For each output that isn't reduced, whether its value could be another's memory.
+    whole
+        All steps.
     before
-        Steps that are run on whole values: those smaller than the program's shape, or all.
+        Those that are run on whole values before the passes: smaller ones than the program's shape.
     """
 
     lowered: Lowered
     shape: Shape
     size: int
     shapes: tuple[Shape | None, ...]
-    is_whole: bool
+    why_whole: str
+    exact: bool
     aliased: tuple[bool, ...]
+    whole: tuple[WholeStep, ...]
     before: tuple[WholeStep, ...]
     passes: tuple[BlockPass, ...]
 
@@ -140,14 +114,26 @@ def _aliased(lowered: Lowered) -> tuple[bool, ...]:
 
 
 def _whole_steps(
-    shapes: Sequence[Shape | None], steps: Sequence[LoweredStep], last: Mapping[int, int]
+    lowered: Lowered,
+    shapes: Sequence[Shape | None],
+    steps: Sequence[LoweredStep],
+    last: Mapping[int, int],
 ) -> tuple[WholeStep, ...]:
     found = []
+    own: set[int] = set()  # values in memory of their own, for which NumPy keeps the dtype
     for at, step in enumerate(steps):
         op, result = step.op, step.results[0]
         simple = isinstance(op, np.ufunc) and len(step.results) == 1 and shapes[result] != ()
         drop = tuple(n for n in set(step.operands) if last.get(n) == at)
-        found.append(WholeStep(simple, op, step.operands, result, name_of(op), step, drop))
+        alike = (shapes[result], lowered.dtypes[result])
+        into = (n for n in drop if n in own and (shapes[n], lowered.dtypes[n]) == alike)
+        if simple and alike[1].kind in "biufc":
+            own.add(result)
+        found.append(
+            WholeStep(
+                simple, op, step.operands, result, name_of(op), step, next(into, -1), drop
+            )
+        )
     return tuple(found)
 
 
@@ -165,26 +151,35 @@ def form_of(shape: Shape, reduction: Any) -> Form | None:
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape], small: int = WHOLE) -> BlockPlan:
-    """Return how a program runs over blocks of these shapes; whole up to `small` elements."""
+def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> BlockPlan:
+    """Return how a program runs over blocks of these shapes."""
     shape = np.broadcast_shapes(*shapes)
     size = prod(shape)
     own = _shapes(lowered, shapes)
-    aliased = _aliased(lowered)
-    if size <= small:
-        ends = {n for output in lowered.outputs for n in output.values}
-        lines = _whole_steps(own, lowered.steps, last_reads(lowered.steps, ends))
-        return BlockPlan(lowered, shape, size, own, True, aliased, lines, ())
+    ends = {n for output in lowered.outputs for n in output.values}
+    whole = _whole_steps(lowered, own, lowered.steps, last_reads(lowered.steps, ends))
+    why = _why_whole(lowered, size)
     before = [step for step in lowered.steps if prod(own[step.results[0]] or ()) < size]
     early = {n for step in before for n in step.results}
     inside = [step for step in lowered.steps if step.results[0] not in early]
     passes = tuple(
-        _pass(lowered, form, positions, inside, _panels(lowered, shape, form, positions))
+        _pass(lowered, form, positions, inside)
         for form, positions in _outputs_by_form(lowered, shape).items()
     )
-    return BlockPlan(
-        lowered, shape, size, own, False, aliased, _whole_steps(own, before, {}), passes
-    )
+    first = _whole_steps(lowered, own, before, {})
+    exact = all(is_inline(step.op, step.loop) for step in lowered.steps)
+    aliased = _aliased(lowered)
+    return BlockPlan(lowered, shape, size, own, why, exact, aliased, whole, first, passes)
+
+
+def _why_whole(lowered: Lowered, size: int) -> str:
+    """Return why no kernel could gain over NumPy's functions; empty if one could."""
+    if size <= WHOLE:
+        return f"kernels gain from {WHOLE:,} elements on"
+    kinds = [output.reduction.kind for output in lowered.outputs if output.reduction is not None]
+    if "moments" not in kinds and len(lowered.steps) + len(kinds) <= 1:
+        return "there is one operation, for which NumPy's function is as fast"
+    return ""
 
 
 def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[int]]:
@@ -200,88 +195,15 @@ def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[i
     return found
 
 
-def _panels(
-    lowered: Lowered, shape: Shape, form: Form | None, positions: Sequence[int]
-) -> Panels | None:
-    if form is None or form.inner <= moments.WIDEST:
-        return None
-    for at in positions:
-        reduction = lowered.outputs[at].reduction
-        if reduction is not None and reduction.kind == "moments":
-            inside = range(max(reduction.axes) + 1, len(shape))
-            axis = next(axis for axis in inside if shape[axis] > 1)
-            return Panels(axis, max(1, moments.WIDEST // prod(shape[axis + 1 :])))
-    return None
-
-
 def _pass(
-    lowered: Lowered,
-    form: Form | None,
-    positions: Sequence[int],
-    inside: Sequence[LoweredStep],
-    panels: Panels | None,
+    lowered: Lowered, form: Form | None, positions: Sequence[int], inside: Sequence[LoweredStep]
 ) -> BlockPass:
-    outputs = [lowered.outputs[at] for at in positions]
-    ends = {n for output in outputs for n in output.values}
+    ends = {n for at in positions for n in lowered.outputs[at].values}
     read = set(ends)
     steps = needed(inside, read)
     given = {n for step in steps for n in step.results}
-    into = {n for step in steps if _has_out(step) for n in step.results}
-    direct: dict[int, int] = {}
-    for at, output in enumerate(outputs):
-        if output.reduction is None and output.value in into:
-            direct.setdefault(output.value, at)
-    slotted, slots = _buffers(lowered, steps, ends, direct)
-    return BlockPass(
-        form,
-        tuple(positions),
-        tuple(sorted(read - given)),
-        frozenset(ends - given),
-        slotted,
-        slots,
-        tuple(direct.items()),
-        panels,
-    )
-
-
-def _has_out(step: LoweredStep) -> bool:
-    return step.op is CAST or isinstance(step.op, np.ufunc)
-
-
-def _buffers(
-    lowered: Lowered, steps: Sequence[LoweredStep], ends: set[int], direct: dict[int, int]
-) -> tuple[tuple[tuple[LoweredStep, tuple[int, ...]], ...], tuple[np.dtype[Any], ...]]:
-    """Give each result a buffer of its dtype that holds no value that is still needed."""
-    last = last_reads(steps, ends)
-    slots: list[np.dtype[Any]] = []
-    free: list[int] = []
-    held: dict[int, int] = {}
-    found = []
-    for at, step in enumerate(steps):
-        done = [held.pop(n) for n in set(step.operands) if n in held and last[n] == at]
-        in_place = len(step.results) == 1
-        if in_place:
-            free += done
-        given, unread = [], []
-        for number in step.results:
-            dtype = lowered.dtypes[number]
-            if number in direct or not _has_out(step):
-                given.append(-1)
-                continue
-            slot = next((s for s in reversed(free) if slots[s] == dtype), -1)
-            if slot < 0:
-                slot = len(slots)
-                slots.append(dtype)
-            else:
-                free.remove(slot)
-            given.append(slot)
-            if number in last:
-                held[number] = slot
-            else:  # not before the step is over: its other results need buffers of their own
-                unread.append(slot)
-        free += unread if in_place else [*done, *unread]
-        found.append((step, tuple(given)))
-    return tuple(found), tuple(slots)
+    spread = frozenset(ends - given)
+    return BlockPass(form, tuple(positions), tuple(sorted(read - given)), spread, tuple(steps))
 
 
 def source_layout(plan: BlockPlan, some: BlockPass, number: int, value: Any) -> str:
@@ -289,3 +211,15 @@ def source_layout(plan: BlockPlan, some: BlockPass, number: int, value: Any) -> 
     if value.size == 1 and number not in some.spread:
         return CONSTANT
     return FLAT if value.shape == plan.shape and value.flags.c_contiguous else ANY
+
+
+def fits(plan: BlockPlan, at: int, out: Any) -> bool:
+    """Return whether an array has the shape and the dtype of an output that is not reduced."""
+    value, reduction, _ = plan.lowered.outputs[at]
+    return (
+        out is not None
+        and reduction is None
+        and out.shape == plan.shape
+        and out.dtype == plan.lowered.dtypes[value]
+        and out.flags.aligned
+    )

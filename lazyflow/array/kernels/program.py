@@ -1,7 +1,7 @@
 """What a fused task computes: steps over whole values, and the reductions on top.
 
 A `Program` says nothing of shapes: values are numbered, first the inputs, then one for each
-step. It is run over blocks that broadcast against each other, tile by tile (tiles.py) or by a
+step. It is run over blocks that broadcast against each other, by NumPy (whole.py) or by a
 generated kernel (native/); both give the same bits. Programs are equal when their structures are:
 constants are inputs, so that programs that differ in constants share compiled kernels.
 """
@@ -39,10 +39,10 @@ CAST = CastOperation()
 
 
 class TileFunction(NamedTuple):
-    """A function that is no ufunc: it takes whole tiles and returns an array of their shape.
+    """A function that is no ufunc: it takes whole blocks and returns an array of their shape.
 
     func
-        Called as ``func(*tiles, **dict(keywords))``.
+        Called as ``func(*blocks, **dict(keywords))``.
     keywords
         Pairs of a name and a hashable value.
     """

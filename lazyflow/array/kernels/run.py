@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,16 @@ from lazyflow import config
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.lowering import Lowered, lower
-from lazyflow.array.kernels.native.calling import call_kernel, wants_report
+from lazyflow.array.kernels.native.calling import call_kernel, finish_output, wants_report
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import default_folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import merge_reduced
-from lazyflow.array.kernels.planning import WHOLE, BlockPass, BlockPlan, Shape, make_plan
+from lazyflow.array.kernels.planning import Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
-from lazyflow.array.kernels.tiles import run_pass, run_passes, run_whole
+from lazyflow.array.kernels.whole import run_before, run_whole
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
 
@@ -29,13 +28,15 @@ _MOST = 1024  # programs and plans that are remembered
 #: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
 #: 27 ms, beside the run.
 _PAYS = 1 << 21
+#: From this on a block takes NumPy's functions longer than the compilation, which it waits for.
+_WAITS = 1 << 25
 
 #: By identity, because hashing a program costs as much as running a small one; the entry holds
 #: the program, so that its id is not another's.
 _known: dict[tuple[int, str], tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
 
 
-def _planned(program: Program, shapes: tuple[Shape, ...], mode: str) -> PlanKernels:
+def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
     """Return the plan for blocks of these shapes, with its kernels."""
     math = config.get("math")
     entry = _known.get((id(program), math))
@@ -47,13 +48,11 @@ def _planned(program: Program, shapes: tuple[Shape, ...], mode: str) -> PlanKern
             lowered = with_own_functions(lowered, _folder())
         entry = _known[id(program), math] = (program, lowered, {})
     plans = entry[2]
-    named = (shapes, mode) if mode == "native" else shapes
-    found = plans.get(named)
+    found = plans.get(shapes)
     if found is None:
         if len(plans) >= _MOST:
             plans.clear()
-        small = 1 if mode == "native" else WHOLE
-        found = plans[named] = PlanKernels(make_plan(entry[1], shapes, small))
+        found = plans[shapes] = PlanKernels(make_plan(entry[1], shapes))
     return found
 
 
@@ -63,34 +62,57 @@ def _folder() -> str | None:
     return None if found is False else found or default_folder()
 
 
-def _run_pass(
+def _by_kernels(
     kernels: PlanKernels,
     mode: str,
-    plan: BlockPlan,
-    some: BlockPass,
-    values: Sequence[Any],
+    blocks: Sequence[Any],
     reports: FloatReports,
     outs: Mapping[int, Any],
-) -> list[np.ndarray]:
-    """Run a pass by its kernel when it is compiled, else by tiles; have it compiled if it pays."""
-    decision = kernels.decide(some, values, mode, outs)
+) -> list[np.ndarray] | None:
+    """Return what the kernels of all passes give; None where NumPy's functions have to run."""
+    plan = kernels.plan
+    if mode == "tiles" or plan.size <= 1 or (mode == "auto" and plan.why_whole):
+        return None
+    values = run_before(plan, blocks, reports)
+    decisions = [kernels.decide(some, values, mode, outs) for some in plan.passes]
+    ready = [
+        _is_ready(decision, mode, plan.size * max(1, len(some.steps)))
+        for some, decision in zip(plan.passes, decisions, strict=True)
+    ]
+    if not all(ready):
+        return None
+    results: list[Any] = [None] * len(plan.lowered.outputs)
+    for some, decision in zip(plan.passes, decisions, strict=True):
+        sources, prepared = decision.sources, decision.prepared
+        assert sources is not None and prepared is not None and prepared.kernel is not None
+        written, flags = call_kernel(
+            prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
+        )
+        if wants_report(flags, np.geterr()):
+            return None
+        reports.now = "reduce"
+        for at, own in zip(some.outputs, written, strict=True):
+            results[at] = finish_output(plan, at, own)
+    return results
+
+
+def _is_ready(decision: Decision, mode: str, work: int) -> bool:
+    """Return whether there is a compiled kernel; have it compiled if it pays."""
     kernel = decision.kernel
     if mode == "native":
         _compile_or_raise(decision)
+    elif kernel is not None and work >= _WAITS:
+        compile_now(kernel, _folder())
     elif kernel is not None and kernel.state == NEW:
-        kernel.elements += plan.size * max(1, len(some.steps))
+        kernel.elements += work
         if kernel.elements >= _PAYS:
             request(kernel, _folder())
-    if kernel is not None and kernel.state == READY:
-        found = _by_kernel(plan, some, decision, reports)
-        if found is not None:
-            return found
-    return run_pass(plan, some, values, reports, outs)
+    return kernel is not None and kernel.state == READY
 
 
 def _compile_or_raise(decision: Decision) -> None:
     """Compile the kernel of a pass here and now; raise RuntimeError if there is none."""
-    why, kernel = decision.why_tiles, decision.kernel
+    why, kernel = decision.why_whole, decision.kernel
     if kernel is not None:
         compile_now(kernel, _folder())
         why = kernel.why
@@ -99,24 +121,9 @@ def _compile_or_raise(decision: Decision) -> None:
     if why:
         raise RuntimeError(
             f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
-            f'with kernels="auto", expressions without a kernel run by tiles: '
+            f'with kernels="auto", expressions without a kernel run by NumPy: '
             f'lazyflow.config.set(kernels="auto")'
         )
-
-
-def _by_kernel(
-    plan: BlockPlan, some: BlockPass, decision: Decision, reports: FloatReports
-) -> list[np.ndarray] | None:
-    """Return what the kernel gives; None when tiles have to report the flags that it raised."""
-    sources, prepared = decision.sources, decision.prepared
-    assert sources is not None and prepared is not None and prepared.kernel is not None
-    outputs, flags = call_kernel(
-        prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
-    )
-    if wants_report(flags, np.geterr()):
-        return None
-    reports.now = "reduce"
-    return [output.finish() for output in outputs]
 
 
 def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
@@ -178,14 +185,10 @@ def run_program(
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
     mode = config.get("kernels")
-    kernels = _planned(program, shapes, mode)
-    plan = kernels.plan
+    kernels = _planned(program, shapes)
     with FloatReports(array_warnings) as reports:
-        if plan.is_whole:
-            return run_whole(plan, arrays, reports)
-        if mode == "tiles":
-            return run_passes(plan, arrays, reports, outs or {})
-        return run_passes(plan, arrays, reports, outs or {}, partial(_run_pass, kernels, mode))
+        found = _by_kernels(kernels, mode, arrays, reports, outs or {})
+        return run_whole(kernels.plan, arrays, reports, outs or {}) if found is None else found
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
@@ -200,14 +203,14 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
     >>> f8 = np.dtype("f8")
     >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
     >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
-    '0 operations and sum over 1,000,000 elements, 8 MB read: by tiles: there is nothing to
-    compute but reductions of the inputs, as fast by tiles'
+    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: there is one
+    operation, for which NumPy's function is as fast"
     """
     arrays: list[Any] = [np.asarray(x) for x in blocks]
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
     mode = config.get("kernels")
-    return describe(_planned(program, tuple([x.shape for x in arrays]), mode), arrays, mode)
+    return describe(_planned(program, tuple([x.shape for x in arrays])), arrays, mode)
 
 
 def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -196,6 +196,6 @@ def where(condition: Expr, a: Any, b: Any) -> Expr:
 def function(
     func: Any, operands: tuple[Expr, ...], dtype: Any, **keywords: Any
 ) -> Expr:
-    """Return the result of a function that works element by element on whole tiles."""
+    """Return the result of a function that works element by element on whole blocks."""
     op = TileFunction(func, tuple(sorted(keywords.items())))
     return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))

@@ -249,7 +249,7 @@ def test_a_function_that_changes_the_shape_is_refused():
         return x[:1]
 
     program = Program((F8,), (Step(TileFunction(first), (0,), (F8, F8)),), ((1, None),))
-    with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for tiles of sh"):
+    with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for blocks of s"):
         run_program(program, [np.arange(5.0)])
 
 

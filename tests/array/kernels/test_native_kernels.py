@@ -33,8 +33,7 @@ def folder(tmp_path):
 
 REASONS = (
     "(astype from .* is done by NumPy|.* can't be called from a kernel"
-    "|there are no kernels for values of dtype (complex128|complex64|float16)"
-    "|moments of what NumPy's loops give)"
+    "|there are no kernels for values of dtype (complex128|complex64|float16))"
 )
 
 
@@ -83,7 +82,10 @@ def test_random_programs_give_the_bits_of_tiles(seed, shape):
     program = Program(dtypes_of(blocks), tuple(steps), tuple(random_outputs(rng, made)))
     by_tiles, by_kernel = both(program, blocks)
     if by_kernel is not None:
-        for got, expected in zip(by_kernel, by_tiles, strict=True):
+        for (_, reduction), got, expected in zip(program.outputs, by_kernel, by_tiles, strict=True):
+            if reduction is not None and reduction.kind in ("min", "max"):
+                np.testing.assert_array_equal(got, expected)  # zeros may have either sign
+                continue
             same_values(got, expected)
             assert got.flags.c_contiguous and got.flags.writeable
 
@@ -231,12 +233,12 @@ def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypat
     program = Program((F8,) * count, (step,), ((count, None), (count, Reduction("max", (0,), of))))
     from lazyflow.array.kernels import run as module
 
-    def no_tiles(*given):
+    def refused(*given):
         raise AssertionError("the kernel raised a flag")
 
     blocks = [MISSING, np.array(0.5)][:count]
     with config.set(kernels="native"), monkeypatch.context() as patched:
-        patched.setattr(module, "run_pass", no_tiles)
+        patched.setattr(module, "run_whole", refused)
         run_program(program, blocks)
     assert said(program, blocks) == []
 
@@ -335,7 +337,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
     [
         (Step(CAST, (0,), (F8, U8)), "astype from float64 to uint64 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
-        (Step(TileFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole tiles"),
+        (Step(TileFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole blocks"),
     ],
 )
 def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):
@@ -353,8 +355,8 @@ def test_a_report_says_what_a_run_does_that_asks_for_kernels():
         assert report(program, blocks).endswith("by a kernel, which the first run compiles")
         run_program(program, blocks)
         assert re.search(r"by a kernel, compiled in \d+ ms$", report(program, blocks))
-    assert "whole, by ufuncs" in report(program, blocks)
-    assert "by tiles: one operation" in report(program, [np.ones(100_000)] * 2)
+    assert "by NumPy's functions: kernels gain from 16,384" in report(program, blocks)
+    assert "by NumPy's functions: there is one op" in report(program, [np.ones(100_000)] * 2)
 
 
 def test_the_report_has_numbers():
@@ -363,8 +365,8 @@ def test_the_report_has_numbers():
     words = report(SIX, BLOCKS)
     assert words.startswith("4 operations and sum over 1,000,000 elements, 16 MB read: by a kern")
     assert report(SIX, [x[:10] if x.ndim else x for x in BLOCKS]) == (
-        "4 operations and sum over 10 elements, 160 bytes read: whole, by ufuncs: kernels gain "
-        "from 16,384 elements on"
+        "4 operations and sum over 10 elements, 160 bytes read: by NumPy's functions: kernels "
+        "gain from 16,384 elements on"
     )
 
 

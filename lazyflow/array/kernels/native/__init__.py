@@ -1,12 +1,12 @@
-"""Kernels generated as LLVM's text, compiled, checked against tiles, and kept in files.
+"""Kernels generated as LLVM's text, compiled, checked against NumPy, and kept in files.
 
 In reading order:
 
     operations.py    operations as LLVM's instructions   loops.py        NumPy's own inner loops
     elementary/      exp, log, ... of our own            modules.py      their text in full
-    staging.py       steps done in registers together    llvm_ir.py      kernels as text
-    llvm_moments.py  kernels that read blocks twice      compiler.py     text to code, in a thread
-    kernel_files.py  code on disk                        layouts.py      how sources lie in memory
-    calling.py       a kernel called over a block        checking.py     its bits against tiles
-    kernels.py       the decision between kernel and tiles
+    staging.py       steps done in registers together    llvm_text.py    loops as text
+    llvm_ir.py       kernels as text                     compiler.py     text to code, in a thread
+    llvm_reductions.py  their reductions                 kernel_files.py code on disk
+    layouts.py       how sources lie in memory           calling.py      kernels called over blocks
+    checking.py      its bits against NumPy's            kernels.py      whether a kernel is used
 """

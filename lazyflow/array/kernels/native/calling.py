@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.layouts import HUGE, SourceLayouts
-from lazyflow.array.kernels.native.llvm_ir import RUN
-from lazyflow.array.kernels.outputs import OutputBuffer, output_buffer
+from lazyflow.array.kernels.native.layouts import SourceLayouts
+from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
 _FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
@@ -24,8 +25,8 @@ def call_kernel(
     sources: SourceLayouts,
     loops: Sequence[int],
     scratch: int,
-) -> tuple[list[OutputBuffer], int]:
-    """Run a kernel over a block; return the buffers of its results, and the flags that it raised.
+) -> tuple[list[np.ndarray], int]:
+    """Run a kernel over a block; return what it writes, and the flags that it raised.
 
     Parameters
     ----------
@@ -36,26 +37,50 @@ def call_kernel(
     scratch
         How many values go through scratch memory.
     """
-    buffers = [output_buffer(plan, at, some.form, sources.outs.get(at)) for at in some.outputs]
-    results = [buffer.array.ctypes.data for buffer in buffers]
-    memory = np.empty(scratch * RUN * 8, np.uint8)
-    pointers = (
-        *compiler.flag_functions(),
-        *loops,
-        *(array.ctypes.data for array in sources.arrays),
-        *results,
-        memory.ctypes.data,
-    )
+    results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
+    memory = np.empty(scratch * PIECE * 8, np.uint8)
+    arrays = (*sources.arrays, *results, memory)
+    pointers = (*compiler.flag_functions(), *loops, *(array.ctypes.data for array in arrays))
     form = some.form
-    elements, lanes, slots = HUGE, HUGE, 0
-    if form is not None:
-        elements, lanes, slots = form.elements, form.lanes, form.outer * form.blocks * form.lanes
-    most = RUN if scratch else HUGE
-    numbers = (0, plan.size, elements, lanes, sources.row, most, slots, *sources.strides)
+    if form is None:
+        grid = (1, 1, plan.size, PIECE if scratch else plan.size, sources.row, 0)
+    elif form.inner == 1:
+        grid = (form.outer, 1, form.length, PIECE, sources.row, prod(form.partial))
+    else:
+        grid = (*form, _piece(form.inner), sources.row, prod(form.partial))
+    numbers = (*grid, *sources.strides)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
-    return buffers, flags
+    return results, flags
+
+
+def _piece(inner: int) -> int:
+    """Return in how many columns a tile of 16 rows is cut: even pieces, but of full vectors."""
+    most = PIECE // GROUP
+    even = -(-inner // -(-inner // most))
+    return min(most, -(-even // GROUP) * GROUP)
+
+
+def _new(plan: BlockPlan, some: BlockPass, at: int, out: Any) -> np.ndarray:
+    """Return the array for what a kernel writes of an output."""
+    value, reduction, mask = plan.lowered.outputs[at]
+    dtype, form = plan.lowered.dtypes[value], some.form
+    if reduction is None or form is None:
+        return np.empty(plan.shape, dtype) if out is None else out
+    if reduction.kind == "moments":
+        return moments.new_moments(form, dtype, mask is not None)
+    return np.empty(form.partial, dtype)
+
+
+def finish_output(plan: BlockPlan, at: int, written: np.ndarray) -> np.ndarray:
+    """Return the result of an output from what a kernel has written of it."""
+    reduction = plan.lowered.outputs[at].reduction
+    if reduction is None:
+        return written
+    if reduction.kind == "moments":
+        return moments.finish_moments(plan.shape, reduction, written)
+    return from_blocks(reduction, plan.shape, written)
 
 
 def wants_report(flags: int, modes: Any) -> bool:

@@ -1,10 +1,10 @@
-"""Whether a pass runs by a kernel or by tiles, decided in one way for runs and for reports.
+"""Whether a pass runs by a kernel or by NumPy's functions, decided for runs and for reports.
 
 A kernel reads each input once, writes nothing between, and takes a whole block without the GIL.
-It gives the bits that tiles give: operations are IEEE's or NumPy's own loops, reductions keep the
-order of order.py, and before a kernel is used its results are compared with those of tiles on
-made-up values. When it raises a floating-point flag that the caller asked to report, the block is
-run again by tiles, which report as NumPy does.
+It gives the bits that NumPy's functions give: operations are IEEE's or NumPy's own loops,
+reductions keep the order of order.py, and before a kernel is used its results are compared with
+those of NumPy's functions on made-up values. When it raises a floating-point flag that the caller
+asked to report, the block is run again by NumPy's functions, which report it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
-from lazyflow.array.kernels.native.layouts import HUGE, SourceLayouts, source_layouts
-from lazyflow.array.kernels.native.llvm_moments import write_kernel
+from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
+from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
 from lazyflow.array.kernels.native.operations import SUPPORTED, is_inline
 from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, stages_of
 from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
 from lazyflow.array.kernels.program import CAST, TileFunction
 
-_SHORT = 8  # elements of a run, from which a kernel is faster than tiles
+_SHORT = 8  # elements of a run, from which a kernel is faster than NumPy's functions
 _MOST = 1024  # kernels that are remembered
 
 
@@ -34,8 +34,6 @@ class PreparedKernel(NamedTuple):
 
     refusal
         Why no kernel can be generated; empty when there is one.
-    no_gain
-        Why the kernel would be no faster than tiles; empty when it is.
     loops
         Addresses of NumPy's loops and of their data, in the order of the kernel's stages.
     scratch
@@ -43,23 +41,23 @@ class PreparedKernel(NamedTuple):
     """
 
     refusal: str
-    no_gain: str
     kernel: Kernel | None
     loops: tuple[int, ...]
     scratch: int
 
 
 class Decision(NamedTuple):
-    """By what a pass runs: by `kernel` as soon as it is compiled, or by tiles, and why."""
+    """By what a pass runs: by `kernel` as soon as it is compiled, or by NumPy's functions, and why.
+    """
 
-    why_tiles: str
+    why_whole: str
     sources: SourceLayouts | None = None
     prepared: PreparedKernel | None = None
 
     @property
     def kernel(self) -> Kernel | None:
-        """The kernel to run by, or None: by tiles."""
-        return None if self.why_tiles or self.prepared is None else self.prepared.kernel
+        """The kernel to run by, or None: by NumPy's functions."""
+        return None if self.why_whole or self.prepared is None else self.prepared.kernel
 
 
 class PlanKernels:
@@ -80,20 +78,19 @@ class PlanKernels:
         """
         if mode == "tiles":
             return Decision('kernels="tiles" is set')
-        if some.panels is not None:
-            return Decision("moments along so long rows are computed in panels")
         refusal = self._refusals.get(some.outputs)
         if refusal is None:
             refusal = self._refusal(some)
-        if refusal:
-            return Decision(refusal)
+        why = refusal or (self.plan.why_whole if mode == "auto" else "")
+        if why:
+            return Decision(why)
         sources = source_layouts(self.plan, some, values, outs)
         prepared = self._kernels.get((some.outputs, sources.layouts))
         if prepared is None:
             prepared = self._prepared(some, sources.layouts)
         why = prepared.refusal
         if not why and mode == "auto":
-            why = prepared.no_gain or _short_runs(some, sources)
+            why = _short_runs(sources)
         return Decision(why, sources, prepared)
 
     def _refusal(self, some: BlockPass) -> str:
@@ -127,7 +124,7 @@ def _prepared(spec: KernelSpec) -> PreparedKernel:
 def _prepare(spec: KernelSpec) -> PreparedKernel:
     refusal = _why_refused(spec)
     if refusal:
-        return PreparedKernel(refusal, "", None, (), 0)
+        return PreparedKernel(refusal, None, (), 0)
     staging = stages_of(spec)
     addresses = []
     for stage in staging.stages:
@@ -135,13 +132,13 @@ def _prepare(spec: KernelSpec) -> PreparedKernel:
             loop = loop_of(step.op, step.loop)
             assert loop is not None
             addresses += [loop.function, loop.data]
-    loops, scratch = tuple(addresses), len(staging.scratch)
+    loops, scratch = tuple(addresses), len(places(spec, staging))
 
     def check(function: Any) -> str | None:
         return difference(spec, loops, scratch, function)
 
     kernel = Kernel(write_kernel(spec, staging, "NAME"), check)
-    return PreparedKernel("", _why_no_gain(spec), kernel, loops, scratch)
+    return PreparedKernel("", kernel, loops, scratch)
 
 
 def _why_refused(spec: KernelSpec) -> str:
@@ -153,34 +150,20 @@ def _why_refused(spec: KernelSpec) -> str:
         if is_inline(step.op, step.loop):
             continue
         if isinstance(step.op, TileFunction):
-            return f"{step.op.name} is a function of whole tiles"
+            return f"{step.op.name} is a function of whole blocks"
         if step.op is CAST:
             return f"astype from {step.loop[0]} to {step.loop[1]} is done by NumPy"
         if not isinstance(step.op, np.ufunc) or loop_of(step.op, step.loop) is None:
             named = ", ".join(map(str, step.loop[: len(step.operands)]))
             return f"{step.op.__name__} of {named} can't be called from a kernel"
-    for value, kind, _ in spec.outputs:
+    for value, _, _ in spec.outputs:
         if spec.dtypes[value] not in SUPPORTED:
             return f"there are no kernels for values of dtype {spec.dtypes[value]}"
-        if kind == "moments" and stages_of(spec).scratch:
-            return "moments of what NumPy's loops give are done by tiles: kernels compute it twice"
     return compiler.unavailable()
 
 
-def _why_no_gain(spec: KernelSpec) -> str:
-    """Return why a kernel would be no faster than tiles; empty if it is."""
-    kinds = {kind for _, kind, _ in spec.outputs}
-    if "moments" in kinds:
-        return ""
-    if not spec.steps:
-        return "there is nothing to compute but reductions of the inputs, as fast by tiles"
-    if len(spec.steps) == 1 and kinds == {None}:
-        return "one operation without a reduction is as fast by tiles"
-    return ""
-
-
-def _short_runs(some: BlockPass, sources: SourceLayouts) -> str:
+def _short_runs(sources: SourceLayouts) -> str:
     """Return why the runs are too short for a kernel; empty if they are not."""
-    lanes = HUGE if some.form is None else some.form.lanes
-    least = min(lanes, sources.row)
-    return f"runs of {least} elements are too short for a kernel" if least < _SHORT else ""
+    if sources.row >= _SHORT:
+        return ""
+    return f"runs of {sources.row} elements are too short for a kernel"

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.outputs import fits
 from lazyflow.array.kernels.planning import (
     ANY,
     FLAT,
@@ -15,6 +14,7 @@ from lazyflow.array.kernels.planning import (
     UNIT,
     BlockPass,
     BlockPlan,
+    fits,
     source_layout,
 )
 
@@ -66,7 +66,7 @@ def source_layouts(
         size = arrays[at].itemsize
         layouts[at] = UNIT if along == size else SAME if along == 0 else ANY
         strides += [across, along]
-    steps = dict(zip(into, found[len(views):], strict=True))
+    steps = dict(zip(into, found[len(views) :], strict=True))
     for at in some.outputs:
         value, reduction, _ = plan.lowered.outputs[at]
         if reduction is None:

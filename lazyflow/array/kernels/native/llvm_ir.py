@@ -2,12 +2,15 @@
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources,
             outputs, scratch
-numbers     first and end element, elements of an outer index, lanes, elements of a row, most in
-            a run, lanes of all blocks; then for each source that lies in rows and each output
-            that is not reduced: its strides between rows, and within a row
+numbers     outer, length and inner of the form, elements of a piece of an inner row, elements of a
+            row of the sources that lie in rows, elements of one part of moments; then for each
+            of those sources and each output that is not reduced: its strides between rows, and
+            within a row
 
-Everything comes as an argument, so the object code needs no linking and can be kept on disk.
-Runs end where a row of lanes, an outer index, a row of a source or the scratch memory does.
+Everything comes as an argument, so the object code needs no linking and can be kept on disk. A
+kernel goes over tiles: up to 16 rows of a piece of the inner elements. What is reduced is left in
+scratch memory, and reduced when the tile is over (llvm_reductions.py). Within a tile runs end
+where a row of the tile or of a source does; rows that follow each other in memory are one.
 """
 
 from __future__ import annotations
@@ -17,34 +20,30 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import KINDS, LoweredStep
+from lazyflow.array.kernels.lowering import LoweredStep
+from lazyflow.array.kernels.native.llvm_reductions import in_columns, in_rows, reducers
+from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import Body, emit, memory, register
+from lazyflow.array.kernels.native.operations import Body, emit, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
-from lazyflow.array.kernels.order import GROUP
+from lazyflow.array.kernels.order import GROUP, PIECE
 from lazyflow.array.kernels.planning import ANY, CONSTANT, FLAT, SAME, UNIT
 
-Inside = Callable[[Body, str], None]
 
-WIDTH = 16  # elements of a vector: two AVX-512 registers of doubles
-RUN = 2048  # elements of a value in scratch memory: 16 KB, a guess at what leaves room in L1 and L2
+def places(spec: KernelSpec, staging: Staging) -> list[str]:
+    """Return the names of what lies in scratch memory, `PIECE` elements of 8 bytes each."""
+    kept = [f"%kept{value}" for value in staging.scratch]
+    counted = [f"%counts{at}" for at, _, masked in spec.reduced if masked]
+    return kept + [f"%tile{at}" for at, _, _ in spec.reduced] + counted
 
 
-class Writer:
-    """Writes kernels without moments.
-
-    states
-        Further variables of a kernel, with their first values.
-    """
-
-    states: tuple[tuple[str, str], ...] = ()
+class Writer(Text):
+    """Writes the text of a kernel."""
 
     def __init__(self, spec: KernelSpec, staging: Staging) -> None:
+        super().__init__()
         self.spec = spec
         self.staging = staging
-        self.lines: list[str] = []
-        self.names = [0]
-        self.body = self.at(1)
         self.steps = [step for stage in staging.stages for step in stage.loops]
         self.constants: dict[tuple[int, int], str] = {}
         #: What lies in rows: sources, and, numbered after them, outputs that are not reduced.
@@ -57,27 +56,22 @@ class Writer:
             for at, (_, kind, _) in enumerate(spec.outputs)
             if kind is None
         }
-        self.cursors = {at: f"%cursor{at}" for at in self.in_rows}
         self.here: dict[int, str] = {}  # the first element of a source's or an output's run
-
-    def at(self, width: int) -> Body:
-        return Body(width, self.lines, self.names)
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
+        self.results: dict[int, str] = {}  # of an output's
 
     # -- the frame
 
     def write(self, name: str) -> str:
         """Return the text of a module with the kernel."""
         self._entry()
+        self._tile_starts()
         self._run_starts()
         for number in range(len(self.staging.stages)):
             self._stage(number)
-        self._second_ways()
         self._run_ends()
+        self._tile_ends()
         head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
-        return module_text([head, *self.lines, "}"])
+        return module_text([*reducers(self.spec), head, *self.lines, "}"])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -90,7 +84,7 @@ class Writer:
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
-        numbers = ["first", "end", "outer", "lanes", "row", "most", "slots"]
+        numbers = ["outer", "length", "inner", "piece", "row", "part"]
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         for at, name in enumerate(numbers):
             b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
@@ -99,144 +93,120 @@ class Writer:
         for name in ("args", "steps"):
             b.do(f"%{name} = alloca [{most} x ptr]")
         b.do("%count = alloca i64")
-        for name, start in (
-            *(("pos", "%first"), ("in_outer", "%outer"), ("in_lanes", "%lanes")),
-            *(("in_row", "%row"), ("rows", str(GROUP)), ("acc", "0"), ("base", "0")),
-            *self.states,
-        ):
+        for name in ("in_outer", "top", "left", "line", "pos", "off", "rest", "slot"):
             b.do(f"%{name} = alloca i64")
-            b.do(f"store i64 {start}, ptr %{name}")
+            b.do(f"store i64 0, ptr %{name}")
         for at, (dtype, layout) in enumerate(spec.sources):
             if layout == CONSTANT:
-                self._constant(at, dtype)
-        for at, start in self.in_rows.items():
-            b.do(f"%cursor{at} = alloca ptr")
-            if self.states:
-                b.do(f"%old_cursor{at} = alloca ptr")
-            b.do(f"store ptr {start}, ptr %cursor{at}")
-        for at, value in enumerate(self.staging.scratch):
-            b.do(f"%kept{value} = getelementptr i8, ptr %scratch, i64 {at * RUN * 8}")
+                self._constant(at, f"%source{at}", dtype)
+        for at, name in enumerate(places(spec, self.staging)):
+            b.do(f"{name} = getelementptr i8, ptr %scratch, i64 {at * PIECE * 8}")
         b.do("%cleared = call i32 %clear(i32 61)")
-        b.do("br label %head")
+        b.do("br label %tile")
 
-    def _constant(self, at: int, dtype: np.dtype[Any]) -> None:
-        value = self._load(self.body, f"%source{at}", dtype)
+    def _constant(self, at: int, pointer: str, dtype: np.dtype[Any]) -> None:
+        value = self.load(self.body, pointer, dtype)
+        wide = self.at(self.width)
         self.constants[at, 1] = value
-        self.constants[at, WIDTH] = self._splat(value, dtype)
-
-    def _splat(self, value: str, dtype: np.dtype[Any]) -> str:
-        kind = register(dtype)
-        wide = f"<{WIDTH} x {kind}>"
-        one = self.body.let(f"insertelement {wide} poison, {kind} {value}, i64 0")
-        return self.body.let(
-            f"shufflevector {wide} {one}, {wide} poison, <{WIDTH} x i32> zeroinitializer"
-        )
+        self.constants[at, self.width] = self.splat(wide, value, dtype)
 
     def _get(self, name: str) -> str:
         return self.body.let(f"load i64, ptr %{name}")
 
+    def _set(self, name: str, value: str) -> None:
+        self.body.do(f"store i64 {value}, ptr %{name}")
+
+    def _least(self, one: str, other: str) -> str:
+        less = self.body.let(f"icmp slt i64 {one}, {other}")
+        return self.body.let(f"select i1 {less}, i64 {one}, i64 {other}")
+
+    def _tile_starts(self) -> None:
+        b = self.body
+        self.label("tile")
+        left = b.let(f"sub i64 %inner, {self._get('left')}")
+        b.do(f"%cols = add i64 {self._least(left, '%piece')}, 0")
+        below = b.let(f"sub i64 %length, {self._get('top')}")
+        b.do(f"%rows = add i64 {self._least(below, str(GROUP))}, 0")
+        whole = b.let("icmp eq i64 %cols, %inner")
+        b.do("%all = mul i64 %rows, %cols")
+        b.do(f"%long = select i1 {whole}, i64 %all, i64 %cols")
+        b.do(f"%lines = select i1 {whole}, i64 1, i64 %rows")
+        self._set("line", "0")
+        self._set("off", "0")
+        b.do("br label %line.starts")
+        self.label("line.starts")
+        row = b.let(f"mul i64 {self._get('in_outer')}, %length")
+        row = b.let(f"add i64 {row}, {self._get('top')}")
+        row = b.let(f"add i64 {row}, {self._get('line')}")
+        first = b.let(f"mul i64 {row}, %inner")
+        self._set("pos", b.let(f"add i64 {first}, {self._get('left')}"))
+        self._set("rest", "%long")
+        b.do("br label %run")
+
     def _run_starts(self) -> None:
         b = self.body
-        self.label("head")
-        self.pos = self._get("pos")
-        some = b.let(f"icmp slt i64 {self.pos}, %end")
-        b.do(f"br i1 {some}, label %run, label %finish")
         self.label("run")
-        self._block_may_start()
-        run = b.let(f"sub i64 %end, {self.pos}")
-        for limit in (*map(self._get, ("in_outer", "in_lanes", "in_row")), "%most"):
-            less = b.let(f"icmp slt i64 {run}, {limit}")
-            run = b.let(f"select i1 {less}, i64 {run}, i64 {limit}")
+        pos, run = self._get("pos"), self._get("rest")
+        if self.in_rows:
+            row = b.let(f"udiv i64 {pos}, %row")
+            within = b.let(f"sub i64 {pos}, {b.let(f'mul i64 {row}, %row')}")
+            run = self._least(run, b.let(f"sub i64 %row, {within}"))
         b.do(f"%n = add i64 {run}, 0")
-        for at, cursor in self.cursors.items():
-            self.here[at] = b.let(f"load ptr, ptr {cursor}")
+        for at, start in self.in_rows.items():
+            across = b.let(f"mul i64 {row}, %across{at}")
+            along = b.let(f"mul i64 {within}, %along{at}")
+            away = b.let(f"add i64 {across}, {along}")
+            self.here[at] = b.let(f"getelementptr i8, ptr {start}, i64 {away}")
         for at, (dtype, layout) in enumerate(self.spec.sources):
             if layout == FLAT:
-                self.here[at] = self._offset(f"%source{at}", self.pos, dtype)
-            if layout == SAME:
-                value = self._load(b, self.here[at], dtype)
-                self.constants[at, 1] = value
-                self.constants[at, WIDTH] = self._splat(value, dtype)
-        acc = self._get("acc")
-        self.results = [
-            self._offset(f"%output{at}", acc, self.spec.dtypes[value])
-            if kind
-            else self.here[len(self.spec.sources) + at]
-            for at, (value, kind, _) in enumerate(self.spec.outputs)
-        ]
-        self._choose_way()
-
-    def _offset(self, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
-        return self.body.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
+                self.here[at] = self.element(b, f"%source{at}", pos, dtype)
+            elif layout == SAME:
+                self._constant(at, self.here[at], dtype)
+        off = self._get("off")
+        for at, (value, kind, mask) in enumerate(self.spec.outputs):
+            self.results[at] = self.here.get(len(self.spec.sources) + at, "")
+            if kind is not None:
+                self.results[at] = self.element(b, f"%tile{at}", off, self.spec.dtypes[value])
+            if mask is not None:
+                b.do(f"%counted{at} = getelementptr double, ptr %counts{at}, i64 {off}")
+        b.do("br label %g0.start")
 
     def _run_ends(self) -> None:
         b = self.body
         self.label(f"g{len(self.staging.stages)}.start")
-        left = {}
-        for name in ("in_outer", "in_lanes", "in_row"):
-            left[name] = b.let(f"sub i64 {self._get(name)}, %n")
-            b.do(f"store i64 {left[name]}, ptr %{name}")
-        b.do(f"store i64 {b.let(f'add i64 {self.pos}, %n')}, ptr %pos")
-        acc = self._get("acc")
-        b.do(f"store i64 {b.let(f'add i64 {acc}, %n')}, ptr %acc")
-        outer = b.let(f"icmp eq i64 {left['in_outer']}, 0")
-        lanes = b.let(f"icmp eq i64 {left['in_lanes']}, 0")
-        over = b.let(f"or i1 {outer}, {lanes}")
-        b.do(f"br i1 {over}, label %lanes.over, label %lanes.go")
-        self.label("lanes.over")
-        rows = b.let(f"sub i64 {self._get('rows')}, 1")
-        none = b.let(f"icmp eq i64 {rows}, 0")
-        full = b.let(f"or i1 {none}, {outer}")
-        base = self._get("base")
-        further = b.let(f"add i64 {base}, %lanes")
-        base = b.let(f"select i1 {full}, i64 {further}, i64 {base}")
-        b.do(f"store i64 {b.let(f'select i1 {full}, i64 {GROUP}, i64 {rows}')}, ptr %rows")
-        base = self._block_over(full, base)
-        b.do(f"store i64 {base}, ptr %base")
-        b.do(f"store i64 {base}, ptr %acc")
-        b.do("store i64 %lanes, ptr %in_lanes")
-        again = b.let(f"select i1 {outer}, i64 %outer, i64 {left['in_outer']}")
-        b.do(f"store i64 {again}, ptr %in_outer")
-        b.do("br label %lanes.go")
-        self.label("lanes.go")
-        self._advance(b, left["in_row"])
+        for name in ("pos", "off"):
+            self._set(name, b.let(f"add i64 {self._get(name)}, %n"))
+        rest = b.let(f"sub i64 {self._get('rest')}, %n")
+        self._set("rest", rest)
+        more = b.let(f"icmp sgt i64 {rest}, 0")
+        b.do(f"br i1 {more}, label %run, label %line.over")
+        self.label("line.over")
+        self._count_on("line", "1", "%lines", "line.starts", "tile.over")
+
+    def _count_on(self, name: str, step: str, end: str, again: str, after: str) -> None:
+        """Write the step of a loop, and the jump to its start or to what is after it."""
+        b = self.body
+        now = b.let(f"add i64 {self._get(name)}, {step}")
+        more = b.let(f"icmp slt i64 {now}, {end}")
+        self._set(name, b.let(f"select i1 {more}, i64 {now}, i64 0"))
+        b.do(f"br i1 {more}, label %{again}, label %{after}")
+
+    def _tile_ends(self) -> None:
+        b = self.body
+        self.label("tile.over")
+        slot = self._get("slot")
+        for at, kind, masked in self.spec.reduced:
+            dtype = self.spec.dtypes[self.spec.outputs[at][0]]
+            (in_columns if self.spec.in_columns else in_rows)(self, at, kind, dtype, masked, slot)
+        self._set("slot", b.let(f"add i64 {slot}, {'%cols' if self.spec.in_columns else '1'}"))
+        self._count_on("left", "%cols", "%inner", "tile", "inner.over")
+        self.label("inner.over")
+        self._count_on("top", str(GROUP), "%length", "tile", "length.over")
+        self.label("length.over")
+        self._count_on("in_outer", "1", "%outer", "tile", "finish")
         self.label("finish")
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
-
-    def _advance(self, b: Body, in_row: str) -> None:
-        for at, cursor in self.cursors.items():
-            moved = b.let(f"mul i64 %n, %along{at}")
-            b.do(
-                f"store ptr {b.let(f'getelementptr i8, ptr {self.here[at]}, i64 {moved}')}, "
-                f"ptr {cursor}"
-            )
-        end = b.let(f"icmp eq i64 {in_row}, 0")
-        b.do(f"br i1 {end}, label %row.over, label %head")
-        self.label("row.over")
-        b.do("store i64 %row, ptr %in_row")
-        for at, cursor in self.cursors.items():
-            back = b.let(f"mul i64 %row, %along{at}")
-            step = b.let(f"sub i64 %across{at}, {back}")
-            now = b.let(f"load ptr, ptr {cursor}")
-            b.do(f"store ptr {b.let(f'getelementptr i8, ptr {now}, i64 {step}')}, ptr {cursor}")
-        b.do("br label %head")
-
-    # -- what moments change
-
-    def _block_may_start(self) -> None:
-        """Write the code that comes before each run."""
-
-    def _choose_way(self) -> None:
-        """Write the jump to the code for a run."""
-        self.body.do("br label %g0.start")
-
-    def _second_ways(self) -> None:
-        """Write other ways to go over a run than the stages."""
-
-    def _block_over(self, full: str, base: str) -> str:
-        """Write the code after a row of lanes, the block's last row if `full`."""
-        return base
 
     # -- stages
 
@@ -246,38 +216,11 @@ class Writer:
         self.label(f"{name}.start")
         if stage.inline or stage.kept or last:
             b.do(f"br label %{name}.loops")
-            self._loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._inside(stage, last))
+            self.loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._inside(stage, last))
             self.label(f"{name}.calls")
         for step in stage.loops:
             self._call_loop(step)
         b.do(f"br label %g{number + 1}.start")
-
-    def _loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
-        """Write a block that goes from `low` to `high`: by vectors, then one by one."""
-        one = self.body
-        self.label(name)
-        length = one.let(f"sub i64 {high}, {low}")
-        whole = one.let(f"and i64 {length}, {-WIDTH}")
-        middle = one.let(f"add i64 {low}, {whole}")
-        some = one.let(f"icmp sgt i64 {whole}, 0")
-        one.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
-        self._loop(f"{name}.vector", WIDTH, name, low, middle, f"{name}.rest", inside)
-        self.label(f"{name}.rest")
-        some = one.let(f"icmp slt i64 {middle}, {high}")
-        one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
-        self._loop(f"{name}.scalar", 1, f"{name}.rest", middle, high, after, inside)
-
-    def _loop(
-        self, name: str, width: int, before: str, low: str, high: str, after: str, inside: Inside
-    ) -> None:
-        b = self.at(width)
-        self.label(name)
-        index, following = b.name(), b.name()
-        b.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{name} ]")
-        inside(b, index)
-        b.do(f"{following} = add i64 {index}, {width}")
-        done = b.let(f"icmp eq i64 {following}, {high}")
-        b.do(f"br i1 {done}, label %{after}, label %{name}")
 
     def _inside(self, stage: Stage, last: bool) -> Inside:
         """Return the writer of a stage's loop: compute, keep, and in the last store the outputs."""
@@ -285,12 +228,17 @@ class Writer:
         def inside(b: Body, index: str) -> None:
             value = self._values(b, index, stage.inline)
             for n in stage.kept:
-                self._store(b, value(n), f"%kept{n}", index, self.spec.dtypes[n])
+                dtype = self.spec.dtypes[n]
+                self.store(b, value(n), self.element(b, f"%kept{n}", index, dtype), dtype)
             if not last:
                 return
-            for (n, kind, mask), pointer in zip(self.spec.outputs, self.results, strict=True):
-                counted = None if mask is None else value(mask)
-                self._store_output(b, value(n), kind, counted, pointer, index, self.spec.dtypes[n])
+            for at, (n, _, mask) in enumerate(self.spec.outputs):
+                found, dtype = value(n), self.spec.dtypes[n]
+                if mask is not None:
+                    found = self.select(b, value(mask), found)
+                    one = b.let(f"uitofp {b.wide('i1')} {value(mask)} to {b.type(F8)}")
+                    self.store(b, one, self.element(b, f"%counted{at}", index, F8), F8)
+                self.store(b, found, self.element(b, self.results[at], index, dtype), dtype)
 
         return inside
 
@@ -313,10 +261,10 @@ class Writer:
             return self.constants[n, b.width]
         dtype = self.spec.dtypes[n]
         if n >= len(self.spec.sources):
-            return self._load(b, self._element(b, f"%kept{n}", index, dtype), dtype)
+            return self.load(b, self.element(b, f"%kept{n}", index, dtype), dtype)
         if self.spec.sources[n][1] == ANY:
             return self._gather(b, n, index)
-        return self._load(b, self._element(b, self.here[n], index, dtype), dtype)
+        return self.load(b, self.element(b, self.here[n], index, dtype), dtype)
 
     def _gather(self, b: Body, n: int, index: str) -> str:
         dtype = self.spec.dtypes[n]
@@ -327,42 +275,11 @@ class Writer:
             number = one.let(f"add i64 {index}, {lane}") if lane else index
             where = one.let(f"mul i64 {number}, %along{n}")
             pointer = one.let(f"getelementptr i8, ptr {self.here[n]}, i64 {where}")
-            value = self._load(one, pointer, dtype)
+            value = self.load(one, pointer, dtype)
             if b.width == 1:
                 return value
             found = one.let(f"insertelement {kind} {found}, {register(dtype)} {value}, i64 {lane}")
         return found
-
-    def _element(self, b: Body, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
-        return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
-
-    def _load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
-        kind = b.wide(memory(dtype))
-        value = b.let(f"load {kind}, ptr {pointer}, align 1")
-        if memory(dtype) == register(dtype):
-            return value
-        return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
-
-    def _store(self, b: Body, value: str, pointer: str, index: str, dtype: np.dtype[Any]) -> None:
-        where, kind = self._element(b, pointer, index, dtype), b.wide(memory(dtype))
-        if memory(dtype) != register(dtype):
-            value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
-        b.do(f"store {kind} {value}, ptr {where}, align 1")
-
-    def _store_output(
-        self,
-        b: Body,
-        value: str,
-        kind: str | None,
-        mask: str | None,
-        pointer: str,
-        index: str,
-        dtype: np.dtype[Any],
-    ) -> None:
-        if kind is not None:
-            before = self._load(b, self._element(b, pointer, index, dtype), dtype)
-            value = emit(b, KINDS[kind], (dtype,) * 3, [before, value])
-        self._store(b, value, pointer, index, dtype)
 
     def _call_loop(self, step: LoweredStep) -> None:
         b, at = self.body, self.steps.index(step)
@@ -385,3 +302,7 @@ def call_size(step: LoweredStep) -> int:
     """Return how many arguments the loop of a step has."""
     return len(step.operands) + len(step.results)
 
+
+def write_kernel(spec: KernelSpec, staging: Staging, name: str) -> str:
+    """Return the text of a module with the kernel for a specification."""
+    return Writer(spec, staging).write(name)

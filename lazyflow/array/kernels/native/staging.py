@@ -26,12 +26,21 @@ class KernelSpec(NamedTuple):
         Their results are numbered after the sources.
     outputs
         A value, the kind of its reduction, or None, and the number of its mask, or None.
+    in_columns
+        Reductions are of columns (see order.py), not of rows.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
     steps: tuple[LoweredStep, ...]
     outputs: tuple[tuple[int, str | None, int | None], ...]
     dtypes: tuple[np.dtype[Any], ...]
+    in_columns: bool
+
+    @property
+    def reduced(self) -> list[tuple[int, str, bool]]:
+        """The outputs that are reduced: their places, kinds, and whether they have masks."""
+        outputs = enumerate(self.outputs)
+        return [(at, kind, mask is not None) for at, (_, kind, mask) in outputs if kind]
 
 
 def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> KernelSpec:
@@ -39,7 +48,7 @@ def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> Kern
     new = {old: at for at, old in enumerate(some.sources)}
     dtypes = [lowered.dtypes[old] for old in some.sources]
     steps = []
-    for step, _ in some.steps:
+    for step in some.steps:
         for old in step.results:
             new[old] = len(dtypes)
             dtypes.append(lowered.dtypes[old])
@@ -51,7 +60,8 @@ def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> Kern
         kind = None if reduction is None else reduction.kind
         outputs.append((new[value], kind, None if mask is None else new[mask]))
     sources = tuple(zip(dtypes[: len(some.sources)], layouts, strict=True))
-    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes))
+    in_columns = some.form is not None and some.form.inner > 1
+    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns)
 
 
 class Stage(NamedTuple):

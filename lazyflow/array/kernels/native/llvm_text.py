@@ -1,0 +1,130 @@
+"""LLVM's text for loops over elements, by vectors and then one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.kernels.native.elementary.lanes import WIDTH
+from lazyflow.array.kernels.native.operations import Body, memory, register
+
+Inside = Callable[[Body, str], None]
+
+F8 = np.dtype("f8")
+
+
+class Text:
+    """The lines of a function.
+
+    width
+        Elements of a vector.
+    current
+        The label of the block that is being written.
+    """
+
+    width = WIDTH
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names = [0]
+        self.body = self.at(1)
+        self.current = ""
+
+    def at(self, width: int) -> Body:
+        """Return a body of another width for the same function."""
+        return Body(width, self.lines, self.names)
+
+    def label(self, name: str) -> None:
+        """Start a block."""
+        self.lines.append(f"{name}:")
+        self.current = name
+
+    def loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
+        """Write a block that goes from `low` to `high`: by vectors, then one by one."""
+        one = self.body
+        self.label(name)
+        length = one.let(f"sub i64 {high}, {low}")
+        whole = one.let(f"and i64 {length}, {-self.width}")
+        middle = one.let(f"add i64 {low}, {whole}")
+        some = one.let(f"icmp sgt i64 {whole}, 0")
+        one.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
+        self._loop(f"{name}.vector", self.width, low, middle, f"{name}.rest", inside, name)
+        self.label(f"{name}.rest")
+        some = one.let(f"icmp slt i64 {middle}, {high}")
+        one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
+        self._loop(f"{name}.scalar", 1, middle, high, after, inside, f"{name}.rest")
+
+    def _loop(
+        self, name: str, width: int, low: str, high: str, after: str, inside: Inside, before: str
+    ) -> None:
+        b = self.at(width)
+        self.label(name)
+        index, following = b.name(), b.name()
+        start = len(self.lines)
+        inside(b, index)
+        back = f"[ {low}, %{before} ], [ {following}, %{self.current} ]"
+        self.lines.insert(start, f"  {index} = phi i64 {back}")
+        b.do(f"{following} = add i64 {index}, {width}")
+        done = b.let(f"icmp eq i64 {following}, {high}")
+        b.do(f"br i1 {done}, label %{after}, label %{name}")
+
+    def fold(
+        self, b: Body, high: str, start: str, dtype: np.dtype[Any], step: Callable[[str, str], str]
+    ) -> str:
+        """Write a loop from 0 to `high`, at least once, in which `step` makes a value of the last.
+
+        `step` is given the index and the value.
+        """
+        name, kind, before = f"fold{b.name()[1:]}", b.type(dtype), self.current
+        index, following, value = b.name(), b.name(), b.name()
+        b.do(f"br label %{name}")
+        self.label(name)
+        at = len(self.lines)
+        found = step(index, value)
+        here = self.current
+        self.lines[at:at] = [
+            f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{here} ]",
+            f"  {value} = phi {kind} [ {start}, %{before} ], [ {found}, %{here} ]",
+        ]
+        b.do(f"{following} = add i64 {index}, 1")
+        done = b.let(f"icmp eq i64 {following}, {high}")
+        b.do(f"br i1 {done}, label %{name}.over, label %{name}")
+        self.label(f"{name}.over")
+        return found
+
+    def element(self, b: Body, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
+        """Return the pointer to an element."""
+        return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
+
+    def load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
+        """Return the values at a pointer."""
+        kind = b.wide(memory(dtype))
+        value = b.let(f"load {kind}, ptr {pointer}, align 1")
+        if memory(dtype) == register(dtype):
+            return value
+        return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
+
+    def store(self, b: Body, value: str, pointer: str, dtype: np.dtype[Any]) -> None:
+        """Write values to a pointer."""
+        kind = b.wide(memory(dtype))
+        if memory(dtype) != register(dtype):
+            value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
+        b.do(f"store {kind} {value}, ptr {pointer}, align 1")
+
+    def splat(self, b: Body, value: str, dtype: np.dtype[Any]) -> str:
+        """Return a vector with one value everywhere."""
+        if b.width == 1:
+            return value
+        kind, wide = register(dtype), b.type(dtype)
+        one = b.let(f"insertelement {wide} poison, {kind} {value}, i64 0")
+        return b.let(
+            f"shufflevector {wide} {one}, {wide} poison, <{b.width} x i32> zeroinitializer"
+        )
+
+    def select(self, b: Body, mask: str, value: str) -> str:
+        """Return doubles where a mask is true, else zeros; all of them are computed."""
+        value = b.intrinsic("arithmetic.fence", F8, value)
+        kind = b.type(F8)
+        return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
