@@ -13,7 +13,7 @@ import numpy as np
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
@@ -111,11 +111,14 @@ class Scan(Expr):
         return found
 
 
-def scan_block(ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], block: Any) -> Any:
+@writes_out
+def scan_block(
+    ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], block: Any, *, out: Any = None
+) -> Any:
     """Return the scan of a block by itself."""
     # NumPy takes no dtype for dates and times, whose unit it would have to keep
     wanted = None if dtype.kind in "mM" else dtype
-    return ufunc.accumulate(block, axis=axis, dtype=wanted)
+    return ufunc.accumulate(block, axis=axis, dtype=wanted, out=out)
 
 
 def last_along(axis: int, block: Any) -> Any:
@@ -123,9 +126,12 @@ def last_along(axis: int, block: Any) -> Any:
     return block[(*[slice(None)] * axis, slice(-1, None))].copy()
 
 
-def with_carry(ufunc: np.ufunc, dtype: np.dtype[Any], before: Any, after: Any) -> Any:
+@writes_out
+def with_carry(
+    ufunc: np.ufunc, dtype: np.dtype[Any], before: Any, after: Any, *, out: Any = None
+) -> Any:
     """Return a scanned block combined with the carry of the blocks before it."""
-    return ufunc(before, after).astype(dtype, copy=False)
+    return ufunc(before, after, out=out).astype(dtype, copy=False)
 
 
 def scan(

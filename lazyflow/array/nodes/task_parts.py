@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.kinds import ATOM
+
+F = TypeVar("F")
 
 
 def named(name: str, func: Any, *details: Any) -> Any:
@@ -20,6 +22,12 @@ def named(name: str, func: Any, *details: Any) -> Any:
     made.__name__ = name
     made.takes_out = takes_out(func)
     return made
+
+
+def writes_out(func: F) -> F:
+    """Mark a function of blocks that `takes_out`."""
+    func.takes_out = True  # type: ignore[attr-defined]
+    return func
 
 
 def takes_out(func: Any) -> bool:
