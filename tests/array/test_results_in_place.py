@@ -1,5 +1,7 @@
 """Results of `compute` are written where they belong: no block is held beside the result."""
 
+import mmap
+import sys
 import tracemalloc
 
 import numpy as np
@@ -8,6 +10,7 @@ from array_checks import same_values
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.store.memory import lent
 
 DATA = np.random.default_rng(3).random((3200, 1250))  # 32 MB
 
@@ -62,3 +65,31 @@ def test_parts_of_a_result_may_lie_in_it_in_any_way(kernels):
         found = lf.compute(x.transpose(1, 2, 0) * x.mean(2).T[:, None], (x < 1) & (x > 0.3))
     same_values(found[0], data.transpose(1, 2, 0) * x.mean(2).compute().T[:, None])
     same_values(found[1], (data < 1) & (data > 0.3))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
+def test_other_processes_write_into_the_memory_of_a_result():
+    with lf.config.set(scheduler="processes", num_workers=2):
+        x = la.from_array(DATA, chunks=(800, 625)).persist()
+        first, mapped = lf.compute(x + 1, x.map_blocks(lambda block: block + 1, dtype=float))
+        first[:] = 0.0
+        second = (x + 1).compute()
+        del first
+        third = (x * 2).compute()
+    same_values(second, DATA + 1)
+    same_values(mapped, DATA + 1)
+    same_values(third, DATA * 2)
+    for found in (second, mapped, third):
+        assert isinstance(found.base, mmap.mmap)
+        assert found.flags.writeable and found.flags.c_contiguous
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
+def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
+    def refused(size):
+        raise OSError("the system gives no memory")
+
+    lent.trim()
+    monkeypatch.setattr(lent, "_new_file", refused)
+    x = la.from_array(DATA[:1000], chunks=(500, 625))
+    same_values((x - 1).compute(scheduler="processes"), DATA[:1000] - 1)

@@ -2,12 +2,13 @@
 
 For `compute`, the tasks that make the blocks of a large array write them into their places in it,
 where their functions can and no other task reads them; other blocks are copied there by tasks, in
-parallel, and each is forgotten at once. Where a task runs in another process its block comes back
-as its result, and is copied here.
+parallel, and each is forgotten at once. Tasks of other processes write into memory that this one
+lends; where they can't have it their blocks come back as their results, and are copied here.
 """
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering, alike
 from lazyflow.array.nodes.sources import Tasks
-from lazyflow.array.nodes.task_parts import TaskDetails, takes_out
+from lazyflow.array.nodes.task_parts import takes_out
+from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import call_arguments
+from lazyflow.store.memory.lent import LentMemory, borrowed
 
 _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
@@ -51,20 +54,84 @@ class Assembly:
         return assembled(self.chunks, self.dtype, values)
 
 
-class ResultPart(TaskDetails):
-    """The part of a result that a task fills, an array; in another process there is none."""
+class Result:
+    """A whole array, in memory of this process, and, once a part was pickled, in lent memory."""
+
+    def __init__(self, shape: tuple[Any, ...], dtype: np.dtype[Any]) -> None:
+        self.array = np.empty(shape, dtype)  # takes no memory before it is written
+        self._lent: LentMemory | None = None
+        self._lock = Lock()
+
+    def address(self) -> Any:
+        """Return where others find the lent memory, or None where the system gives none."""
+        with self._lock:
+            if self._lent is None:
+                try:
+                    self._lent = LentMemory(self.array.nbytes)
+                except OSError:
+                    return None
+        return self._lent.address
+
+    def written_by_others(self) -> np.ndarray[Any, Any]:
+        """Return the array in lent memory."""
+        assert self._lent is not None
+        return np.ndarray(self.array.shape, self.array.dtype, self._lent.edited())
+
+
+class ResultPart:
+    """The part of a result that a task writes; an argument not searched for lazy values.
+
+    written
+        What the task returns that has written it: where.
+    """
+
+    __slots__ = ("_array", "_result")
+    _lazyflow_kind = ATOM
+    written: Any = None
+
+    def __init__(self, result: Result, array: np.ndarray[Any, Any]) -> None:
+        self._result = result
+        self._array = array
+
+    def open(self) -> Any:
+        """Return the array to write into, or None."""
+        return self._array
 
     def __reduce__(self) -> Any:
-        return TaskDetails, (None,)
+        array = self._array
+        start = array.__array_interface__["data"][0] - self._result.array.ctypes.data
+        layout = array.shape, array.dtype, None, start, array.strides
+        return BorrowedPart, (self._result.address(), layout)
 
 
-def put(part: TaskDetails, block: Any) -> Any:
+class BorrowedPart(ResultPart):
+    """A part of a result of another process."""
+
+    __slots__ = ("_address", "_layout")
+    written = ...
+
+    def __init__(self, address: Any, layout: Any) -> None:
+        self._address = address
+        self._layout = layout
+
+    def open(self) -> Any:
+        memory = None if self._address is None else borrowed(self._address)
+        if memory is None:
+            return None
+        shape, dtype, _, start, strides = self._layout
+        return np.ndarray(shape, dtype, memory, start, strides)
+
+    def __reduce__(self) -> Any:
+        return BorrowedPart, (self._address, self._layout)
+
+
+def put(part: ResultPart, block: Any) -> Any:
     """Copy a block into its part of a result; return the block where there is no part."""
-    (out,) = part.values
+    out = part.open()
     if out is None:
         return block
     out[...] = block
-    return None
+    return part.written
 
 
 class PutBlock:
@@ -74,39 +141,58 @@ class PutBlock:
         self.func = func
         self.__name__ = func.__name__
 
-    def __call__(self, part: TaskDetails, *args: Any) -> Any:
-        (out,) = part.values
+    def __call__(self, part: ResultPart, *args: Any) -> Any:
+        out = part.open()
         found = self.func(*args, out=out)
-        return None if out is not None and found is out else put(part, found)
+        if out is None:
+            return found
+        if found is not out:
+            out[...] = found
+        return part.written
 
 
 class BufferedTasks(Tasks):
     """Tasks that write their blocks into an array; to be run once."""
 
-    __slots__ = ("array", "parts")
+    __slots__ = ("result",)
 
-    def __init__(self, node: Tasks, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        seen = array.reshape(tuple(map(sum, node.chunks)))
-        self.parts = [seen[place] for place in block_slices(node.chunks)]
+    def __init__(self, node: Tasks, result: Result) -> None:
+        self.result = result
+        seen = _seen_as(result.array, node.chunks)
         low = Lowering()
         tasks = []
-        for task, part in zip(node.tasks, map(ResultPart, self.parts), strict=True):
-            func = task._func
+        for task, place in zip(node.tasks, block_slices(node.chunks), strict=True):
+            func, part = task._func, ResultPart(result, seen[place])
             if node.readers.get(id(task)) == 1 and takes_out(func):
                 args, _ = call_arguments(task, list(task._inputs))
                 func = low.shared(node, id(func), PutBlock, func)
                 tasks.append(alike(task, func, (part, *args)))
             else:
                 tasks.append(low.task(put, (part, task), node))
-        super().__init__(tasks, array.dtype, node.chunks)
+        super().__init__(tasks, result.array.dtype, node.chunks)
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
-        for part, value in zip(self.parts, values, strict=True):
-            if value is not None:
-                part[...] = value
-        return self.array
+        array = self.result.array
+        if all(value is None for value in values):
+            return array
+        lent = None
+        if any(value is ... for value in values):
+            array = self.result.written_by_others()
+            if all(value is ... for value in values):
+                return array
+            lent, array = array, self.result.array
+        seen = _seen_as(array, self.chunks)
+        for place, value in zip(block_slices(self.chunks), values, strict=True):
+            if value is ...:
+                seen[place] = _seen_as(lent, self.chunks)[place]
+            elif value is not None:
+                seen[place] = value
+        return array
+
+
+def _seen_as(array: Any, chunks: Chunks) -> Any:
+    return array.reshape(tuple(map(sum, chunks)))
 
 
 def buffered(node: Expr) -> Expr:
@@ -117,7 +203,7 @@ def buffered(node: Expr) -> Expr:
         return node
     if node.size * dtype.itemsize < _LARGE:
         return node
-    made = BufferedTasks(node, np.empty(node.whole or node.shape, dtype))
+    made = BufferedTasks(node, Result(node.whole or node.shape, dtype))
     same_line(made, node)
     return made
 

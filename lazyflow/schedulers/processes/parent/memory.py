@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.schedulers.processes.decisions.nodes import Literal, WorkerRecord
+from lazyflow.store.memory.lent import trim
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.serialize import Encoded, encode
 
@@ -234,3 +235,4 @@ class PoolMemory:
                 self._forget_arena(arena)
         if not self.arenas.in_use:
             self.arenas.close()
+        trim()

@@ -1,0 +1,96 @@
+"""Memory that others write into: found by its address, private when it is read, used again."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+
+import lazyflow as lf
+from lazyflow.departures import wait_for_last_calls
+from lazyflow.store.memory import lent
+from lazyflow.store.memory.lent import LentMemory, borrowed, trim
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
+
+SIZE = 3 << 20
+
+
+@pytest.fixture(autouse=True)
+def no_kept_files():
+    trim()
+    lent._mapped.clear()
+    yield
+    trim()
+
+
+def test_another_process_writes_it():
+    memory = LentMemory(SIZE)
+    code = (
+        "import sys; from lazyflow.store.memory.lent import borrowed\n"
+        "borrowed(eval(sys.argv[1]))[5:8] = b'abc'"
+    )
+    subprocess.run([sys.executable, "-c", code, repr(memory.address)], check=True)
+    assert memory.edited()[4:9] == b"\0abc\0"
+
+
+def test_edits_stay_here_and_memory_is_used_again_when_it_is_not_seen():
+    memory = LentMemory(SIZE)
+    written = borrowed(memory.address)
+    written[:2] = b"ab"
+    seen = memory.edited()
+    seen[:1] = b"x"
+    assert (seen[:2], written[:2]) == (b"xb", b"ab")
+    assert LentMemory(SIZE).address != memory.address
+    label = memory.address[2]
+    del seen
+    again = LentMemory(SIZE)
+    assert again.address[2] == label
+    borrowed(again.address)[1:2] = b"c"
+    assert again.edited()[:2] == b"ac"
+
+
+def test_memory_that_was_given_up_is_not_used_again_and_takes_no_room():
+    memory = LentMemory(SIZE)
+    written = borrowed(memory.address)
+    written[:2] = b"ab"
+    label = memory.address[2]
+    del memory
+    gc.collect()
+    wait_for_last_calls()
+    assert written[:2] == b"\0\0"
+    assert LentMemory(SIZE).address[2] != label
+
+
+def test_what_is_gone_or_another_file_is_not_borrowed():
+    process = LentMemory(SIZE).address[0]
+    read, write = os.pipe()
+    try:
+        assert borrowed((process, read, "lazyflow-of-before")) is None
+        assert borrowed((process, 1 << 20, "lazyflow-of-before")) is None
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_no_more_is_lent_than_may_be_shared():
+    with lf.config.set(store_limit=1 << 20), pytest.raises(OSError, match="store_limit"):
+        LentMemory(SIZE)
+
+
+def test_the_child_of_a_fork_uses_memory_of_its_own():
+    memory = LentMemory(SIZE)
+    borrowed(memory.address)[:2] = b"ab"
+    seen = memory.edited()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        del seen
+        os.write(write, LentMemory(SIZE).address[2].encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 100).decode() != memory.address[2]
+    assert seen[:2] == b"ab"
+    os.close(read)
+    os.close(write)
