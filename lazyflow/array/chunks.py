@@ -17,8 +17,9 @@ Chunks = tuple[tuple[Any, ...], ...]
 #: Bytes of a row below which automatic chunks have whole rows.
 _SHORT_ROW = 1 << 16
 
-_SMALL = 1 << 16  # elements of a block below which neighbours are joined
-_BLOCK = 1 << 18  # elements of joined blocks, about: 2 MiB of float64
+_LEAST = 1 << 16  # elements of joined blocks, at the least
+_MOST = 1 << 20  # and at the most: 8 MiB of float64
+_PARTS = 8  # an array of a size in between is left in so many blocks, for as many threads
 
 
 def normalize_chunks(
@@ -291,29 +292,32 @@ def coalesced(chunks: Chunks) -> Chunks:
     """Return chunks in which neighbours are joined until blocks have a sensible size.
 
     >>> coalesced(((20,) * 100, (20,) * 100))
-    ((240, 240, 240, 240, 240, 240, 240, 240, 80), (1020, 980))
+    ((500, 500, 500, 500), (1000, 1000))
     """
     if not chunks or any(None in sizes for sizes in chunks) or prod(map(len, chunks)) == 1:
         return chunks
-    if prod([max(sizes) for sizes in chunks]) >= _SMALL:
+    block = min(max(prod(map(sum, chunks)) // _PARTS, _LEAST), _MOST)
+    if prod([max(sizes) for sizes in chunks]) >= block:
         return chunks
     found: list[tuple[int, ...]] = list(chunks)
     others = prod([max(sizes) for sizes in found])
     for axis in reversed(range(len(found))):
         sizes = found[axis]
         others //= max(max(sizes), 1)
-        most = max(_BLOCK // max(others, 1), 1)
+        most = max(block // max(others, 1), 1)
         if axis:  # leave room, so that blocks are not one row each
-            most = min(most, max(int(_BLOCK ** 0.5) * 2, max(sizes)))
+            most = min(most, max(int(block ** 0.5) * 2, max(sizes)))
         found[axis] = _together(sizes, most)
         others *= max(found[axis])
     return tuple(found)
 
 
 def _together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
+    total = sum(sizes)
+    even = total / max(-(-total // most), 1)  # so that no small rest is left
     made: list[int] = []
     for n in sizes:
-        if made and made[-1] + n <= most:
+        if made and made[-1] + n <= most and made[-1] < even:
             made[-1] += n
         else:
             made.append(n)

@@ -14,6 +14,7 @@ from lazyflow.api.runs import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.passes.pipeline import optimize
+from lazyflow.graph.passes import make_plan
 from lazyflow.schedulers.core.base import Observer
 
 
@@ -142,3 +143,33 @@ def test_light_work_can_be_interrupted(at_each_task):
 def test_light_work_has_an_end_by_timeout():
     with pytest.raises(lazyflow.TaskTimeout):
         la.from_array(np.arange(20.0), chunks=2).sum().compute(timeout=0)
+
+
+def in_a_plan(x):
+    """How many tasks a compute of x runs."""
+    (made,) = la.Array.__lazyflow_optimize__([x], keep=False)
+    return len(make_plan(made.__lazyflow_tasks__()))
+
+
+@pytest.mark.parametrize("reduce", [la.sum, la.mean, la.std, la.max, la.all])
+def test_a_reduction_inside_of_blocks_is_one_task_for_each(reduce):
+    values = np.random.default_rng(0).standard_normal((2000, 2000))
+    x = la.from_array(values, chunks=(500, 2000)).persist()
+    assert in_a_plan(reduce(x, axis=1)) == 4 + 4
+    assert in_a_plan(reduce(la.from_array(values[:5], chunks=-1))) == 1
+    expected = getattr(np, reduce.__name__)(values, axis=1)
+    np.testing.assert_allclose(reduce(x, axis=1).compute(), expected, rtol=1e-9)
+    np.testing.assert_allclose(reduce(x, axis=1)[:, None].compute(), expected[:, None], rtol=1e-9)
+    np.testing.assert_allclose(
+        reduce(x.T, axis=0, keepdims=True)[0, 3:].compute(), expected[3:], rtol=1e-9
+    )
+
+
+def test_many_small_chunks_make_few_tasks():
+    x = la.from_array(np.arange(4_000_000.0).reshape(2000, 2000), chunks=(5, 2000))
+    assert in_a_plan(x.max(axis=1)) == 8
+    assert in_a_plan(x - x.max(axis=1, keepdims=True)) == 16
+    np.testing.assert_array_equal(
+        (x - x.max(axis=1, keepdims=True)).compute(),
+        np.tile(np.arange(-1999.0, 1.0), (2000, 1)),
+    )

@@ -45,7 +45,7 @@ def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
             _known.clear()
         lowered = lower(program)
         if math == "own":
-            lowered = with_own_functions(lowered, _folder())
+            lowered = with_own_functions(lowered, _folder)
         entry = _known[id(program), math] = (program, lowered, {})
     plans = entry[2]
     found = plans.get(shapes)

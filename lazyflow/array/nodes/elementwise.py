@@ -63,9 +63,11 @@ class Fused(Expr):
         What messages call it.
     why
         Why the group ends here, in words.
+    last
+        Called with the result of each block, where blocks hold all that is reduced; or None.
     """
 
-    __slots__ = ("called", "consts", "program", "why")
+    __slots__ = ("called", "consts", "last", "program", "why")
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class Fused(Expr):
         chunks: Chunks,
         called: str,
         why: str,
+        last: Any = None,
     ) -> None:
         super().__init__(inputs, dtype, chunks)
         self.program = program
         self.consts = consts
         self.called = called
         self.why = why
+        self.last = last
 
     def key(self) -> Any:
         return self.program, *map(id, self.consts), self.chunks

@@ -216,8 +216,9 @@ class BlockTask:
         self.warnings = None if node.line is None else ArrayWarnings(node.line)
         self.program: Program | None = None
         self.consts: tuple[np.ndarray[Any, Any], ...] = ()
+        self.last: Any = None
         if isinstance(node, Fused):
-            self.program, self.consts = node.program, node.consts
+            self.program, self.consts, self.last = node.program, node.consts, node.last
         self.loads = loads
 
     def __call__(self, where: BlockPosition, *given: Any, out: Any = None) -> Any:
@@ -227,6 +228,9 @@ class BlockTask:
         blocks = [load(r, args) for load, r in zip(self.loads, where.regions, strict=True)]
         from lazyflow.array.kernels.run import run_program  # 25 ms: with the first kernel
 
+        if self.last is not None:
+            (part,) = run_program(self.program, (*self.consts, *blocks), self.warnings)
+            return self.last(part)
         found = run_program(self.program, (*self.consts, *blocks), self.warnings, {0: out})
         return found[0] if len(found) == 1 else tuple(found)
 

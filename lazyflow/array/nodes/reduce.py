@@ -14,6 +14,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import Reduction
+from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.tree import TreeReduction, merged
@@ -77,9 +78,11 @@ class Reduced(Expr):
         The fused node.
     which
         The number of the reduction, where the node did several on each block.
+    axes
+        For each axis of the result that of the input, or ~1 for a new one.
     """
 
-    __slots__ = ("finish", "reduction", "which")
+    __slots__ = ("axes", "finish", "reduction", "which")
 
     def __init__(
         self,
@@ -88,11 +91,14 @@ class Reduced(Expr):
         which: int | None,
         finish: Any,
         dtype: np.dtype[Any],
+        axes: tuple[int, ...],
     ) -> None:
-        super().__init__(inputs, dtype, _reduced(inputs[0].chunks, reduction.axes))
+        chunks = _reduced(inputs[0].chunks, reduction.axes)
+        super().__init__(inputs, dtype, tuple([(1,) if k < 0 else chunks[k] for k in axes]))
         self.reduction = reduction._replace(mask=None)
         self.which = which
         self.finish = finish
+        self.axes = axes
 
     @property
     def name(self) -> str:
@@ -100,23 +106,31 @@ class Reduced(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
+        assert isinstance(partials, Fused)
+        at = dict(zip(self.axes, index, strict=True))
         ranges = [
-            range(len(sizes)) if axis in self.reduction.axes else (index[axis],)
+            range(len(sizes)) if axis in self.reduction.axes else (at[axis],)
             for axis, sizes in enumerate(partials.chunks)
         ]
         parts = [low.block(partials, i) for i in product(*ranges)]
-        if len(parts) == 1 and self.which is None and self.finish is None:
+        if partials.last is not None:
             return parts[0]
-        op = low.shared(self, "op", MergePartials, self.reduction, self.finish)
+        op = low.shared(self, "op", MergePartials, self.reduction, self.finish, self.axes)
         return merged(low, self, parts, op, self.which)
 
 
 class MergePartials(TreeReduction):
-    """Merges partial results, and computes the final result of the last one."""
+    """Merges partial results, and computes the final result of the last one.
 
-    def __init__(self, reduction: Reduction, finish: Any) -> None:
+    axes
+        Of the final result: see `Reduced`.
+    """
+
+    def __init__(self, reduction: Reduction, finish: Any, axes: tuple[int, ...]) -> None:
         self.reduction = reduction
         self.finish = finish
+        self.dropped = tuple([axis for axis in reduction.axes if axis not in axes])
+        self.new = tuple([None if axis < 0 else slice(None) for axis in axes])
         self.merge_name = f"{reduction.kind}-merge"
         name = getattr(finish, "__name__", reduction.kind)
         self.__name__ = self.merge_name if finish is None else name
@@ -127,4 +141,7 @@ class MergePartials(TreeReduction):
         return merge(self.reduction, parts)
 
     def last(self, part: Any) -> Any:
-        return part if self.finish is None else self.finish(part)
+        found = part if self.finish is None else self.finish(part)
+        if self.dropped:
+            found = found.squeeze(self.dropped)
+        return found[self.new] if None in self.new else found

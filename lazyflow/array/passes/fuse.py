@@ -7,7 +7,6 @@ over the inputs that the group reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.reduce import Reduce, Reduced
+from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.sources import Const, Made, MadeOnce
 from lazyflow.array.nodes.views import View
 
@@ -80,6 +79,7 @@ class _Fusion:
         self.anchors = self._anchors()
         self.groups = self._groups()
         self.new: dict[Expr, Expr] = {}
+        self.arranged = self._arranged()
         self._bundles: dict[Any, list[Reduce]] = {}
         for node in self.nodes:
             if isinstance(node, Reduce):
@@ -95,7 +95,7 @@ class _Fusion:
             elif isinstance(node, Reduce):
                 if node not in self.new:
                     self._reduced(self._bundles[self._bundle_key(node)])
-            elif not isinstance(node, Const):
+            elif not isinstance(node, Const) and node not in self.new:
                 inputs = tuple([self._as_it_was(x) for x in node.inputs])
                 made = same(node, inputs)
                 is_slow = isinstance(node, Made) and not node.free
@@ -157,6 +157,24 @@ class _Fusion:
                 found = next((anchors[x] for x in node.inputs if x.shape == node.shape), node)
             anchors[node] = found
         return anchors
+
+    def _arranged(self) -> dict[Expr, View]:
+        """Return, by reductions, the views that only drop axes of them or add some.
+
+        Such a view becomes a part of the reduction.
+        """
+        found: dict[Expr, View] = {}
+        for node in self.nodes:
+            if not isinstance(node, View):
+                continue
+            (base,), (picks, axes) = node.inputs, node.selection
+            if not isinstance(base, Reduce) or base in self.wanted or len(self.consumers[base]) > 1:
+                continue
+            gone = {axis for axis, pick in enumerate(picks) if pick == 0}
+            kept = [axis for axis, pick in enumerate(picks) if pick is None]
+            if gone.issubset(base.reduction.axes) and kept == [k for k in axes if k != ~1]:
+                found[base] = node
+        return found
 
     def _groups(self) -> dict[Expr, set[Any]]:
         """Return the roots of the groups that each elementwise node is computed in."""
@@ -225,13 +243,20 @@ class _Fusion:
             (1,) * len(sizes) if axis in axes else sizes for axis, sizes in enumerate(chunks)
         ])
         label = "+".join(dict.fromkeys(node.name for node in bundle))
+        shown = [self.arranged.get(node, node) for node in bundle]
+        kept = [x.selection.axes if isinstance(x, View) else tuple(range(x.ndim)) for x in shown]
+        last = None
+        if len(bundle) == 1 and all(len(chunks[axis]) == 1 for axis in axes):
+            last = MergePartials(bundle[0].reduction, bundle[0].finish, kept[0]).last
         fused = steps.made(
-            tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block"
+            tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block", last
         )
         same_line(fused, bundle[0])
         for at, node in enumerate(bundle):
             which = at if len(bundle) > 1 else None
-            self._add(node, Reduced((fused,), node.reduction, which, node.finish, node.dtype))
+            made = Reduced((fused,), node.reduction, which, node.finish, node.dtype, kept[at])
+            self._add(node, made)
+            self._add(shown[at], made)
 
 
 class _GroupProgram:
@@ -275,15 +300,13 @@ class _GroupProgram:
 
     def better_chunks(self) -> Chunks:
         """Return longer chunks where blocks are small and all inputs can be had in other chunks."""
-        if not all(
-            x.free or (prod(x.numblocks) == 1 and x.shape != self.shape) for x in self.inputs
-        ):
-            return self.chunks
-        return coalesced(self.chunks)
+        better = coalesced(self.chunks)
+        fit = all(x.free or x.chunks == operand_chunks(x, self.shape, better) for x in self.inputs)
+        return better if fit else self.chunks
 
     def made(
         self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
-        label: str, why: str,
+        label: str, why: str, last: Any = None,
     ) -> Fused:
         """Return the node; `grid` is what its inputs are cut into."""
         first_input = len(self.consts)
@@ -303,4 +326,4 @@ class _GroupProgram:
         ])
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
         program = Program(types, steps, wanted)
-        return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why)
+        return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why, last)

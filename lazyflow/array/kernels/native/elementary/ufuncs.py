@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,10 @@ _made: dict[tuple[Any, Loop], Any] = {}
 _kept: list[Any] = []  # what ufuncs point to
 
 
-def with_own_functions(lowered: Lowered, folder: str | None) -> Lowered:
+def with_own_functions(lowered: Lowered, folder: Callable[[], str | None]) -> Lowered:
     """Return steps that call the functions of this package, where it has them."""
     steps = [
-        step._replace(op=own_ufunc(step.op, step.loop, folder)) if step.op in FORMULAS else step
+        step._replace(op=own_ufunc(step.op, step.loop, folder())) if step.op in FORMULAS else step
         for step in lowered.steps
     ]
     return lowered._replace(steps=tuple(steps))
