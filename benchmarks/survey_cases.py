@@ -89,7 +89,7 @@ EXPRESSIONS: dict[str, str] = {
         rng.choice(1000, S, **kw) | rng.lognormal(0.0, 1.0, S, **kw)
     """,
     "sets and sorting": """
-        la.unique(i) | la.unique(s) | la.unique(i, return_counts=True) | la.isin(i, s[:100])
+        la.unique(i) | la.unique(s) | la.unique(s, return_counts=True) | la.isin(i, s[:100])
         la.union1d(i, s) | la.histogram(v, bins=100, range=(0, 1))
         la.histogram(v, bins=20, range=(0.2, 0.7))
         la.histogram2d(v, w, bins=(20, 20), range=((0, 1), (0, 1)))[0]

@@ -15,6 +15,7 @@ from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
+from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
@@ -53,6 +54,10 @@ class Counts(TreeReduction):
         if self.weighted:  # added up in double precision, as NumPy does, and cast at the end
             weights = given[self.count].ravel()
             weights = weights.astype(np.result_type(weights, float), copy=False)
+        if weights is None or self.count > 1:  # NumPy adds those of one axis up in other pieces
+            counted = count(sample, list(map(EvenBins, edges)), weights)
+            if counted is not None:
+                return counted[0].astype(np.intp if self.count == 1 else float, copy=False)
         if self.bins is not None:
             limits = edges[0][0], edges[0][-1]
             return np.histogram(sample[0], self.bins, limits, weights=weights)[0]
@@ -307,7 +312,13 @@ class BinCount(TreeReduction):
     __name__ = "bincount"
 
     def first(self, block: Any, weights: Any = None) -> Any:
-        return np.bincount(block, weights, self.least).astype(self.dtype, copy=False)
+        counted = count([block], [Numbers(self.least)], weights) if self.least else None
+        if counted is None or not counted[1]:
+            above = int(block.max()) + 1 if block.size else 0
+            counted = count([block], [Numbers(max(above, self.least))], weights)
+        if counted is None or not counted[1]:  # there is no kernel, or a number below 0
+            return np.bincount(block, weights, self.least).astype(self.dtype, copy=False)
+        return counted[0]
 
     def merge(self, parts: Sequence[Any]) -> Any:
         found = np.zeros(max(map(len, parts)), parts[0].dtype)

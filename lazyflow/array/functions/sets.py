@@ -13,7 +13,7 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
-from lazyflow.array.nodes import elementwise
+from lazyflow.array.kernels.native.counting import Numbers, count
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axis_of
@@ -23,30 +23,31 @@ from lazyflow.array.nodes.returned import SingleResult
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.tree import TreeReduction, tree
 
+_NARROW = 1 << 16  # whole numbers that are counted in a table, in a block of fewer elements, too
+
 
 @dataclass(frozen=True)
 class Distinct(TreeReduction):
-    """Tables of the different elements, where each is first, and how often it is there.
+    """Tables of the different elements, how often each is there, and where it is first.
 
     A table is a tuple of these columns, which `SingleResult` takes.
 
     shape
-        Of the array.
-    values_only
-        Only the elements are asked for: NumPy finds them in another way, and may choose another
-        one of equal elements.
+        Of the array; None: nobody asks for places, which makes sorting slower.
+    counted
+        Somebody asks for more than the elements.
     """
 
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     equal_nan: bool
-    values_only: bool
+    counted: bool
 
     __name__ = "unique"
     placed = True
 
     def first(self, where: Any, block: Any) -> Any:
-        if self.values_only:
-            return (np.unique(block, equal_nan=self.equal_nan),)
+        if self.shape is None:
+            return _by_number(block) or self._sorted(block)
         found: Any = np.unique(
             block, return_index=True, return_counts=True, equal_nan=self.equal_nan
         )
@@ -56,21 +57,50 @@ class Distinct(TreeReduction):
             places = [at + start for at, start in zip(inner, where.regions, strict=True)]
             shape: Any = self.shape
             first = np.ravel_multi_index(places, shape)
-        return values, first, counts
+        return values, counts, first
+
+    def _sorted(self, block: Any) -> Any:
+        if self.counted or block.dtype.kind in "iuf":  # which are sorted faster than hashed
+            return np.unique(block, return_counts=True, equal_nan=self.equal_nan)
+        return (np.unique(block, equal_nan=self.equal_nan),)
 
     def merge(self, tables: Sequence[Any]) -> Any:
         every, *places = [
             np.concatenate(column, dtype=column[0].dtype) for column in zip(*tables, strict=True)
         ]
-        if not places:
-            return (np.unique(every, equal_nan=self.equal_nan),)
-        firsts, counts = places
+        if self.shape is None and (found := _by_number(every, *places)):
+            return found
+        if not self.counted:
+            return self._sorted(every)
         values, inverse = np.unique(every, return_inverse=True, equal_nan=self.equal_nan)
+        counts = np.zeros(len(values), dtype=np.intp)
+        np.add.at(counts, inverse, places[0])
+        if self.shape is None:
+            return values, counts
         first = np.full(len(values), np.iinfo(np.intp).max)
-        np.minimum.at(first, inverse, firsts)
-        count = np.zeros(len(values), dtype=np.intp)
-        np.add.at(count, inverse, counts)
-        return values, first, count
+        np.minimum.at(first, inverse, places[1])
+        return values, counts, first
+
+
+def _by_number(block: Any, counts: Any = None) -> tuple[Any, Any] | None:
+    """Return the different whole numbers and how often each is there, where these are close by.
+
+    counts
+        How often each element counts.
+    """
+    if block.dtype.kind not in "iu" or not block.size:
+        return None
+    low, high = int(block.min()), int(block.max())
+    if high - low >= max(block.size, _NARROW):
+        return None
+    found = count([block], [Numbers(high - low + 1, low)], counts)
+    if found is None:
+        at = block.ravel() - block.dtype.type(low)
+        found = np.bincount(at.view(at.dtype.str.replace("i", "u")).astype(np.intp), counts), True
+    at = np.flatnonzero(found[0])
+    values = at.astype(block.dtype)
+    values += block.dtype.type(low)
+    return values, found[0][at].astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -123,10 +153,11 @@ def unique(
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
         found = _of_one_block(node, axis, bool(equal_nan), values_only)
     else:
-        op = Distinct(node.shape, bool(equal_nan), values_only)
+        shape = node.shape if return_index else None
+        op = Distinct(shape, bool(equal_nan), return_index or return_counts)
         table = tree(op, [node], ((None,),), node.dtype)
         values = SingleResult((table,), 0, node.dtype, ((None,),))
-        places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (1, 2)]
+        places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (2, 1)]
         inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
         found = [values, places[0], inverse, places[1]]
     asked = (True, return_index, return_inverse, return_counts)
@@ -185,7 +216,7 @@ def isin(
         if len(values) >= 10 * Array(node).size ** 0.145:
             raise
         op = named("isin", _equals_one, values, bool(invert))
-    return Array(elementwise.function(op, (node,), bool))
+    return Array(PerBlock((node,), op, np.dtype(bool), node.chunks))
 
 
 def _equals_one(values: Any, invert: bool, x: Any) -> Any:

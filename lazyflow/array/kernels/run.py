@@ -14,7 +14,7 @@ from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.native.calling import call_kernel, finish_output, wants_report
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
-from lazyflow.array.kernels.native.kernel_files import default_folder
+from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import merge_reduced
 from lazyflow.array.kernels.planning import Shape, make_plan
@@ -45,7 +45,7 @@ def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
             _known.clear()
         lowered = lower(program)
         if math == "own":
-            lowered = with_own_functions(lowered, _folder)
+            lowered = with_own_functions(lowered, folder)
         entry = _known[id(program), math] = (program, lowered, {})
     plans = entry[2]
     found = plans.get(shapes)
@@ -54,12 +54,6 @@ def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
             plans.clear()
         found = plans[shapes] = PlanKernels(make_plan(entry[1], shapes))
     return found
-
-
-def _folder() -> str | None:
-    """Return where kernels are kept on disk, or None."""
-    found = config.get("kernel_cache")
-    return None if found is False else found or default_folder()
 
 
 def _by_kernels(
@@ -102,11 +96,11 @@ def _is_ready(decision: Decision, mode: str, work: int) -> bool:
     if mode == "native":
         _compile_or_raise(decision)
     elif kernel is not None and work >= _WAITS:
-        compile_now(kernel, _folder())
+        compile_now(kernel, folder())
     elif kernel is not None and kernel.state == NEW:
         kernel.elements += work
         if kernel.elements >= _PAYS:
-            request(kernel, _folder())
+            request(kernel, folder())
     return kernel is not None and kernel.state == READY
 
 
@@ -114,7 +108,7 @@ def _compile_or_raise(decision: Decision) -> None:
     """Compile the kernel of a pass here and now; raise RuntimeError if there is none."""
     why, kernel = decision.why_whole, decision.kernel
     if kernel is not None:
-        compile_now(kernel, _folder())
+        compile_now(kernel, folder())
         why = kernel.why
         if not why and kernel.state != READY:
             why = "the program is ending"

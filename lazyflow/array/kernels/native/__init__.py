@@ -9,4 +9,5 @@ In reading order:
     llvm_reductions.py  their reductions                 kernel_files.py code on disk
     layouts.py       how sources lie in memory           calling.py      kernels called over blocks
     checking.py      its bits against NumPy's            kernels.py      whether a kernel is used
+    counting.py      kernels of their own: elements counted by bins
 """

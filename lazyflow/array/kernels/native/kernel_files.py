@@ -9,6 +9,8 @@ import hashlib
 import os
 import tempfile
 
+from lazyflow import config
+
 _HEAD = b"lazyflow kernel 1\n"
 
 
@@ -16,6 +18,12 @@ def default_folder() -> str:
     """Return the folder for kernels when none is set."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "lazyflow", "kernels")
+
+
+def folder() -> str | None:
+    """Return where kernels are kept, or None."""
+    found = config.get("kernel_cache")
+    return None if found is False else found or default_folder()
 
 
 def read(folder: str, name: str) -> bytes | None:
