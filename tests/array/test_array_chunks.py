@@ -1,5 +1,8 @@
 """Chunks: moved where they belong, and cut to fit."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from array_examples import Store
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
+from lazyflow.array.chunks import coalesced
 
 
 @settings(max_examples=30)
@@ -81,3 +85,32 @@ def test_chunks_of_files_are_not_cut_but_when_asked():
     store = Store(np.zeros((1000, 4000)), chunks=(500, 4000))
     assert la.from_array(store).chunks == ((500, 500), (4000,))
     assert la.from_array(store, chunks=("auto", -1)).chunks == ((250,) * 4, (4000,))
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=8),
+    *[st.none() | st.integers(-20, 20)] * 2,
+    st.none() | st.integers(-6, 6).filter(bool),
+)
+def test_a_slice_has_the_chunks_that_it_takes_places_of(sizes, start, stop, step):
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    x = la.from_array(numbers, chunks=(tuple(sizes),))
+    taken = numbers[start:stop:step]
+    expected = tuple(np.unique(taken, return_counts=True)[1].tolist())
+    if len(taken) > 1 and taken[0] > taken[-1]:
+        expected = expected[::-1]
+    found = x[start:stop:step]
+    if len(taken) < len(numbers) or (step or 1) < 0:  # else it is the array itself
+        assert found.chunks == (expected or (0,),)
+    np.testing.assert_array_equal(found.compute(), taken)
+
+
+@given(st.lists(st.integers(0, 300_000), min_size=1, max_size=60), st.integers(1, 5))
+def test_joined_chunks_are_neighbours_of_about_a_size(sizes, rows):
+    chunks = ((1,) * rows, tuple(sizes))
+    joined = coalesced(chunks)
+    for before, after in zip(chunks, joined, strict=True):
+        assert set(np.cumsum(after)) <= set(np.cumsum(before))
+        assert sum(after) == sum(before)
+    largest = max(map(math.prod, itertools.product(*joined)))
+    assert largest <= max(1 << 20, *sizes)

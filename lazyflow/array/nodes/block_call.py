@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.nodes.bound_call import BoundCall, ones
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, length
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.returned import ReturnCheck
 from lazyflow.array.nodes.task_parts import BlockPosition

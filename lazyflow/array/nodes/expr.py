@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index, Selection
 from lazyflow.graph.task import Task
@@ -208,15 +208,6 @@ class Source(Expr):
 
 def _nothing(node: Expr) -> tuple[Any, ...]:
     return ()
-
-
-def length(chunks: tuple[Any, ...]) -> int | None:
-    """Return the length of an axis.
-
-    >>> length((2, 3)), length((2, None))
-    (5, None)
-    """
-    return None if None in chunks else sum(chunks)
 
 
 def _of_one_origin(chunks: tuple[Any, ...]) -> tuple[Any, ...]:

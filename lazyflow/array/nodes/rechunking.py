@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, in_steps
+from lazyflow.array.chunks import Chunks, in_steps, length
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.lazy_dtype import common_dtype
@@ -100,8 +100,8 @@ def in_chunks(node: Expr, chunks: Chunks) -> Expr:
     if node.chunks == chunks:
         return node
     return rechunk(node, tuple([
-        own if None in own or None in sizes else sizes
-        for own, sizes in zip(node.chunks, chunks, strict=True)
+        own if n is None or length(sizes) is None else sizes
+        for own, n, sizes in zip(node.chunks, node.shape, chunks, strict=True)
     ]))
 
 
@@ -115,8 +115,8 @@ def rechunk(node: Expr, chunks: Chunks) -> Expr:
     """
     if node.chunks == chunks:
         return node
-    for own, wanted in zip(node.chunks, chunks, strict=True):
-        if own != wanted and (None in own or None in wanted):
+    for own, n, wanted in zip(node.chunks, node.shape, chunks, strict=True):
+        if own != wanted and (n is None or length(wanted) is None):
             raise SizesNeeded
     if node.free:
         return node.with_chunks(chunks)

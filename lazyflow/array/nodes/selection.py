@@ -6,8 +6,11 @@ Numbers only: nothing here knows nodes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from lazyflow.array.chunks import Chunks
 
@@ -112,6 +115,40 @@ def cut(chunks: tuple[Any, ...], pick: Pick) -> list[tuple[int, slice, int]]:
         left -= here
         at += here * step
     return found
+
+
+def cut_lengths(chunks: tuple[Any, ...], pick: Pick) -> tuple[int, ...]:
+    """Return the lengths of the parts that `cut` returns.
+
+    >>> cut_lengths((3, 3, 4), Pick(1, 2, 4)), cut_lengths((3, 3), Pick(4, -2, 3))
+    ((1, 2, 1), (1, 2))
+    """
+    start, step, count = pick
+    if not count:
+        return (0,)
+    n = sum(chunks)
+    if step < 0:
+        chunks, start, step = chunks[::-1], n - 1 - start, -step
+    if step == 1 and 0 not in chunks:  # nothing is done for each chunk that is taken
+        first, before = _skipped(chunks, start)
+        last, behind = _skipped(reversed(chunks), n - start - count)
+        found = list(chunks[first:len(chunks) - last])
+        found[0] -= before
+        found[-1] -= behind
+        return tuple(found)
+    ends = np.cumsum(np.fromiter(chunks, np.int64, len(chunks)))
+    taken = np.clip(-((start - ends) // step), 0, count)  # by the end of each chunk
+    lengths = np.diff(taken, prepend=0)
+    return tuple(lengths[lengths > 0].tolist())
+
+
+def _skipped(chunks: Iterable[int], places: int) -> tuple[int, int]:
+    """Return how many whole chunks some places are, and how many places are left."""
+    for number, n in enumerate(chunks):
+        if places < n:
+            return number, places
+        places -= n
+    raise IndexError("there are fewer places")
 
 
 def as_slice(pick: Pick | int | None) -> slice | int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr, Recipe
-from lazyflow.array.nodes.selection import Pick, Selection, cut
+from lazyflow.array.nodes.selection import Pick, Selection, cut_lengths
 
 
 class View(Expr):
@@ -94,7 +94,7 @@ def _chunks(base: Expr, selection: Selection) -> Chunks:
             found.append(base.chunks[axis])
         else:
             assert isinstance(pick, Pick)
-            found.append(tuple([n for _, _, n in cut(base.chunks[axis], pick)]))
+            found.append(cut_lengths(base.chunks[axis], pick))
     return tuple(found)
 
 

@@ -11,11 +11,12 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from lazyflow.array.chunks import length
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.contraction import Contraction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
-from lazyflow.array.nodes.expr import Expr, Unknown, below, length
+from lazyflow.array.nodes.expr import Expr, Unknown, below
 from lazyflow.array.nodes.extended import Extended, Trimmed
 from lazyflow.array.nodes.indexing.assign import Assigned
 from lazyflow.array.nodes.indexing.gather import Gather

@@ -7,10 +7,10 @@ from math import isnan
 from numbers import Number
 from typing import Any
 
-from lazyflow.array.chunks import Chunks
+from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.nodes.align import fitting
 from lazyflow.array.nodes.block_call import AxisBlocks, InputBlocks
-from lazyflow.array.nodes.expr import Expr, length
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 
 Labels = tuple[Hashable, ...]
