@@ -16,8 +16,9 @@ from lazyflow.array.kernels.program import CAST, TileFunction
 WHOLE = 1 << 14  # elements up to which kernels gain nothing
 
 #: How the elements of a source lie along a run: one value for all of it; contiguous, in the shape
-#: of the whole; or in rows, which may be anywhere: of neighbours, of one value, of any stride.
-CONSTANT, FLAT, UNIT, SAME, ANY = "cfusa"
+#: of the whole; or in rows, which may be anywhere: of neighbours, of one value, of any stride. A
+#: source that is drawn has rows of places; the name of its formula follows.
+CONSTANT, FLAT, UNIT, SAME, ANY, DRAWN = "cfusad"
 
 Shape = tuple[int, ...]
 
@@ -151,14 +152,18 @@ def form_of(shape: Shape, reduction: Any) -> Form | None:
     return rounds(shape, reduction.axes)[0]
 
 
-def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> BlockPlan:
-    """Return how a program runs over blocks of these shapes."""
+def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) -> BlockPlan:
+    """Return how a program runs over blocks of these shapes.
+
+    drawn
+        Some of them are not made yet, but drawn by kernels.
+    """
     shape = np.broadcast_shapes(*shapes)
     size = prod(shape)
     own = _shapes(lowered, shapes)
     ends = {n for output in lowered.outputs for n in output.values}
     whole = _whole_steps(lowered, own, lowered.steps, last_reads(lowered.steps, ends))
-    why = _why_whole(lowered, size)
+    why = _why_whole(lowered, size, drawn)
     before = [step for step in lowered.steps if prod(own[step.results[0]] or ()) < size]
     early = {n for step in before for n in step.results}
     inside = [step for step in lowered.steps if step.results[0] not in early]
@@ -172,12 +177,12 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape]) -> BlockPlan:
     return BlockPlan(lowered, shape, size, own, why, exact, aliased, whole, first, passes)
 
 
-def _why_whole(lowered: Lowered, size: int) -> str:
+def _why_whole(lowered: Lowered, size: int, drawn: bool) -> str:
     """Return why no kernel could gain over NumPy's functions; empty if one could."""
     if size <= WHOLE:
         return f"kernels gain from {WHOLE:,} elements on"
     kinds = [output.reduction.kind for output in lowered.outputs if output.reduction is not None]
-    if "moments" not in kinds and len(lowered.steps) + len(kinds) <= 1:
+    if not drawn and "moments" not in kinds and len(lowered.steps) + len(kinds) <= 1:
         return "there is one operation, for which NumPy's function is as fast"
     return ""
 

@@ -10,6 +10,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
+from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.lowering import Lowered, lower
 from lazyflow.array.kernels.native.calling import call_kernel, finish_output, wants_report
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
@@ -33,10 +34,11 @@ _WAITS = 1 << 25
 
 #: By identity, because hashing a program costs as much as running a small one; the entry holds
 #: the program, so that its id is not another's.
+_BLOCKS = (np.ndarray, DrawnBlock)
 _known: dict[tuple[int, str], tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
 
 
-def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
+def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -> PlanKernels:
     """Return the plan for blocks of these shapes, with its kernels."""
     math = config.get("math")
     entry = _known.get((id(program), math))
@@ -48,11 +50,12 @@ def _planned(program: Program, shapes: tuple[Shape, ...]) -> PlanKernels:
             lowered = with_own_functions(lowered, folder)
         entry = _known[id(program), math] = (program, lowered, {})
     plans = entry[2]
-    found = plans.get(shapes)
+    named = (shapes, drawn) if drawn else shapes
+    found = plans.get(named)
     if found is None:
         if len(plans) >= _MOST:
             plans.clear()
-        found = plans[shapes] = PlanKernels(make_plan(entry[1], shapes))
+        found = plans[named] = PlanKernels(make_plan(entry[1], shapes, drawn))
     return found
 
 
@@ -135,7 +138,7 @@ def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
 
 def run_program(
     program: Program,
-    blocks: Sequence[np.ndarray | np.generic],
+    blocks: Sequence[np.ndarray | np.generic | DrawnBlock],
     array_warnings: ArrayWarnings | None = None,
     outs: Mapping[int, Any] | None = None,
 ) -> list[np.ndarray]:
@@ -174,15 +177,21 @@ def run_program(
     >>> run_program(program, [np.arange(4.0)])
     [array([0., 1., 4., 9.]), array([14.])]
     """
-    arrays: list[Any] = [x if type(x) is np.ndarray else np.asarray(x) for x in blocks]
+    arrays: list[Any] = [x if type(x) in _BLOCKS else np.asarray(x) for x in blocks]
     shapes = tuple([x.shape for x in arrays])
     if tuple([x.dtype for x in arrays]) != program.inputs:
         _refuse_blocks(program, arrays)
     mode = config.get("kernels")
-    kernels = _planned(program, shapes)
+    drawn = DrawnBlock in map(type, arrays)
+    kernels = _planned(program, shapes, drawn)
+    if drawn:
+        whole = kernels.plan.shape
+        arrays = [x if is_drawn_in(x, whole) else made(x) for x in arrays]
     with FloatReports(array_warnings) as reports:
         found = _by_kernels(kernels, mode, arrays, reports, outs or {})
-        return run_whole(kernels.plan, arrays, reports, outs or {}) if found is None else found
+        if found is not None:
+            return found
+        return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:

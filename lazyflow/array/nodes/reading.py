@@ -122,6 +122,7 @@ class LoadRegion:
         self.new: tuple[Any, ...] | None = None
         self.stretched = False  # some new axis is not of length 1: regions come with a shape
         self.takes_out = False  # the formula makes blocks as they are
+        self.later = False  # a program that reads the block makes it
         if selection is not None:
             kept = [axis for axis, pick in enumerate(selection.picks) if not isinstance(pick, int)]
             order = tuple([kept.index(axis) for axis in selection.axes if axis >= 0])
@@ -145,6 +146,8 @@ class LoadRegion:
             plain, region = _plain(region)
             if self.reader:
                 found = self._read(plain, next(given))
+            elif self.later and region is None:
+                found = self.formula.later(plain)
             elif self.takes_out and region is None:
                 found = self.formula(plain, out=out)
             else:
@@ -219,6 +222,8 @@ class BlockTask:
         self.last: Any = None
         if isinstance(node, Fused):
             self.program, self.consts, self.last = node.program, node.consts, node.last
+            for load in loads:
+                load.later = load.takes_out and hasattr(load.formula, "later")
         self.loads = loads
 
     def __call__(self, where: BlockPosition, *given: Any, out: Any = None) -> Any:

@@ -8,6 +8,7 @@ from scipy import stats
 
 import lazyflow.array as la
 from lazyflow import config
+from lazyflow.array.kernels.draws.draw import PlacedDraw
 from lazyflow.array.kernels.draws.formulas import philox, schedule
 
 #: Those that are functions of an element's place, and the distributions of SciPy that they are.
@@ -188,3 +189,33 @@ def test_a_shape_of_zeros_and_none():
     assert (rng.normal(2.0, 0.0, 5).compute() == 2).all()
     assert isinstance(rng.standard_cauchy().compute(), np.float64)
     assert rng.weibull([0.0, 1.0], (50, 2)).compute()[:, 0].max() == 0
+
+
+USES = {
+    "mean": lambda x, y: x.mean(),
+    "columns": lambda x, y: (x * 2).sum(0),
+    "rows": lambda x, y: np.exp(-x * x).max(1),
+    "moments": lambda x, y: (x - y).std(0),
+    "elements": lambda x, y: x * y + 1,
+    "parts": lambda x, y: (x[3:, 5:] - y[:-3, :-5]).sum(1),
+    "counted": lambda x, y: la.mean(x, where=y > 0.5),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(("name", "given"), [
+    ("standard_normal", {}), ("random", {"dtype": "f4"}), ("integers", {"low": 3 * 2**61}),
+])
+def test_kernels_make_draws_as_they_go(use, name, given, monkeypatch):
+    def found(kernels):
+        x, y = (
+            getattr(la.random.default_rng(seed), name)(**given, size=(203, 301), chunks=(150, 301))
+            for seed in (1, 2)
+        )
+        with config.set(kernels=kernels), np.errstate(all="ignore"):
+            return USES[use](x, y).compute()
+
+    expected = found("tiles")
+    found("native")  # kernels are compiled, and compared with what NumPy draws
+    monkeypatch.setattr(PlacedDraw, "__call__", None)
+    np.testing.assert_array_equal(found("native"), expected, strict=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.draws.formulas import parameters
+from lazyflow.array.kernels.draws.block import DrawnBlock
+from lazyflow.array.kernels.draws.formulas import CHECKED_LIMITS, parameters
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,25 @@ class PlacedDraw:
     def __name__(self) -> str:
         return self.method
 
+    @property
+    def params(self) -> Any:
+        """The words that the formula reads."""
+        return parameters(self.key, self.call, self.limits)
+
+    def later(self, region: tuple[slice, ...]) -> DrawnBlock:
+        """Return a region that is not made yet."""
+        return DrawnBlock(self, region)
+
     def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
         from lazyflow.array.kernels.draws.fill import fill
 
         if out is None:
             out = np.empty([span.stop - span.start for span in region], self.dtype)
-        params = parameters(self.key, self.call, self.limits)
-        fill(self.formula, params, self.shape, region, out)
+        fill(self.formula, self.params, self.shape, region, out)
         return out
+
+
+def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:
+    """Return a draw for checks of kernels."""
+    limits = CHECKED_LIMITS[formula == "short_range"]
+    return PlacedDraw("check", formula, dtype, shape, (1, 2, 3), 4, limits)

@@ -13,7 +13,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.kernels.draws.by_llvm import DECLARED, functions
 from lazyflow.array.kernels.draws.by_numpy import draw_rows
-from lazyflow.array.kernels.draws.formulas import FORMULAS, parameters
+from lazyflow.array.kernels.draws.formulas import CHECKED_LIMITS, FORMULAS, parameters
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
 from lazyflow.array.kernels.native.kernel_files import default_folder
@@ -64,9 +64,7 @@ def _kernel_of(formula: str, dtype: np.dtype[Any]) -> Kernel:
 
 def _difference(function: Any, formula: str, dtype: np.dtype[Any]) -> str | None:
     """Return what is wrong with a new kernel: NumPy gives other bits, or None."""
-    bits = 30 if formula == "short_range" else 62
-    limits = 5, 3 << bits, 1 << bits  # a quarter of the products is refused
-    params = parameters((1, 2, 3), 4, limits)
+    params = parameters((1, 2, 3), 4, CHECKED_LIMITS[formula == "short_range"])
     found, expected = np.empty((2, 9, 131), dtype)
     _call(function, params, 6, 133, found)
     draw_rows(FORMULAS[formula], params, 6, 133, expected)

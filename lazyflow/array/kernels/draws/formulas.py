@@ -25,6 +25,10 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 CALL, SEED, LEAST, COUNT, REFUSED = range(2 * _ROUNDS, 2 * _ROUNDS + 5)
 
 
+#: Limits with which a quarter of the products is refused: of words of 64 bits, and of 32.
+CHECKED_LIMITS = [(5, 3 << bits, 1 << bits) for bits in (62, 30)]
+
+
 class Machine(Protocol):
     """What formulas are computed by: values are words of 64 bits, floats, or truth values."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels import moments
+from lazyflow.array.kernels.draws.block import DrawnBlock
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import SourceLayouts
 from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
@@ -39,8 +40,9 @@ def call_kernel(
     """
     results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
     memory = np.empty(scratch * PIECE * 8, np.uint8)
-    arrays = (*sources.arrays, *results, memory)
-    pointers = (*compiler.flag_functions(), *loops, *(array.ctypes.data for array in arrays))
+    drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
+    arrays = (*sources.arrays, *results, memory, *drawn)
+    pointers = (*compiler.flag_functions(), *loops, *map(_address, arrays))
     form = some.form
     if form is None:
         grid = (1, 1, plan.size, PIECE if scratch else plan.size, sources.row, 0)
@@ -53,6 +55,11 @@ def call_kernel(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
     return results, flags
+
+
+def _address(array: Any) -> int:
+    """Return the address of an array, of a draw its first place."""
+    return array.first if type(array) is DrawnBlock else array.ctypes.data
 
 
 def _piece(inner: int) -> int:

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.kernels.draws.block import DrawnBlock, made
 from lazyflow.array.kernels.planning import (
     ANY,
+    DRAWN,
     FLAT,
     SAME,
     UNIT,
@@ -44,27 +46,32 @@ def source_layouts(
     plan: BlockPlan, some: BlockPass, values: Sequence[Any], outs: Mapping[int, Any]
 ) -> SourceLayouts:
     """Return the layouts of a pass's sources; a source that doesn't lie in rows is copied."""
-    layouts, arrays, views = [], [], {}
+    layouts, arrays = [], []
+    views: dict[int, Any] = {}
     for at, number in enumerate(some.sources):
         value = values[number]
-        if not value.flags.aligned:
-            value = value.copy()
-        layout = source_layout(plan, some, number, value)
+        if type(value) is DrawnBlock:
+            layout, views[at] = DRAWN + value.draw.formula, value
+        else:
+            if not value.flags.aligned:
+                value = value.copy()
+            layout = source_layout(plan, some, number, value)
+            if layout == ANY:
+                views[at] = value = np.broadcast_to(value, plan.shape)
         layouts.append(layout)
-        if layout == ANY:
-            views[at] = value = np.broadcast_to(value, plan.shape)
         arrays.append(value)
     into = {at: outs[at] for at in some.outputs if _is_writable(plan, at, outs.get(at))}
     out_strides = [out.strides for out in into.values()]
     row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
     while found is None:
         at = next(iter(views))
-        arrays[at], layouts[at] = np.array(views.pop(at), order="C"), FLAT
+        arrays[at], layouts[at] = np.array(made(views.pop(at)), order="C"), FLAT
         row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
     strides = []
     for at, (across, along) in zip(views, found, strict=False):
-        size = arrays[at].itemsize
-        layouts[at] = UNIT if along == size else SAME if along == 0 else ANY
+        if layouts[at] == ANY:
+            size = arrays[at].itemsize
+            layouts[at] = UNIT if along == size else SAME if along == 0 else ANY
         strides += [across, along]
     steps = dict(zip(into, found[len(views) :], strict=True))
     for at in some.outputs:

@@ -1,7 +1,7 @@
 """Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`; they return the raised flags.
 
-pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources,
-            outputs, scratch
+pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
+            (of drawn ones the first place), outputs, scratch, parameters of draws
 numbers     outer, length and inner of the form, elements of a piece of an inner row, elements of a
             row of the sources that lie in rows, elements of one part of moments; then for each
             of those sources and each output that is not reduced: its strides between rows, and
@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels.draws.by_llvm import functions
+from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.llvm_reductions import in_columns, in_rows, reducers
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
@@ -27,14 +29,21 @@ from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.operations import Body, emit, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import GROUP, PIECE
-from lazyflow.array.kernels.planning import ANY, CONSTANT, FLAT, SAME, UNIT
+from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT
 
 
 def places(spec: KernelSpec, staging: Staging) -> list[str]:
     """Return the names of what lies in scratch memory, `PIECE` elements of 8 bytes each."""
     kept = [f"%kept{value}" for value in staging.scratch]
     counted = [f"%counts{at}" for at, _, masked in spec.reduced if masked]
-    return kept + [f"%tile{at}" for at, _, _ in spec.reduced] + counted
+    drawn = [f"%drawn{at}" for at, _ in _draws(spec)]
+    return kept + [f"%tile{at}" for at, _, _ in spec.reduced] + counted + drawn
+
+
+def _draws(spec: KernelSpec) -> list[tuple[int, str]]:
+    """Return the sources that are drawn, and their formulas."""
+    sources = enumerate(spec.sources)
+    return [(at, layout[1:]) for at, (_, layout) in sources if layout[0] == DRAWN]
 
 
 class Writer(Text):
@@ -50,7 +59,7 @@ class Writer(Text):
         self.in_rows = {
             at: f"%source{at}"
             for at, (_, layout) in enumerate(spec.sources)
-            if layout in (UNIT, SAME, ANY)
+            if layout[0] in (UNIT, SAME, ANY, DRAWN)
         } | {
             len(spec.sources) + at: f"%output{at}"
             for at, (_, kind, _) in enumerate(spec.outputs)
@@ -71,7 +80,11 @@ class Writer(Text):
         self._run_ends()
         self._tile_ends()
         head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
-        return module_text([*reducers(self.spec), head, *self.lines, "}"])
+        drawn = [
+            line for at, formula in _draws(self.spec)
+            for line in functions(f"draw{at}", FORMULAS[formula], self.spec.dtypes[at])
+        ]
+        return module_text([*drawn, *reducers(self.spec), head, *self.lines, "}"])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -81,6 +94,7 @@ class Writer(Text):
             names += [f"loop{at}", f"data{at}"]
         names += [f"source{at}" for at in range(len(spec.sources))]
         names += [f"output{at}" for at in range(len(spec.outputs))] + ["scratch"]
+        names += [f"params{at}" for at, _ in _draws(spec)]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
@@ -157,6 +171,11 @@ class Writer(Text):
             along = b.let(f"mul i64 {within}, %along{at}")
             away = b.let(f"add i64 {across}, {along}")
             self.here[at] = b.let(f"getelementptr i8, ptr {start}, i64 {away}")
+        for at, _ in _draws(self.spec):
+            place = b.let(f"ptrtoint ptr {self.here[at]} to i64")
+            self.here[at] = f"%drawn{at}"
+            given = f"i64 {place}, i64 %n, ptr %params{at}, ptr %drawn{at}"
+            b.do(f"call void @draw{at}.row({given})")
         for at, (dtype, layout) in enumerate(self.spec.sources):
             if layout == FLAT:
                 self.here[at] = self.element(b, f"%source{at}", pos, dtype)

@@ -14,7 +14,9 @@ import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.planning import CONSTANT, FLAT, BlockPass
+from lazyflow.array.kernels.planning import CONSTANT, DRAWN, FLAT, BlockPass
+
+_WHOLE_ROWS = (CONSTANT, FLAT, DRAWN)  # layouts that NumPy's loops read as they would tiles
 
 
 class KernelSpec(NamedTuple):
@@ -136,7 +138,7 @@ def _kept(
 
 def _must_keep(spec: KernelSpec, value: int) -> bool:
     """Return whether a loop can't read a value where it lies: strides change what loops give."""
-    return value >= len(spec.sources) or spec.sources[value][1] not in (CONSTANT, FLAT)
+    return value >= len(spec.sources) or spec.sources[value][1][0] not in _WHOLE_ROWS
 
 
 def _stage(
