@@ -34,7 +34,8 @@ Zeros of both signs
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
     are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
     differ from those of other arrays.
-`exp`, `log`
+`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `power`, `float_power`, `sin`, `cos`,
+`tan`, `arctan`, `sinh`, `cosh`, `tanh`
     of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
     the true value: the same bits in any chunks, fused or not, on any scheduler on one machine.
     Other processors may round otherwise. NumPy's functions, which may differ by some units and from

@@ -44,6 +44,8 @@ def _called(
 ) -> Any:
     if order not in ("K", "C", "A") or not subok:
         raise TypeError("chunked arrays take neither order= nor subok= of a ufunc")
+    if ufunc is np.power and dtype is None and _has_own_power(*inputs):
+        ufunc, inputs = _POWERS[inputs[1]], inputs[:1]
     operands = [_ufunc_operand(x) for x in inputs]
     if any(x is NotImplemented for x in operands):
         return NotImplemented
@@ -86,13 +88,18 @@ def _ufunc_operand(x: Any) -> Any:
     return as_node(x)
 
 
-#: Exponents for which ``**``, unlike np.power, calls a ufunc of its own, as in NumPy.
+#: Exponents for which powers of floats are those of a ufunc of its own, as in NumPy.
 _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
+
+
+def _has_own_power(x: Any, exponent: Any) -> bool:
+    is_float = isinstance(x, Array) and x.dtype.kind == "f"
+    return is_float and type(exponent) in (int, float) and exponent in _POWERS
 
 
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
-    if type(exponent) in (int, float) and x.dtype.kind in "fc" and exponent in _POWERS:
+    if type(exponent) in (int, float) and x.dtype.kind == "c" and exponent in _POWERS:
         return _called(_POWERS[exponent], (x,))
     if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
         return _called(np.square, (x,))

@@ -3,7 +3,7 @@
 In reading order:
 
     lanes.py          formulae in Python as LLVM's instructions
-    exponentials.py   logarithms.py   what is computed
+    exponentials.py   logarithms.py   powers.py   trigonometric.py
     formulas.py       the functions by name, as text
     ufuncs.py         ufuncs of them
 

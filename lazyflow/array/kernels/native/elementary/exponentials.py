@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lazyflow.array.kernels.native.elementary.lanes import (
     INF,
+    INFINITY,
     ONE,
+    SIGN,
     Lanes,
     polynomial,
+    product,
     quick_sum,
+    quotient,
+    two_sum,
 )
 
 #: Added to a number below 2**51 it leaves the nearest whole number in the low bits of the sum.
 ROUNDER = 6755399441055744.0
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # 33 bits, the rest
-_PER_LN2 = 1.4426950408889634
+LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17  # 53 bits, the rest
+LARGE = 708.0  # up to which exponentials are normal numbers
+TINY = 2.0**-60  # below which numbers are their own sine, and one and they are one
 
-#: (exp(r) - 1 - r) / r**2 for |r| <= log(2) / 2, the error times r**2 below 2**-64
+#: (exp(r) - 1 - r - r**2 / 2) / r**3 for |r| <= log(2) / 2, within 2**-64 / r**3
 _EXP = (
-    *(0.5, 0.16666666666666685, 0.04166666666666673, 0.008333333333316656),
-    *(0.0013888888888858642, 0.00019841269897284775, 2.4801587373444667e-05),
-    *(2.7557233995242588e-06, 2.7557233558662873e-07, 2.5112328435511557e-08),
-    2.09268936928714e-09,
+    *(0.16666666666666685, 0.04166666666666673, 0.008333333333316656, 0.0013888888888858642),
+    *(0.00019841269897284775, 2.4801587373444667e-05, 2.7557233995242588e-06),
+    *(2.7557233558662873e-07, 2.5112328435511557e-08, 2.09268936928714e-09),
 )
 
 
@@ -35,46 +42,143 @@ class ReducedExponent(NamedTuple):
     tail: Lanes
 
 
-def reduced(x: Lanes) -> ReducedExponent:
-    """Take off the nearest multiple of log 2 of numbers below 2**20."""
-    near = x.times(_PER_LN2, ROUNDER)
+def _with_tail(n: Lanes, bits: Lanes, r: Lanes, left: Lanes) -> ReducedExponent:
+    square, lost = product(r, r)
+    rest = (r * square).times(polynomial(r, *_EXP), lost.times(0.5, left.times(r, left)))
+    return ReducedExponent(n, bits, r, square.times(0.5, rest))
+
+
+def reduced(x: Lanes, lack: Lanes | None = None) -> ReducedExponent:
+    """Take the nearest multiple of log 2 off numbers below 2**20, which lack a little."""
+    near = x.times(1 / LN2, ROUNDER)
     n = near - ROUNDER
     high = n.times(-LN2_HIGH, x)
-    low = n * LN2_LOW
-    r = high - low
-    left = (high - r) - low
-    tail = (r * r).times(polynomial(r, *_EXP), left)
-    return ReducedExponent(n, near.bits(), r, tail)
+    lost = None
+    if lack is not None:
+        high, lost = two_sum(high, lack)
+    multiple = n * LN2_LOW
+    r = high - multiple
+    left = (high - r) - multiple
+    return _with_tail(n, near.bits(), r, left if lost is None else left + lost)
 
 
-def _one_and(x: ReducedExponent) -> Lanes:
+def _reduced_power(x: Lanes) -> ReducedExponent:
+    """Do so for powers of two."""
+    near = x + ROUNDER
+    n = near - ROUNDER
+    part = x - n
+    r, left = product(part, LN2)
+    return _with_tail(n, near.bits(), r, part.times(LN2_REST, left))
+
+
+def one_and(x: ReducedExponent) -> Lanes:
+    """Return ``1 + r + tail``."""
     total, rest = quick_sum(1.0, x.r)
     return total + (rest + x.tail)
 
 
-def power_of_two(bits: Lanes) -> Lanes:
-    """Return 2**n where `bits` are those of n and the rounder."""
+def shifted(y: Lanes, bits: Lanes) -> Lanes:
+    """Return ``y * 2**n``, a normal number, where `bits` are those of n and the rounder."""
+    return (y.bits() + (bits << 52)).real()
+
+
+def _power_of_two(bits: Lanes) -> Lanes:
     return ((bits << 52) + ONE).real()
 
 
 def scaled(y: Lanes, x: ReducedExponent) -> Lanes:
     """Return ``y * 2**n`` for any n, rounded and reported where it leaves the normal numbers."""
     half = x.n.times(0.5, ROUNDER).bits()
-    return y * power_of_two(half) * power_of_two(x.bits - half)
+    return y * _power_of_two(half) * _power_of_two(x.bits - half)
+
+
+def _exponential(x: Lanes, reduce: Callable[[Lanes], ReducedExponent], large: float) -> Lanes:
+    usual = x.size_below(large)
+    core = reduce(x.abs().between(TINY, large).pick(x, 0.0))
+    y = shifted(one_and(core), core.bits)
+
+    def rare() -> list[Lanes]:
+        limited = x.size_below(1100.0).pick(x, x.f.number("double", 1100.0).signed_as(x))
+        finite = x.size_below(INFINITY)
+        core = reduce((finite & ~x.size_below(TINY)).pick(limited, 0.0))
+        beyond = x.bits().equals(SIGN | INF).pick(0.0, x + x.signed_as(x))
+        return [finite.pick(scaled(one_and(core), core), beyond)]
+
+    return x.f.where_any(~usual, rare, [y])[0]
 
 
 def exp(x: Lanes) -> Lanes:
     """Return the exponential."""
-    size = x.abs().bits()
-    usual = size.below(0x4086200000000000)  # 708
-    core = reduced(usual.pick(x, 0.0))
-    y = (_one_and(core).bits() + (core.bits << 52)).real()
+    return _exponential(x, reduced, LARGE)
+
+
+def exp2(x: Lanes) -> Lanes:
+    """Return the power of two."""
+    return _exponential(x, _reduced_power, 1022.0)
+
+
+def _growth(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``exp(x) - 1`` and what it lacks, of numbers whose exponential is normal."""
+    core = reduced(x)
+    one, lost = two_sum(x.f.number("double", 1.0), -_power_of_two(0 - core.bits))
+    total, rest = quick_sum(one, core.r)
+    high, low = quick_sum(total, rest + (lost + core.tail))
+    factor = _power_of_two(core.bits)
+    return high * factor, low * factor
+
+
+def expm1(x: Lanes) -> Lanes:
+    """Return the exponential less one."""
+    usual = x.size_below(LARGE)
+    high, low = _growth(x.abs().between(TINY, LARGE).pick(x, 0.0))
 
     def rare() -> list[Lanes]:
-        finite = size.below(INF)
-        limited = size.below(0x4090000000000000).pick(x, x.f.number("double", 1024.0).signed_as(x))
-        core = reduced(finite.pick(limited, 0.0))
-        beyond = x.bits().equals(INF - (1 << 64) + (1 << 63)).pick(0.0, x + x)
-        return [finite.pick(scaled(_one_and(core), core), beyond)]
+        negative = (x.bits() + SIGN).below(INF + 1)
+        grown = x.f.call("math.exp", (usual | negative).pick(0.0, x))
+        return [usual.pick(high + low, negative.pick(-1.0, grown))]
+
+    y = x.f.where_any(~usual, rare, [high + low])[0]
+    return x.size_below(TINY).pick(x, y)
+
+
+def _half_sum(x: Lanes, of_even: bool) -> Lanes:
+    """Return the hyperbolic cosine, or the sine of numbers that are not negative."""
+    usual = x.size_below(LARGE)
+    high, low = _growth(x.between(TINY, LARGE).pick(x, 0.0))
+    one, rest = two_sum(high, x.f.number("double", 1.0))
+    rest = rest + low
+    if of_even:
+        high, low = one, rest
+        other, left = quotient(x.f.number("double", 1.0), x.f.number("double", 0.0), one, rest)
+    else:
+        other, left = quotient(high, low, one, rest)
+    total, lost = quick_sum(high, other)
+    y = (total + (lost + (low + left))) * 0.5
+
+    def rare() -> list[Lanes]:
+        finite = x.size_below(INFINITY)
+        core = reduced((finite & ~usual).pick(x.size_below(1100.0).pick(x, 1100.0), 0.0))
+        return [usual.pick(y, finite.pick(scaled(one_and(core) * 0.5, core), x))]
 
     return x.f.where_any(~usual, rare, [y])[0]
+
+
+def sinh(x: Lanes) -> Lanes:
+    """Return the hyperbolic sine."""
+    return x.size_below(TINY).pick(x, _half_sum(x.abs(), False).signed_as(x))
+
+
+def cosh(x: Lanes) -> Lanes:
+    """Return the hyperbolic cosine."""
+    return _half_sum(x.abs(), True)
+
+
+def tanh(x: Lanes) -> Lanes:
+    """Return the hyperbolic tangent."""
+    size = x.abs()
+    some = size.between(TINY, 22.0)
+    high, low = _growth(some.pick(size + size, 1.0))
+    two, rest = two_sum(high, x.f.number("double", 2.0))
+    y, left = quotient(high, low, two, rest + low)
+    y = some.pick(y + left, 1.0).signed_as(x)
+    return x.size_below(TINY).pick(x, x.unless_nan(y))

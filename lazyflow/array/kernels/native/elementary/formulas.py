@@ -9,15 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native.elementary.exponentials import exp
+from lazyflow.array.kernels.native.elementary import exponentials, logarithms, powers, trigonometric
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH, Lanes, VectorFunction
-from lazyflow.array.kernels.native.elementary.logarithms import log
 
 Formula = Callable[..., Lanes]
 
 FORMULAS: dict[np.ufunc, Formula] = {
-    np.exp: exp,
-    np.log: log,
+    np.arctan: trigonometric.arctan,
+    np.cos: trigonometric.cos,
+    np.cosh: exponentials.cosh,
+    np.exp: exponentials.exp,
+    np.exp2: exponentials.exp2,
+    np.expm1: exponentials.expm1,
+    np.float_power: powers.power,
+    np.log: logarithms.log,
+    np.log10: logarithms.log10,
+    np.log1p: logarithms.log1p,
+    np.log2: logarithms.log2,
+    np.power: powers.power,
+    np.sin: trigonometric.sin,
+    np.sinh: exponentials.sinh,
+    np.tan: trigonometric.tan,
+    np.tanh: exponentials.tanh,
 }
 #: The functions that ufuncs of ufuncs.py compute.
 OWN: dict[Any, str] = {}
@@ -35,6 +48,8 @@ def multiplies_and_adds() -> bool:
 @cache
 def _lines(name: str, fused: bool) -> tuple[str, ...]:
     function = VectorFunction(fused)
+    if name == "turned_lane":
+        return tuple(trigonometric.TURNED_LANE.splitlines())
     formula = _BY_NAME[name]
     count = formula.__code__.co_argcount
     given = [Lanes(function, "double", f"%x{at}") for at in range(count)]
@@ -47,6 +62,12 @@ def _lines(name: str, fused: bool) -> tuple[str, ...]:
 def definitions(lines: Iterable[str], fused: bool | None = None) -> list[str]:
     """Return the text of the functions that lines call."""
     fused = multiplies_and_adds() if fused is None else fused
-    names = sorted({name for line in lines for name in re.findall(r"@math\.(\w+)", line)})
-    found = [line for name in names for line in _lines(name, fused)]
+    known: dict[str, tuple[str, ...]] = {}
+    new = list(lines)
+    while new:
+        called = {name for line in new for name in re.findall(r"call .* @math\.(\w+)", line)}
+        made = {name: _lines(name, fused) for name in sorted(called - known.keys())}
+        known |= made
+        new = [line for each in made.values() for line in each]
+    found = [line for each in known.values() for line in each]
     return [*found, '!0 = !{!"branch_weights", i32 1, i32 2000}'] if found else []

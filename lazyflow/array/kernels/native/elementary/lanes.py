@@ -9,12 +9,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-ONE = 0x3FF0000000000000  # the bits of 1.0
-SIGN = -1 << 63  # the bit of the sign
-INF = 0x7FF0000000000000  # the bits of infinity
 WIDTH = 16  # lanes of all values: those of the vectors in kernels
 
 Number = float | int
+
+
+def bits_of(value: float) -> int:
+    """Return the bits of a positive number."""
+    return int.from_bytes(struct.pack(">d", value))
+
+
+INFINITY = float("inf")
+SIGN = -1 << 63  # the bit of the sign
+ONE, INF = bits_of(1.0), bits_of(INFINITY)
 
 
 class VectorFunction:
@@ -175,6 +182,18 @@ class Lanes:
         """Return the absolute value."""
         return self._intrinsic("fabs")
 
+    def size_below(self, limit: float) -> Lanes:
+        """Tell whether the absolute value is below a limit (that of NaN is not), silently."""
+        return self.abs().bits().below(bits_of(limit))
+
+    def unless_nan(self, other: Lanes) -> Lanes:
+        """Return the other number where this is one."""
+        return self.abs().bits().below(INF + 1).pick(other, self)
+
+    def between(self, low: float, high: float) -> Lanes:
+        """Tell whether ``low <= self < high``, of positive limits."""
+        return (self.bits() - bits_of(low)).below(bits_of(high) - bits_of(low))
+
     def signed_as(self, other: Number | Lanes) -> Lanes:
         """Return this magnitude with the other's sign."""
         return self._intrinsic("copysign", other)
@@ -221,6 +240,14 @@ def product(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
     """Return the product and its error."""
     high = a * b
     return high, a.exactly(b, -high)
+
+
+def quotient(a: Lanes, a_low: Lanes, b: Lanes, b_low: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``(a + a_low) / (b + b_low)`` and what it lacks."""
+    inverse = 1.0 / b
+    high = a * inverse
+    rest = high.exactly(-b, a) + high.times(-b_low, a_low)
+    return high, rest * inverse
 
 
 def polynomial(x: Lanes, *coefficients: float) -> Lanes:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from lazyflow.array.kernels.native.elementary.exponentials import LN2_HIGH, LN2_LOW
 from lazyflow.array.kernels.native.elementary.lanes import (
     INF,
+    INFINITY,
+    ONE,
+    SIGN,
     Lanes,
+    bits_of,
     polynomial,
     product,
     quick_sum,
+    two_sum,
 )
 
-_LEAST = 1 << 52  # the bits of the least normal number
-_MIDDLE = 0x3FE6A09E667F3BCD  # the bits of sqrt(0.5)
+LEAST = 2.0**-1022  # the least normal number
+#: 1 / log(2) and 1 / log(10) in two parts of 53 bits
+_PER_LN2 = (1.4426950408889634, 2.0355273740931033e-17)
+_PER_LN10 = (0.4342944819032518, 1.098319650216765e-17)
 
 #: (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(0.5) <= 1 + f <= sqrt(2), within 2**-59 / f**2
 _LOG = (
@@ -24,38 +34,98 @@ _LOG = (
 )
 
 
-def split(x: Lanes) -> tuple[Lanes, Lanes]:
-    """Return k and f of normal positive numbers: ``x = 2**k * (1 + f)``."""
-    above = x.bits() - _MIDDLE
-    whole = ((above + (1023 << 52)) >> 52) | 0x4330000000000000
-    k = whole.real() - (2.0**52 + 1023)
-    return k, (x.bits() - (above & (-1 << 52))).real() - 1.0
+class SplitNumber(NamedTuple):
+    """``x = 2**k * (1 + f)``; `shift` has the bits of k at the place of exponents."""
+
+    k: Lanes
+    f: Lanes
+    shift: Lanes
 
 
-def _log(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
-    """Return ``k * log(2) + log(1 + f)`` and what it lacks."""
+def split(x: Lanes) -> SplitNumber:
+    """Split normal positive numbers, so that ``sqrt(0.5) <= 1 + f < sqrt(2)``."""
+    above = x.bits() - bits_of(0.5**0.5)
+    whole = ((above + ONE) >> 52) | bits_of(2.0**52)
+    shift = above & (-1 << 52)
+    return SplitNumber(whole.real() - (2.0**52 + 1023), (x.bits() - shift).real() - 1.0, shift)
+
+
+def _near_one(f: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``log(1 + f)`` and what it lacks."""
     square, left = product(f, f)
     high, low = quick_sum(f, square * -0.5)
-    tail = (f * square).times(polynomial(f, *_LOG), left.times(-0.5, low))
+    return high, (f * square).times(polynomial(f, *_LOG), left.times(-0.5, low))
+
+
+def natural(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
+    """Return ``k * log(2) + log(1 + f)`` and what it lacks."""
+    high, low = _near_one(f)
     total, rest = quick_sum(k * LN2_HIGH, high)
-    return total, rest + k.times(LN2_LOW, tail)
+    return total, rest + k.times(LN2_LOW, low)
+
+
+def _times(high: Lanes, low: Lanes, factor: tuple[float, float]) -> tuple[Lanes, Lanes]:
+    total, rest = quick_sum(high, low)
+    first, error = product(total, factor[0])
+    return first, error + total.times(factor[1], rest * factor[0])
+
+
+def _binary(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
+    high, low = _times(*_near_one(f), _PER_LN2)
+    total, rest = quick_sum(k, high)
+    return total, rest + low
+
+
+def _decimal(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
+    return _times(*natural(k, f), _PER_LN10)
+
+
+def _logarithm(x: Lanes, kind: Callable[[Lanes, Lanes], tuple[Lanes, Lanes]]) -> Lanes:
+    bits = x.bits()
+    usual = x.between(LEAST, INFINITY)
+    core = split(usual.pick(x, 1.0))
+    high, low = kind(core.k, core.f)
+
+    def rare() -> list[Lanes]:
+        small = bits.below(bits_of(LEAST))
+        zero = (bits << 1).equals(0)
+        none = zero | (bits + (SIGN - 1)).below(INF)  # or negative
+        raised = small.pick(x, 0.0) * 2.0**54
+        k, f, _ = split(usual.pick(x, (small & ~zero).pick(raised, 1.0)))
+        high, low = kind(small.pick(k - 54.0, k), f)
+        pole = zero.pick(-1.0, 0.0).fenced() / none.pick(0.0, 1.0).fenced()
+        return [none.pick(pole, (usual | small).pick(high + low, x))]
+
+    return x.f.where_any(~usual, rare, [high + low])[0]
 
 
 def log(x: Lanes) -> Lanes:
     """Return the natural logarithm."""
-    bits = x.bits()
-    usual = (bits - _LEAST).below(INF - _LEAST)
-    high, low = _log(*split(usual.pick(x, 1.0)))
+    return _logarithm(x, natural)
+
+
+def log2(x: Lanes) -> Lanes:
+    """Return the logarithm to the base 2."""
+    return _logarithm(x, _binary)
+
+
+def log10(x: Lanes) -> Lanes:
+    """Return the logarithm to the base 10."""
+    return _logarithm(x, _decimal)
+
+
+def log1p(x: Lanes) -> Lanes:
+    """Return the natural logarithm of one and a number."""
+    one, lost = two_sum(x.size_below(2.0**1000).pick(x, 0.0), x.f.number("double", 1.0))
+    usual = one.between(LEAST, 2.0**1000) & x.size_below(2.0**1000)
+    k, f, shift = split(usual.pick(one, 1.0))
+    high, low = natural(k, f)
+    lost = lost * (ONE - shift).real()
+    y = high + lost.times(polynomial(f, 1.0, -1.0, 1.0, -1.0, 1.0), low)
 
     def rare() -> list[Lanes]:
-        small = bits.below(_LEAST)
-        zero = (bits << 1).equals(0)
-        negative = (bits - ((1 << 63) + 1 - (1 << 64))).below(INF)
-        none = zero | negative
-        k, f = split((usual | small & ~zero).pick(small.pick(x * 2.0**54, x), 1.0))
-        high, low = _log(small.pick(k - 54.0, k), f)
-        pole = zero.pick(-1.0, negative.pick(0.0, 1.0)).fenced() / none.pick(0.0, 1.0).fenced()
-        finite = (usual | small).pick(high + low, x + x)
-        return [none.pick(pole, finite)]
+        other = x.f.call("math.log", usual.pick(1.0, x.size_below(2.0**1000).pick(one, x)))
+        return [usual.pick(y, other)]
 
-    return x.f.where_any(~usual, rare, [high + low])[0]
+    y = x.f.where_any(~usual, rare, [y])[0]
+    return x.size_below(2.0**-54).pick(x, y)

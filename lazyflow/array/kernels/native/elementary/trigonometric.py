@@ -1,0 +1,222 @@
+"""Sine, cosine, tangent: quarter turns are taken off, the rest goes through polynomials."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lazyflow.array.kernels.native.elementary.exponentials import ROUNDER, TINY
+from lazyflow.array.kernels.native.elementary.lanes import (
+    INFINITY,
+    WIDTH,
+    Lanes,
+    polynomial,
+    product,
+    quick_sum,
+    quotient,
+    two_sum,
+)
+
+#: pi / 2 in parts of 53 bits
+_QUARTER = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+_PARTS = "{ i64, double, double }"
+_LARGE = 2.0**20
+
+#: (sin(r) / r - 1) / z and (cos(r) - 1 + z / 2) / z**2, z = r**2, |r| <= pi / 4, within 2**-58 / z
+_SIN = (
+    *(-0.16666666666666632, 0.008333333333322512, -0.00019841269829863126),
+    *(2.755731370582561e-06, -2.5050759691502256e-08, 1.5896860138726917e-10),
+)
+_COS = (
+    *(0.041666666666666616, -0.0013888888888876074, 2.480158729053713e-05),
+    *(-2.7557314622380855e-07, 2.087575634738269e-09, -1.1361210272002209e-11),
+)
+
+
+class Turned(NamedTuple):
+    """``x = n * pi / 2 + high + low``; the low bits of `bits` are those of n."""
+
+    bits: Lanes
+    high: Lanes
+    low: Lanes
+
+
+def turned(x: Lanes) -> Turned:
+    """Take off the nearest multiple of a quarter turn."""
+    usual = x.size_below(_LARGE)
+    own = x.abs().between(TINY, _LARGE).pick(x, 0.0)
+    near = own.times(1 / _QUARTER[0], ROUNDER)
+    n = near - ROUNDER
+    rest = n.exactly(-_QUARTER[0], own)  # without a rounding
+    second, error = product(n, _QUARTER[1])
+    high, low = two_sum(rest, -second)
+    low = n.times(-_QUARTER[2], low - error)
+
+    def rare() -> list[Lanes]:
+        finite = x.size_below(INFINITY)
+        large = (~usual & finite).pick(x, _LARGE)
+        quarters, part, least = _by_lane(large)
+        first, error = product(part, _QUARTER[0])
+        least = error + part.times(_QUARTER[1], least * _QUARTER[0])
+        return [
+            usual.pick(near.bits(), quarters, "i64"),
+            usual.pick(high, finite.pick(first, x.fenced() - x)),
+            usual.pick(low, least),
+        ]
+
+    return Turned(*x.f.where_any(~usual, rare, [near.bits(), high, low]))
+
+
+def _by_lane(x: Lanes) -> list[Lanes]:
+    """Return what TURNED_LANE gives of each lane."""
+    f, kinds = x.f, ("i64", "double", "double")
+    made = [Lanes(f, kind, "poison") for kind in kinds]
+    for lane in range(WIDTH):
+        one, found = f"%{f.name()}", f"%{f.name()}"
+        f.do(f"{one} = extractelement {x.type} {x.name}, i64 {lane}")
+        f.do(f"{found} = call {_PARTS} @math.turned_lane(double {one})")
+        for at, kind in enumerate(kinds):
+            part = f"%{f.name()}"
+            f.do(f"{part} = extractvalue {_PARTS} {found}, {at}")
+            before = f"{made[at].type} {made[at].name}"
+            made[at] = f.let(kind, f"insertelement {before}, {kind} {part}, i64 {lane}")
+    return made
+
+
+def _both(x: Turned) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
+    """Return the sine and the cosine of what is left of a quarter turn, in two parts each."""
+    z, left = product(x.high, x.high)
+    half = z * -0.5
+    sine = (x.high * z).times(polynomial(z, *_SIN), x.low.times(half, x.low))
+    most, rest = quick_sum(1.0, half)
+    rest = x.high.times(-x.low, left.times(-0.5, rest))
+    return (x.high, sine), (most, (z * z).times(polynomial(z, *_COS), rest))
+
+
+def _sine(x: Turned, quarters: int) -> Lanes:
+    """Return the sine of an angle and a number of quarter turns."""
+    bits = x.bits + quarters if quarters else x.bits
+    sine, cosine = _both(x)
+    even = (bits & 1).equals(0)
+    y = even.pick(sine[0], cosine[0]) + even.pick(sine[1], cosine[1])
+    return (y.bits() ^ ((bits & 2) << 62)).real()
+
+
+def sin(x: Lanes) -> Lanes:
+    """Return the sine."""
+    return x.size_below(TINY).pick(x, _sine(turned(x), 0))
+
+
+def cos(x: Lanes) -> Lanes:
+    """Return the cosine."""
+    return _sine(turned(x), 1)
+
+
+def tan(x: Lanes) -> Lanes:
+    """Return the tangent."""
+    angle = turned(x)
+    sine, cosine = [quick_sum(*parts) for parts in _both(angle)]
+    even = (angle.bits & 1).equals(0)
+    above = [even.pick(a, -b) for a, b in zip(sine, cosine, strict=True)]
+    below = [even.pick(b, a) for a, b in zip(sine, cosine, strict=True)]
+    high, low = quotient(*above, *below)
+    return x.size_below(TINY).pick(x, high + low)
+
+
+#: (atan(t) / t - 1) / z of z = t**2, t <= sqrt(2) - 1, within 2**-59 / z
+_ATAN = (
+    *(-0.33333333333333204, 0.19999999999954465, -0.14285714280270081, 0.11111110786630547),
+    *(-0.09090897838100238, 0.07692061491816045, -0.06663117113452134, 0.05847975238166847),
+    *(-0.050396555815560844, 0.03807264892554271, -0.017915247438134534),
+)
+
+
+def arctan(x: Lanes) -> Lanes:
+    """Return the inverse tangent: of x, of (x - 1) / (x + 1), or of -1 / x."""
+    size = x.abs()
+    size = size.between(TINY, 2.0**60).pick(size, size.size_below(1.0).pick(0.0, 2.0**60))
+    low, high = size.size_below(2**0.5 - 1), ~size.size_below(2**0.5 + 1)
+    less, less_rest = quick_sum(-1.0, size)
+    more, more_rest = two_sum(size, x.f.number("double", 1.0))
+    middle = ~(low | high)
+    above = low.pick(size, high.pick(-1.0, less)), middle.pick(less_rest, 0.0)
+    below = low.pick(1.0, high.pick(size, more)), middle.pick(more_rest, 0.0)
+    t, lost = quotient(*above, *below)
+    z = t * t
+    start, start_rest = [low.pick(0.0, high.pick(part, part / 2)) for part in _QUARTER[:2]]
+    total, rest = quick_sum(start, t)
+    y = total + (rest + (t * z).times(polynomial(z, *_ATAN), lost + start_rest))
+    return x.size_below(TINY).pick(x, x.unless_nan(y.signed_as(x)))
+
+
+def _two_by_pi(bits: int) -> int:
+    """Return ``2**bits * 2 / pi``, rounded down."""
+    one = 1 << bits + 64
+    inverses = []
+    for n in (5, 239):
+        total, term, at = 0, one // n, 1
+        while term:
+            total += term // at if at % 4 == 1 else -(term // at)
+            term //= n * n
+            at += 2
+        inverses.append(total)
+    pi = 16 * inverses[0] - 4 * inverses[1]
+    return (1 << 2 * bits + 65) // pi
+
+
+#: Of numbers from 2**20 on: their product with as many bits of 2 / pi as matter, in integers; the
+#: quarter turns, and what is left of one in two parts.
+TURNED_LANE = f"""
+@math.two_by_pi = internal constant i1408 {_two_by_pi(1280)}
+define internal {_PARTS} @math.turned_lane(double %x) noinline {{
+  %bits = bitcast double %x to i64
+  %field = lshr i64 %bits, 52
+  %exponent = and i64 %field, 2047
+  %fraction = and i64 %bits, {(1 << 52) - 1}
+  %whole = or i64 %fraction, {1 << 52}
+  %skip = sub i64 2101, %exponent
+  %bytes = lshr i64 %skip, 3
+  %from = getelementptr i8, ptr @math.two_by_pi, i64 %bytes
+  %words = load i320, ptr %from, align 1
+  %skipped = and i64 %skip, 7
+  %by = zext i64 %skipped to i320
+  %moved = lshr i320 %words, %by
+  %window = trunc i320 %moved to i256
+  %factor = zext i64 %whole to i256
+  %turns = mul i256 %window, %factor
+  %rounded = add i256 %turns, {1 << 253}
+  %n = lshr i256 %rounded, 254
+  %quarters = trunc i256 %n to i64
+  %left = shl i256 %turns, 2
+  %above = icmp slt i256 %left, 0
+  %missing = sub i256 0, %left
+  %size = select i1 %above, i256 %missing, i256 %left
+  %zeros = call i256 @llvm.ctlz.i256(i256 %size, i1 false)
+  %top = shl i256 %size, %zeros
+  %upper = lshr i256 %top, 203
+  %first = trunc i256 %upper to i64
+  %lower = lshr i256 %top, 150
+  %both = trunc i256 %lower to i64
+  %second = and i64 %both, {(1 << 53) - 1}
+  %count = trunc i256 %zeros to i64
+  %power = sub i64 970, %count
+  %scale = shl i64 %power, 52
+  %unit = bitcast i64 %scale to double
+  %small = fmul double %unit, {2.0**-53}
+  %a = uitofp i64 %first to double
+  %b = uitofp i64 %second to double
+  %high = fmul double %a, %unit
+  %low = fmul double %b, %small
+  %minus = icmp slt i64 %bits, 0
+  %back = sub i64 0, %quarters
+  %turned = select i1 %minus, i64 %back, i64 %quarters
+  %opposite = xor i1 %minus, %above
+  %high.minus = fneg double %high
+  %low.minus = fneg double %low
+  %high.end = select i1 %opposite, double %high.minus, double %high
+  %low.end = select i1 %opposite, double %low.minus, double %low
+  %made.0 = insertvalue {_PARTS} poison, i64 %turned, 0
+  %made.1 = insertvalue {_PARTS} %made.0, double %high.end, 1
+  %made = insertvalue {_PARTS} %made.1, double %low.end, 2
+  ret {_PARTS} %made
+}}
+"""
