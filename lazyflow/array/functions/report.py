@@ -109,5 +109,9 @@ def _blocks(node: Fused) -> list[Any]:
     found: list[Any] = list(node.consts)
     for x in node.inputs:
         shape = tuple([sizes[0] or 0 for sizes in x.chunks])
-        found.append(np.empty(shape, x.dtype))
+        later = getattr(x.formula, "later", None) if isinstance(x, Made) else None
+        if later is None:
+            found.append(np.empty(shape, x.dtype))
+        else:
+            found.append(later(tuple([slice(0, n) for n in shape])))
     return found

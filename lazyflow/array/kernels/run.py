@@ -136,6 +136,20 @@ def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
             )
 
 
+def _placed(program: Program, blocks: Sequence[Any]) -> tuple[PlanKernels, list[Any]]:
+    """Return the plan for some blocks, and them as arrays, or draws that a kernel could make."""
+    arrays: list[Any] = [x if type(x) in _BLOCKS else np.asarray(x) for x in blocks]
+    shapes = tuple([x.shape for x in arrays])
+    if tuple([x.dtype for x in arrays]) != program.inputs:
+        _refuse_blocks(program, arrays)
+    drawn = DrawnBlock in map(type, arrays)
+    kernels = _planned(program, shapes, drawn)
+    if drawn:
+        whole = kernels.plan.shape
+        arrays = [x if is_drawn_in(x, whole) else made(x) for x in arrays]
+    return kernels, arrays
+
+
 def run_program(
     program: Program,
     blocks: Sequence[np.ndarray | np.generic | DrawnBlock],
@@ -177,16 +191,8 @@ def run_program(
     >>> run_program(program, [np.arange(4.0)])
     [array([0., 1., 4., 9.]), array([14.])]
     """
-    arrays: list[Any] = [x if type(x) in _BLOCKS else np.asarray(x) for x in blocks]
-    shapes = tuple([x.shape for x in arrays])
-    if tuple([x.dtype for x in arrays]) != program.inputs:
-        _refuse_blocks(program, arrays)
     mode = config.get("kernels")
-    drawn = DrawnBlock in map(type, arrays)
-    kernels = _planned(program, shapes, drawn)
-    if drawn:
-        whole = kernels.plan.shape
-        arrays = [x if is_drawn_in(x, whole) else made(x) for x in arrays]
+    kernels, arrays = _placed(program, blocks)
     with FloatReports(array_warnings) as reports:
         found = _by_kernels(kernels, mode, arrays, reports, outs or {})
         if found is not None:
@@ -194,7 +200,7 @@ def run_program(
         return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
 
 
-def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
+def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
     """Return, in words, by what a program would run over blocks, and why not by a kernel.
 
     Returns
@@ -209,11 +215,8 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic]) -> str:
     "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: there is one
     operation, for which NumPy's function is as fast"
     """
-    arrays: list[Any] = [np.asarray(x) for x in blocks]
-    if tuple([x.dtype for x in arrays]) != program.inputs:
-        _refuse_blocks(program, arrays)
-    mode = config.get("kernels")
-    return describe(_planned(program, tuple([x.shape for x in arrays])), arrays, mode)
+    kernels, arrays = _placed(program, blocks)
+    return describe(kernels, arrays, config.get("kernels"))
 
 
 def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
