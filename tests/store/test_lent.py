@@ -9,7 +9,6 @@ import pytest
 
 import lazyflow as lf
 from lazyflow.departures import wait_for_last_calls
-from lazyflow.store.memory import lent
 from lazyflow.store.memory.lent import LentMemory, borrowed, trim
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
@@ -20,7 +19,6 @@ SIZE = 3 << 20
 @pytest.fixture(autouse=True)
 def no_kept_files():
     trim()
-    lent._mapped.clear()
     yield
     trim()
 
@@ -32,14 +30,14 @@ def test_another_process_writes_it():
         "borrowed(eval(sys.argv[1]))[5:8] = b'abc'"
     )
     subprocess.run([sys.executable, "-c", code, repr(memory.address)], check=True)
-    assert memory.edited()[4:9] == b"\0abc\0"
+    assert memory.edited(False)[4:9] == b"\0abc\0"
 
 
 def test_edits_stay_here_and_memory_is_used_again_when_it_is_not_seen():
     memory = LentMemory(SIZE)
     written = borrowed(memory.address)
     written[:2] = b"ab"
-    seen = memory.edited()
+    seen = memory.edited(True)
     seen[:1] = b"x"
     assert (seen[:2], written[:2]) == (b"xb", b"ab")
     assert LentMemory(SIZE).address != memory.address
@@ -48,7 +46,15 @@ def test_edits_stay_here_and_memory_is_used_again_when_it_is_not_seen():
     again = LentMemory(SIZE)
     assert again.address[2] == label
     borrowed(again.address)[1:2] = b"c"
-    assert again.edited()[:2] == b"ac"
+    assert again.edited(True)[:2] == b"ac"
+
+
+def test_memory_that_strangers_wrote_is_not_used_again():
+    memory = LentMemory(SIZE)
+    seen = memory.edited(again=False)
+    label = memory.address[2]
+    del seen, memory
+    assert LentMemory(SIZE).address[2] != label
 
 
 def test_memory_that_was_given_up_is_not_used_again_and_takes_no_room():
@@ -82,7 +88,7 @@ def test_no_more_is_lent_than_may_be_shared():
 def test_the_child_of_a_fork_uses_memory_of_its_own():
     memory = LentMemory(SIZE)
     borrowed(memory.address)[:2] = b"ab"
-    seen = memory.edited()
+    seen = memory.edited(True)
     read, write = os.pipe()
     child = os.fork()
     if not child:

@@ -21,7 +21,7 @@ from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import takes_out
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import call_arguments
-from lazyflow.store.memory.lent import LentMemory, borrowed
+from lazyflow.store.memory import lent
 
 _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
@@ -59,7 +59,7 @@ class Result:
 
     def __init__(self, shape: tuple[Any, ...], dtype: np.dtype[Any]) -> None:
         self.array = np.empty(shape, dtype)  # takes no memory before it is written
-        self._lent: LentMemory | None = None
+        self._lent: lent.LentMemory | None = None
         self._lock = Lock()
 
     def address(self) -> Any:
@@ -67,27 +67,31 @@ class Result:
         with self._lock:
             if self._lent is None:
                 try:
-                    self._lent = LentMemory(self.array.nbytes)
+                    self._lent = lent.LentMemory(self.array.nbytes)
                 except OSError:
                     return None
         return self._lent.address
 
-    def written_by_others(self) -> np.ndarray[Any, Any]:
-        """Return the array in lent memory."""
+    def written_by_others(self, again: bool) -> np.ndarray[Any, Any]:
+        """Return the array in lent memory; `again`: see `LentMemory.edited`."""
         assert self._lent is not None
-        return np.ndarray(self.array.shape, self.array.dtype, self._lent.edited())
+        return np.ndarray(self.array.shape, self.array.dtype, self._lent.edited(again))
 
 
 class ResultPart:
     """The part of a result that a task writes; an argument not searched for lazy values.
 
     written
-        What the task returns that has written it: where.
+        What the task returns that has written it: None, or, of lent memory, whether it was a
+        worker of the process that lent it.
     """
 
     __slots__ = ("_array", "_result")
     _lazyflow_kind = ATOM
-    written: Any = None
+
+    @property
+    def written(self) -> bool | None:
+        return None
 
     def __init__(self, result: Result, array: np.ndarray[Any, Any]) -> None:
         self._result = result
@@ -108,14 +112,17 @@ class BorrowedPart(ResultPart):
     """A part of a result of another process."""
 
     __slots__ = ("_address", "_layout")
-    written = ...
+
+    @property
+    def written(self) -> bool:
+        return lent.is_worker
 
     def __init__(self, address: Any, layout: Any) -> None:
         self._address = address
         self._layout = layout
 
     def open(self) -> Any:
-        memory = None if self._address is None else borrowed(self._address)
+        memory = None if self._address is None else lent.borrowed(self._address)
         if memory is None:
             return None
         shape, dtype, _, start, strides = self._layout
@@ -173,19 +180,16 @@ class BufferedTasks(Tasks):
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
-        array = self.result.array
-        if all(value is None for value in values):
-            return array
-        lent = None
-        if any(value is ... for value in values):
-            array = self.result.written_by_others()
-            if all(value is ... for value in values):
-                return array
-            lent, array = array, self.result.array
+        array, others = self.result.array, None
+        by_others = [value for value in values if isinstance(value, bool)]
+        if by_others:
+            others = self.result.written_by_others(all(by_others))
+            if len(by_others) == len(values):
+                return others
         seen = _seen_as(array, self.chunks)
         for place, value in zip(block_slices(self.chunks), values, strict=True):
-            if value is ...:
-                seen[place] = _seen_as(lent, self.chunks)[place]
+            if isinstance(value, bool):
+                seen[place] = _seen_as(others, self.chunks)[place]
             elif value is not None:
                 seen[place] = value
         return array

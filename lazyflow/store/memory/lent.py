@@ -5,7 +5,8 @@ in the process that made it: nothing has to be sent to them beside that number.
 
 Files whose pages are there, and mapped by those who write, are four times as fast as new ones: up
 to `KEEP` bytes are kept for the next use when nobody looks at them any more. A file that is given
-up before it was read is not used again, since somebody may still be writing.
+up before it was read is not used again, since somebody may still be writing; nor is one that was
+written by other processes than the parent's own workers: a cluster may run a task twice.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class _File(NamedTuple):
     process: int
 
 
+is_worker = False  # whether this process is a worker of the one whose memory it borrows
 _lock = Lock()
 _unused: list[_File] = []  # that have pages
 _views: dict[int, Gone] = {}  # by id: these references have to live
@@ -63,7 +65,7 @@ class LentMemory:
     >>> lent = LentMemory(5)
     >>> other = borrowed(lent.address)
     >>> other[:3] = b"abc"
-    >>> lent.edited()[:3]
+    >>> lent.edited(again=False)[:3]
     b'abc'
     """
 
@@ -72,14 +74,19 @@ class LentMemory:
         self._given_up = LastCall(_drop_pages, self._file)
         self.address: Address = os.getpid(), self._file.file.fileno(), self._file.label
 
-    def edited(self) -> mmap.mmap:
-        """Return what others wrote, when they are done; edits of it stay in this process."""
+    def edited(self, again: bool) -> mmap.mmap:
+        """Return what others wrote, when they are done; edits of it stay in this process.
+
+        again
+            Nobody writes any more, so that the file may be used again.
+        """
         access = mmap.PROT_READ | mmap.PROT_WRITE
         fd = self._file.file.fileno()
         found = mmap.mmap(fd, self._file.size, mmap.MAP_PRIVATE, access)
         self._given_up.forget()
-        known = gone(found, _dead.append, self._file)
-        _views[id(known)] = known
+        if again:
+            known = gone(found, _dead.append, self._file)
+            _views[id(known)] = known
         return found
 
 
@@ -145,7 +152,7 @@ def borrowed(address: Address) -> mmap.mmap | None:
         return None
     finally:
         os.close(fd)
-    if len(found) <= KEEP:
+    if is_worker and len(found) <= KEEP:
         while len(_mapped) >= _MOST:
             _mapped.pop(next(iter(_mapped)), None)
         _mapped[label] = found

@@ -19,6 +19,7 @@ from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.worker.following import Follower
 from lazyflow.schedulers.processes.worker.reporting import Reporter
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES
+from lazyflow.store.memory import lent
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import encode
 
@@ -55,6 +56,7 @@ class WorkerProcess(ABC):
         )
         self.announced: tuple[set[int], set[int]] = (set(), set())
         self.mappings = Mappings(private=False)
+        lent.is_worker = True
         self.follower = Follower()
         self._sending = threading.Lock()
         self.skipped: set[int] = set()
