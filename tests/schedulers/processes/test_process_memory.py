@@ -235,3 +235,36 @@ def test_an_ending_in_a_task_that_nobody_waits_for() -> None:
     with pytest.raises(RemoteTaskError):
         compute(x)
     assert processes.info()["deaths"] == 0
+
+
+def test_memory_that_is_let_go_of_before_it_was_counted_in_stays_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread opens a value and drops it just after the driver has run what was posted."""
+    with config.set(scheduler="processes"):
+        held = lazyflow.submit(bytes, 1 << 20)
+    assert held.result() == bytes(1 << 20)  # its arena is known here
+    driver = processes._driver
+    assert driver is not None
+    run_steps, tell_owner = driver.loop.run_steps, driver.memory._tell_owner
+    opened, freed = [], []
+
+    def run_steps_and_open() -> None:
+        run_steps()
+        if not opened:
+            reader = threading.Thread(target=lambda: opened.append(len(held.result())))
+            reader.start()
+            reader.join()
+
+    def noted(owner: int, segment: Any) -> bool:
+        freed.append(segment)
+        return tell_owner(owner, segment)
+
+    monkeypatch.setattr(driver.memory, "_tell_owner", noted)
+    monkeypatch.setattr(driver.loop, "run_steps", run_steps_and_open)
+    driver.loop.ring(None)
+    assert until(lambda: opened)
+    assert held.result() == bytes(1 << 20)
+    assert compute(delayed(inc)(1), **ON) == (2,)  # what is to be freed has been by now
+    assert not freed
+    lazyflow.shutdown()  # before its thread loses what was patched

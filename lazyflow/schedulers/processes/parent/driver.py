@@ -202,11 +202,12 @@ class Driver:
                 if self.state.out:  # it found what to do
                     self.perform()
                 self.loop.sleep(until)
+                unmapped = self.memory.take_unmapped()
                 self.loop.run_steps()
                 if not self.closing:
                     while self.pumps:
                         self.pumps.pop().pump()
-                    self.memory.collect()
+                    self.memory.segments.remove(unmapped)
                     self.perform()
                     self._send_forgotten()
         except BaseException as bug:

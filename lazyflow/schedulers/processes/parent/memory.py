@@ -175,10 +175,13 @@ class PoolMemory:
         self.segments.add([segment])
         return self.mappings.view(segment)
 
-    def collect(self) -> None:
-        """Count out what this process does not map any more."""
-        if self.mappings.released:
-            self.segments.remove(self.mappings.take_released())
+    def take_unmapped(self) -> list[Segment]:
+        """Return what this process does not map any more, to be counted out after posted steps.
+
+        A step that was posted before the memory was mapped counts it in: if that is not done yet,
+        it would be counted out for somebody else who uses it, and freed.
+        """
+        return self.mappings.take_released() if self.mappings.released else []
 
     # -- arenas -----------------------------------------------------------------------------
 
@@ -227,7 +230,7 @@ class PoolMemory:
 
     def close(self) -> None:
         """Close all descriptors but those of values that somebody holds still."""
-        self.collect()
+        self.segments.remove(self.take_unmapped())
         for arena in tuple(self.readers):
             if self.segments.has_any(arena):
                 os.close(self.readers.pop(arena))
