@@ -12,10 +12,11 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.elementwise import astype, conjugated, real, where
+from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import concatenate
-from lazyflow.array.functions.products import matmul
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.means import mean
+from lazyflow.array.nodes.views import View
 
 
 def _observations(m: Any, rowvar: bool, dtype: np.dtype[Any]) -> Array:
@@ -71,6 +72,9 @@ def cov(
         x = concatenate([x, other], axis=0)
     ddof = ddof if ddof is not None else int(not bias)
     count = x.shape[1]
+    labels, axis = (0, 1), 1  # of the variables and of the observations
+    if isinstance(x.expr, View) and x.expr.selection.axes == (1, 0):  # as they lie in memory
+        x, labels, axis = x.T, (1, 0), 0
     weights = [
         _weights(each, name, count)
         for each, name in ((fweights, "fweights"), (aweights, "aweights")) if each is not None
@@ -79,7 +83,7 @@ def cov(
         if count - ddof <= 0:
             warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         scale: Any = max(count - ddof, 0)
-        x = x - mean(x, 1, keepdims=True)
+        x = x - mean(x, axis, keepdims=True)
         right = x
     else:
         w = weights[0] * weights[1] if len(weights) > 1 else weights[0]
@@ -88,9 +92,12 @@ def cov(
         if aweights is not None and ddof:
             scale = total - ddof * totals.sum(w * weights[-1]) / total
         scale = np.maximum(scale, 0)
-        x = x - totals.sum(x * w, 1, keepdims=True) / total
+        w = w if axis else w[:, None]
+        x = x - totals.sum(x * w, axis, keepdims=True) / total
         right = x * w
-    found = matmul(x, conjugated(right).T)
+    right = conjugated(right) if right.dtype.kind in "cO" else right
+    others = tuple([label or 2 for label in labels])
+    found = Array(product(x.expr, labels, right.expr, others, (0, 2), right.dtype))
     inverse: Any = np.true_divide(1, scale)
     found = found * (inverse if isinstance(inverse, Array) else float(inverse))
     return found[tuple([0 if n == 1 else slice(None) for n in found.shape])]

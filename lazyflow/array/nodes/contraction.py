@@ -2,8 +2,8 @@
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
 matrices, and adds up; few blocks of the result with much to add up are several tasks, merged by
-sixteens. Which, is a function of the blocks' numbers only. The threads of the BLAS library are
-shared out among the tasks.
+sixteens, and fewer where their sums are larger than what they read. Which, is a function of the
+blocks' numbers and sizes only. The threads of the BLAS library are shared out among the tasks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
-from lazyflow.array.nodes.views import seen
+from lazyflow.array.nodes.views import View, seen
 from lazyflow.graph.task import Task
 
 _TASKS = 32  # tasks there should be where there is so much to multiply
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
-_FEWEST = 4  # blocks that are left then, at least
+_FEWEST = 4  # blocks or tasks that are left then, at least
 
 Labels = tuple[int, ...]
 
@@ -95,8 +95,17 @@ class Contraction(Expr):
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         pairs = prod([n for _, n in sums])
-        count = -(-pairs * prod(self.numblocks) // _TASKS)
+        tasks = pairs * prod(self.numblocks)
+        count = max(-(-tasks // _TASKS), min(self._sums_per_read(), tasks // _FEWEST))
         return sums, min(max(count, 1), TOGETHER)
+
+    def _sums_per_read(self) -> int:
+        """Return by how much the parts of a sum are larger than the pairs that they are made of."""
+        sizes = [
+            prod([1 if None in axis else max(axis) for axis in chunks])
+            for chunks in (self.chunks, *[x.chunks for x in self.inputs])
+        ]
+        return -(-sizes[0] // max(sizes[1] + sizes[2], 1))
 
 
 def in_wide_blocks(node: Expr) -> Expr:
@@ -217,6 +226,8 @@ def contraction(
     SizesNeeded
         A shared axis has a length that is not known, and other chunks in the other node.
     """
+    (one, at_one), (other, at_other) = map(_in_own_order, (one, other), labels[:2])
+    labels = (at_one, at_other, labels[2])
     first = dict(zip(labels[0], one.chunks, strict=True))
     second = dict(zip(labels[1], other.chunks, strict=True))
     for label in set(first) & set(second):
@@ -234,6 +245,17 @@ def contraction(
         _prepared(other, tuple([second[label] for label in labels[1]]), dtype),
     )
     return Contraction(inputs, labels, dtype)
+
+
+def _in_own_order(node: Expr, labels: Labels) -> tuple[Expr, Labels]:
+    """Take what a transposed view is of: a matrix times itself is then known to be symmetric."""
+    if not isinstance(node, View) or sorted(node.selection.axes) != list(range(node.ndim)):
+        return node, labels
+    (base,) = node.inputs
+    if base.ndim != node.ndim or any(pick is not None for pick in node.selection.picks):
+        return node, labels
+    own = dict(zip(node.selection.axes, labels, strict=True))
+    return base, tuple([own[axis] for axis in range(node.ndim)])
 
 
 def _prepared(node: Expr, chunks: Chunks, dtype: np.dtype[Any]) -> Expr:

@@ -386,3 +386,15 @@ def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
         assert tell() == 4
     finally:
         limit(before)
+
+
+@pytest.mark.parametrize("rows", [3, 20, 100])
+def test_a_matrix_times_itself_is_symmetric(rows):
+    x = RNG.random((100, 30))
+    chunked = la.from_array(x, chunks=(rows, 30))
+    for made in (chunked.T @ chunked, la.tensordot(chunked, chunked, (0, 0))):
+        found = made.compute()
+        np.testing.assert_allclose(found, x.T @ x)
+        assert np.array_equal(found, found.T)
+    np.testing.assert_allclose((chunked @ chunked.T).compute(), x @ x.T)
+    np.testing.assert_allclose((chunked.T @ chunked)[3:7, 2].compute(), (x.T @ x)[3:7, 2])

@@ -70,3 +70,17 @@ def test_moments_of_arrays_with_an_axis_of_length_0(axis, chunks, fusion):
     with config.set(array_fusion=fusion):
         for name in ("mean", "var", "std"):
             check(getattr(la.from_array(x, chunks), name)(axis), getattr(x, name)(axis))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+@pytest.mark.parametrize("weights", [{}, {"aweights": np.arange(1.0, 41)}])
+def test_covariances_of_transposed_variables_are_symmetric(dtype, weights):
+    x = np.random.default_rng(4).random((40, 5)).astype(dtype)
+    x = x * (1 + 2j) if dtype == "c16" else x
+    chunked = la.from_array(x, chunks=(7, 3))
+    for key in (np.s_[:], np.s_[::-1], np.s_[:, :1]):
+        found = la.cov(chunked[key].T, **weights).compute()
+        np.testing.assert_allclose(found, np.cov(x[key].T, **weights), rtol=1e-6)
+    whole = la.cov(la.from_array(x, chunks=(7, 5)).T).compute()
+    if dtype != "c16":
+        assert np.array_equal(whole, whole.T)
