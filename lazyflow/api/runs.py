@@ -107,7 +107,8 @@ def results(run: Lifecycle) -> list[Any]:
             CollectedError(run.failed[i]) if i in run.failed else value
             for i, value in zip(plan.outputs, found, strict=True)
         ]
-    if any(forms[t] or t is IteratorItems for t in set(map(type, found))):
+    is_own = len(found) == 1 and not plan.leaves and _is_own(found[0])
+    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, found))):
         kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
         release = ResultHandover(kept)
         found = [release(value) for value in found]
@@ -118,6 +119,11 @@ def results(run: Lifecycle) -> list[Any]:
 def _shared(value: Any) -> bool:
     """Tell whether a task's result may be a literal, which is read-only in tasks."""
     return forms[type(value)] > 0 and not (kinds[type(value)] == ARRAY and value.flags.writeable)
+
+
+def _is_own(value: Any) -> bool:
+    """Tell whether a task's result is an array of plain values that is no literal."""
+    return kinds[type(value)] == ARRAY and value.flags.writeable and not value.dtype.hasobject
 
 
 def held_values(plan: Plan) -> list[Any]:

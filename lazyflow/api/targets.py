@@ -27,7 +27,9 @@ class Targets:
             self._items: Sequence[Any] | None = None
             self.light = False
             return
-        self._items, self._binder = bind(args, {}, traverse=traverse, as_is=True)
+        self._items, self._binder = args, None
+        if not all(kinds[type(x)] in (LAZY, COLLECTION) for x in args):
+            self._items, self._binder = bind(args, {}, traverse=traverse, as_is=True)
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
         self.light = True
@@ -51,7 +53,7 @@ class Targets:
             _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
             for item, first, last in self._parts
         ]
-        return tuple(self._binder.fill(found)[0])
+        return tuple(self._binder.fill(found)[0] if self._binder is not None else found)
 
 
 def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:

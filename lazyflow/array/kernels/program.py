@@ -45,10 +45,13 @@ class TileFunction(NamedTuple):
         Called as ``func(*blocks, **dict(keywords))``.
     keywords
         Pairs of a name and a hashable value.
+    words
+        The keywords as text: 0.0 and -0.0 are equal, and so are 1 and True.
     """
 
     func: Any
     keywords: tuple[tuple[str, Any], ...] = ()
+    words: str = ""
 
     @property
     def name(self) -> str:

@@ -32,30 +32,28 @@ _PAYS = 1 << 21
 #: From this on a block takes NumPy's functions longer than the compilation, which it waits for.
 _WAITS = 1 << 25
 
-#: By identity, because hashing a program costs as much as running a small one; the entry holds
-#: the program, so that its id is not another's.
 _BLOCKS = (np.ndarray, DrawnBlock)
-_known: dict[tuple[int, str], tuple[Program, Lowered, dict[Any, PlanKernels]]] = {}
+_known: dict[tuple[Program, str], tuple[Lowered, dict[Any, PlanKernels]]] = {}
 
 
 def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -> PlanKernels:
     """Return the plan for blocks of these shapes, with its kernels."""
     math = config.get("math")
-    entry = _known.get((id(program), math))
-    if entry is None or entry[0] is not program:
+    entry = _known.get((program, math))
+    if entry is None:
         if len(_known) >= _MOST:
             _known.clear()
         lowered = lower(program)
         if math == "own":
             lowered = with_own_functions(lowered, folder)
-        entry = _known[id(program), math] = (program, lowered, {})
-    plans = entry[2]
+        entry = _known[program, math] = (lowered, {})
+    lowered, plans = entry
     named = (shapes, drawn) if drawn else shapes
     found = plans.get(named)
     if found is None:
         if len(plans) >= _MOST:
             plans.clear()
-        found = plans[named] = PlanKernels(make_plan(entry[1], shapes, drawn))
+        found = plans[named] = PlanKernels(make_plan(lowered, shapes, drawn))
     return found
 
 

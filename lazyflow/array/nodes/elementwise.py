@@ -201,5 +201,6 @@ def function(
     func: Any, operands: tuple[Expr, ...], dtype: Any, **keywords: Any
 ) -> Expr:
     """Return the result of a function that works element by element on whole blocks."""
-    op = TileFunction(func, tuple(sorted(keywords.items())))
+    pairs = tuple(sorted(keywords.items()))
+    op = TileFunction(func, pairs, repr(pairs))
     return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, product
+from itertools import accumulate, chain, product
 from typing import Any
 
 from lazyflow.api.lazy import Delayed
@@ -42,14 +42,14 @@ class Lowering:
         nodes = below(wanted)
         hand_down(nodes)
         depth: dict[Expr, int] = {}
-        for node in nodes:
+        for node in nodes if len(nodes) > _DEEP else ():
             depth[node] = 1 + max([depth[x] for x in node.inputs], default=0)
             if depth[node] > _DEEP:
                 self.blocks(node)
                 depth[node] = 0
         found = [self.blocks(node) for node in wanted]
-        for tasks in found:
-            self.readers.update(map(id, tasks))
+        for task in chain.from_iterable(found):
+            self.readers[id(task)] += 1
         return found
 
     def blocks(self, node: Expr) -> list[Task]:

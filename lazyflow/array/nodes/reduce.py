@@ -95,7 +95,7 @@ class Reduced(Expr):
     ) -> None:
         chunks = _reduced(inputs[0].chunks, reduction.axes)
         super().__init__(inputs, dtype, tuple([(1,) if k < 0 else chunks[k] for k in axes]))
-        self.reduction = reduction._replace(mask=None)
+        self.reduction = reduction
         self.which = which
         self.finish = finish
         self.axes = axes

@@ -236,7 +236,8 @@ class _Fusion:
         for node in bundle:
             value = steps.of(node.inputs[0])
             mask: Any = steps.of(node.inputs[1]) if len(node.inputs) > 1 else None
-            outputs.append((value, node.reduction._replace(mask=mask)))
+            reduction = node.reduction
+            outputs.append((value, reduction._replace(mask=mask) if mask else reduction))
         axes = bundle[0].reduction.axes
         chunks = steps.better_chunks() if self.enabled else inner.chunks
         partial = tuple([
@@ -321,7 +322,7 @@ class _GroupProgram:
             node.step(tuple(map(number, operands))) for node, operands in self.steps
         ])
         wanted = tuple([
-            (number(value), r and r._replace(mask=None if r.mask is None else number(r.mask)))
+            (number(value), r._replace(mask=number(r.mask)) if r and r.mask else r)
             for value, r in outputs
         ])
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])

@@ -214,3 +214,9 @@ def test_sums_and_spreads_are_within_their_bounds(dtype, layout):
             ("std", spread**0.5, ratio * spread**0.5),
         ]:
             assert abs(float(getattr(la, name)(x).compute()) - wanted) <= eps * bound, name
+
+
+def test_zeros_of_both_signs_are_different_replacements():
+    x = la.from_array(np.array([np.nan, 1.0]))
+    plus, minus = la.compute(la.nan_to_num(x, nan=0.0), la.nan_to_num(x, nan=-0.0))
+    assert not np.signbit(plus[0]) and np.signbit(minus[0])

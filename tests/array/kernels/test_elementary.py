@@ -8,6 +8,7 @@ from array_checks import same_values
 
 import lazyflow.array as la
 from lazyflow import config
+from lazyflow.array.kernels import run
 from lazyflow.array.kernels.native.elementary import formulas, ufuncs
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS
 from lazyflow.array.kernels.run import wait_compiled
@@ -155,6 +156,7 @@ def test_numpys_functions_are_used_where_they_are_asked_for():
 
 def test_numpys_functions_are_used_where_nothing_can_be_compiled(monkeypatch):
     monkeypatch.setattr(ufuncs, "_made", {})
+    monkeypatch.setattr(run, "_known", {})
     monkeypatch.setattr(ufuncs.compiler, "unavailable", lambda: "a reason")
     x = np.linspace(0.1, 10, 1000)
     same_values(la.exp(la.from_array(x)).compute(), np.exp(x))
