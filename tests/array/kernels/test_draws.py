@@ -219,3 +219,25 @@ def test_kernels_make_draws_as_they_go(use, name, given, monkeypatch):
     found("native")  # kernels are compiled, and compared with what NumPy draws
     monkeypatch.setattr(PlacedDraw, "__call__", None)
     np.testing.assert_array_equal(found("native"), expected, strict=True)
+
+
+def test_values_are_those_of_the_formulas_within_few_units():
+    def drawn(name, **given):
+        return getattr(la.random.default_rng(7), name)(size=200_000, **given).compute()
+
+    words = drawn("integers", low=0, high=2**64, dtype="u8")  # the same counters
+    chance = ((words >> 11) | 1).astype(np.longdouble) / 2**53
+
+    def off(found, exact):
+        return (abs(found - exact) / np.spacing(abs(found))).max()
+
+    assert off(drawn("standard_exponential"), -np.log(chance)) < 1
+    radius = np.sqrt(-2 * np.log(chance[::2]))
+    angle = words[1::2]
+    eighth = ((angle << 2) | 2).view("i8").astype(np.longdouble) / np.longdouble(2)**64
+    sine, cosine = (f(eighth * np.arctan(np.longdouble(1)) * 2) for f in (np.sin, np.cos))
+    cosine = np.where(angle >> 63, -cosine, cosine)
+    swap = (angle >> 62 & 1).astype(bool)
+    found = drawn("standard_normal")
+    assert off(found[::2], radius * np.where(swap, sine, cosine)) < 4
+    assert off(found[1::2], radius * np.where(swap, cosine, sine)) < 4
