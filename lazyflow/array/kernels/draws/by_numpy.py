@@ -31,6 +31,9 @@ class _NumpyMachine:
     def sqrt(self, value: Any) -> Any:
         return np.sqrt(value)
 
+    def below(self, one: Any, other: Any) -> Any:
+        return one < other
+
     def where(self, which: Any, yes: Any, no: Any) -> Any:
         return np.where(which, yes, no)
 

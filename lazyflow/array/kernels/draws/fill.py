@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.kernels.draws.by_llvm import DECLARED, functions
+from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.by_numpy import draw_rows
 from lazyflow.array.kernels.draws.formulas import CHECKED_LIMITS, FORMULAS, parameters
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
 from lazyflow.array.kernels.native.kernel_files import default_folder
+from lazyflow.array.kernels.native.modules import module_text
 
-_PAYS = 1 << 14  # elements from which waiting for the compiler is shorter than drawing by NumPy
+_PAYS = 1 << 14  # elements from which a kernel is compiled
+_WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
 
 
 def fill(
@@ -80,19 +82,23 @@ def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> Non
 
 
 def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
-    """Return the kernel if there can be one, and if it is there or worth waiting for."""
+    """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
     if config.get("kernels") == "tiles" or compiler.unavailable():
         return None
-    kernel = _kernel_of(formula, dtype)
-    if kernel.state != READY and size >= _PAYS:
-        kept = config.get("kernel_cache")
-        compiler.compile_now(kernel, None if kept is False else kept or default_folder())
+    kernel, kept = _kernel_of(formula, dtype), config.get("kernel_cache")
+    if kernel.state == READY:
+        return kernel
+    folder = None if kept is False else kept or default_folder()
+    if size >= _WAITS or config.get("kernels") == "native":
+        compiler.compile_now(kernel, folder)
+    elif size >= _PAYS:
+        compiler.request(kernel, folder)
     return kernel if kernel.state == READY else None
 
 
 def _text(formula: str, dtype: np.dtype[Any]) -> str:
     """Return the text of the module of a kernel that fills rows."""
-    return "\n".join([*functions("draw", FORMULAS[formula], dtype), _ROWS, *DECLARED, ""])
+    return module_text([*functions("draw", FORMULAS[formula], dtype), *_ROWS.splitlines()])
 
 
 #: pointers    the first element, the parameters

@@ -49,6 +49,9 @@ class Machine(Protocol):
     def sqrt(self, value: Any) -> Any:
         """Return a square root."""
 
+    def below(self, one: Any, other: Any) -> Any:
+        """Tell whether a word is less than another, without signs."""
+
     def where(self, which: Any, yes: Any, no: Any) -> Any:
         """Return one of two values."""
 
@@ -119,10 +122,10 @@ def _log(m: Machine, x: Any) -> Any:
     s = f / (f + 2.0)
     z = s * s
     w = z * z
-    odd = w * (0.3999999999940941908 + w * (0.2222219843214978396 + w * 0.1531383769920937332))
+    odd = w * (w * (w * 0.1531383769920937332 + 0.2222219843214978396) + 0.3999999999940941908)
     even = z * (
-        0.6666666666666735130
-        + w * (0.2857142874366239149 + w * (0.1818357216161805012 + w * 0.1479819860511658591))
+        w * (w * (w * 0.1479819860511658591 + 0.1818357216161805012) + 0.2857142874366239149)
+        + 0.6666666666666735130
     )
     half = f * f * 0.5
     rest = s * (half + (odd + even)) + exponent * 1.90821492927058770002e-10
@@ -133,21 +136,23 @@ def _turned(m: Machine, word: Any) -> tuple[Any, Any]:
     """Return cosine and sine of an angle drawn evenly: an eighth of a turn, sign, and exchange."""
     x = m.number(word << 2 | 2) * (pi / 2 * 2.0**-64)
     z = x * x
-    sine = x + x * z * (
-        -1.66666666666666324348e-01 + z * (
-            8.33333333332248946124e-03 + z * (
-                -1.98412698298579493134e-04 + z * (
-                    2.75573137070700676789e-06 + z * (
-                        -2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))))
-    cosine = 1.0 - (z * 0.5 - z * z * (
-        4.16666666666666019037e-02 + z * (
-            -1.38888888888741095749e-03 + z * (
-                2.48015872894767294178e-05 + z * (
-                    -2.75573143513906633035e-07 + z * (
-                        2.08757232129817482790e-09 + z * -1.13596475577881948265e-11))))))
+    sine = z * 1.58969099521155010221e-10
+    for c in (
+        -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
+        8.33333333332248946124e-03,
+    ):
+        sine = (sine + c) * z
+    sine = x * z * (sine + -1.66666666666666324348e-01) + x
+    cosine = z * -1.13596475577881948265e-11
+    for c in (
+        2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
+        -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+    ):
+        cosine = (cosine + c) * z
+    cosine = 1.0 - (z * 0.5 - z * cosine)
     cosine = m.of_bits(m.bits(cosine) ^ (word & (1 << 63)))
-    swap = (word & (1 << 62)) < 1
-    return m.where(swap, cosine, sine), m.where(swap, sine, cosine)
+    straight = m.below(word & (1 << 62), 1)
+    return m.where(straight, cosine, sine), m.where(straight, sine, cosine)
 
 
 def _normal(m: Machine) -> tuple[Any, ...]:
@@ -188,7 +193,7 @@ def _short_range(m: Machine) -> tuple[Any, ...]:
     def step(attempt: Any) -> Any:
         found = [x * m.param(COUNT) for x in _four(m, attempt)]
         values = tuple([(x >> 32) + m.param(LEAST) for x in found])
-        return values, tuple([(x & _LOW) < m.param(REFUSED) for x in found])
+        return values, tuple([m.below(x & _LOW, m.param(REFUSED)) for x in found])
 
     return m.repeat(step)
 
@@ -197,7 +202,7 @@ def _long_range(m: Machine) -> tuple[Any, ...]:
     def step(attempt: Any) -> Any:
         found = _two(m, attempt)
         values = tuple([_high(x, m.param(COUNT)) + m.param(LEAST) for x in found])
-        return values, tuple([x * m.param(COUNT) < m.param(REFUSED) for x in found])
+        return values, tuple([m.below(x * m.param(COUNT), m.param(REFUSED)) for x in found])
 
     return m.repeat(step)
 
