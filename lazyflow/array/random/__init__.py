@@ -15,8 +15,8 @@ bounds, normal, exponential and what follows from them) are functions of seed, c
 Philox4x32-10: any part is made at once, without memory where it is only reduced. Exponential draws
 are within 1, normal ones (Box and Muller) within 4 units in the last place of the exact function of
 53 random bits; all are the same on every processor, but where exp or power come in (lognormal,
-weibull, pareto, power). Other distributions are drawn by NumPy's generators, in boxes; such an array
-is drawn once, and held, where several operations read it.
+weibull, pareto, power). Other distributions are drawn by NumPy's generators, in boxes; such an
+array is drawn once, and held, where several operations read it.
 """
 
 # Modules, from the bottom up: streams (boxes and NumPy's generators, for what takes a varying count
