@@ -99,6 +99,12 @@ def test_many_short_tasks_run_on_one_thread():
     assert not light(np.exp(kept).sum())  # as long as it may be
     assert not light(kept.map_blocks(seen, dtype=float))
     assert not light(la.from_array(np.ones(10**6), chunks=10**5).persist() + 1)
+    row = la.from_array(np.ones(2000))
+    assert light(row + 1)
+    assert not light(row[:, None] + row)
+    assert not light(la.from_array(np.ones(30_000)) + 1)  # as long as to write 240 kB
+    assert light(la.from_array(np.ones(30_000)).max())
+    assert not light(row.astype(object) + 1)  # as long as their additions take
     np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))
 
 

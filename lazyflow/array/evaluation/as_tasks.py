@@ -24,6 +24,7 @@ from lazyflow.graph.task import HELD
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
 _CALL = 12e-6  # seconds of a task without its elements
 _ELEMENT = 0.4e-9  # seconds of one operation on an element that is in a cache
+_BYTE = 0.25e-9  # seconds of writing a byte of a result, which is new memory
 
 _CHEAP = {"full", "arange", "eye", "tri", "linspace"}
 
@@ -76,11 +77,14 @@ def _seconds(node: Expr) -> float:
     if isinstance(node, Tasks):
         return 0.0 if all(task._func is HELD for task in node.tasks) else inf
     if isinstance(node, Fused):
-        steps = node.program.steps
+        program, steps = node.program, node.program.steps
         quick = all(getattr(step.op, "__name__", None) in QUICK for step in steps)
+        quick = quick and not any(dtype.hasobject for dtype in program.inputs)
         if quick and not any(None in x.shape for x in node.inputs):
-            elements = max([prod(map(max, x.chunks)) for x in node.inputs], default=1)
-            return _CALL + elements * (len(steps) + len(node.program.outputs) + 1) * _ELEMENT
+            elements = max([prod(map(max, x.chunks)) for x in (node, *node.inputs)])
+            written = sum([program.dtype_of(n).itemsize for n, r in program.outputs if r is None])
+            operations = len(steps) + len(program.outputs) + 1
+            return _CALL + elements * (operations * _ELEMENT + written * _BYTE)
     elif isinstance(node, Reduced | Rechunk) and None not in node.shape:
         return _CALL + 16 * prod(map(max, node.chunks)) * _ELEMENT
     return inf
