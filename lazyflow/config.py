@@ -15,7 +15,7 @@ store_limit        None        bytes of shared memory for values, in each worker
                                machine has
 chunk_bytes        8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
 array_fusion       True        whether neighbouring operations on arrays become one task per block
-kernels            "auto"      how fused array expressions run: "auto", "tiles" (by NumPy alone)
+kernels            "auto"      how fused array expressions run: "auto", "numpy" (by NumPy alone)
                                or "native" (a kernel at once, else an error: for tests)
 math               "own"       elementary functions of arrays (exp, sin, ...): "own", vectorised and
                                within a unit in the last place, or "numpy"
@@ -43,7 +43,7 @@ __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 
 _MATH = {name: name for name in ("own", "numpy")}
-_KERNELS = {name: name for name in ("auto", "tiles", "native")}
+_KERNELS = {name: name for name in ("auto", "numpy", "native")}
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -97,7 +97,7 @@ def _flag(name: str, default: bool) -> _Key:
 
 def _kernels(value: Any) -> str:
     if not isinstance(value, str) or value not in _KERNELS:
-        raise ValueError(f'kernels must be "auto", "tiles" or "native"; got {value!r}')
+        raise ValueError(f'kernels must be "auto", "numpy" or "native"; got {value!r}')
     return str(value)
 
 

@@ -154,7 +154,7 @@ def test_a_task_sees_the_block_it_was_computed_in_and_its_own_stay_with_it() -> 
         ({"num_workers": True}, "num_workers must be a whole number, 1 or more; got True"),
         ({"max_runs_ahead": None}, "max_runs_ahead must be a whole number, 1 or more; got None"),
         ({"check_mutation": 1}, "check_mutation must be True or False; got 1"),
-        ({"kernels": "numba"}, 'kernels must be "auto", "tiles" or "native"; got \'numba\''),
+        ({"kernels": "numba"}, 'kernels must be "auto", "numpy" or "native"; got \'numba\''),
         ({"kernel_cache": True}, "kernel_cache must be a folder, None or False; got True"),
     ],
 )
@@ -188,9 +188,9 @@ def test_the_environment_is_the_default() -> None:
         "c.set(num_workers=None)\n"
         "with c.set(scheduler='threads'): print(c.get('scheduler'), c.get('num_workers'))",
         LAZYFLOW_SCHEDULER="sync", LAZYFLOW_NUM_WORKERS="3", LAZYFLOW_CHECK_MUTATION="Yes",
-        LAZYFLOW_MAX_RUNS_AHEAD="", LAZYFLOW_KERNELS="tiles", LAZYFLOW_KERNEL_CACHE="no",
+        LAZYFLOW_MAX_RUNS_AHEAD="", LAZYFLOW_KERNELS="numpy", LAZYFLOW_KERNEL_CACHE="no",
     )
-    expected = "['sync', 3, True, 16, 'tiles', False]\nthreads None\n"
+    expected = "['sync', 3, True, 16, 'numpy', False]\nthreads None\n"
     assert done.stdout == expected, done.stderr
 
 

@@ -66,7 +66,7 @@ def test_ufuncs_with_signatures(made, use, scheduler):
     check(use(made.listed, la.from_array(A, chunks=2)), use(made.listed, A), scheduler)
 
 
-@pytest.mark.parametrize("size", [10, 300])  # the larger in tiles
+@pytest.mark.parametrize("size", [10, 300])  # the larger in several blocks
 def test_ufuncs_on_large_blocks(made, size):
     a = np.arange(size * size * 1.0).reshape(size, size)
     x = la.from_array(a, chunks=(size // 2, size))

@@ -35,7 +35,7 @@ def test_warnings_as_numpys(name, noticed):
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
-@pytest.mark.parametrize("kernels", ["tiles", "native"])
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
 def test_each_line_warns_once_of_each_thing_and_is_named(scheduler, kernels):
     x = la.from_array(np.zeros(400_000), chunks=100_000)
     with warnings.catch_warnings(record=True) as caught, lazyflow.config.set(kernels=kernels):

@@ -29,7 +29,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("chunks", [(400, 1250), (800, 625)])
 @pytest.mark.parametrize(
-    ("kernels", "name"), [("tiles", "one operation"), *(("native", name) for name in IN_PLACE)]
+    ("kernels", "name"), [("numpy", "one operation"), *(("native", name) for name in IN_PLACE)]
 )
 def test_the_blocks_of_a_result_take_no_memory_of_their_own(name, kernels, chunks):
     make = IN_PLACE[name]
@@ -56,7 +56,7 @@ def test_blocks_that_are_read_too_are_right():
     assert found[0] is not found[3] and not np.shares_memory(found[0], found[2])
 
 
-@pytest.mark.parametrize("kernels", ["tiles", "native"])
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
 def test_parts_of_a_result_may_lie_in_it_in_any_way(kernels):
     data = DATA[:1600].reshape(100, 20, 1000)[..., :999]
     x = la.from_array(data, chunks=((30, 70), (1, 12, 7), (1, 900, 98)))

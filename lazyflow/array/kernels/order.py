@@ -163,17 +163,22 @@ def reduce_whole(reduction: Reduction, values: Any, one_zero: bool) -> Any:
 
 def from_blocks(reduction: Reduction, shape: tuple[int, ...], partial: Any) -> np.ndarray:
     """Return the result for an array of a shape from those of the first round's blocks."""
-    ufunc, forms = KINDS[reduction.kind], rounds(shape, reduction.axes)
-    for form in forms:
-        if form is not forms[0]:
-            partial = partial.reshape(form.outer, form.length, form.inner)
-        if not _in_order(reduction):
-            partial = _in_any_order(reduction, partial, (1,), one_zero=True)
-        else:
-            if form is not forms[0]:
-                partial = reduce_blocks(ufunc, form, contiguous(partial))
-            partial = columns(ufunc, partial) if form.inner > 1 else ufunc.reduce(partial, axis=1)
-    return contiguous(partial).reshape(kept_shape(shape, reduction.axes))
+    ufunc, kept = KINDS[reduction.kind], kept_shape(shape, reduction.axes)
+    first, *more = rounds(shape, reduction.axes)
+    if not _in_order(reduction):
+        found = _in_any_order(reduction, partial, (1,), one_zero=True)
+        for form in more:
+            found = _in_any_order(reduction, found.reshape(form), (1,), one_zero=True)
+        return contiguous(found).reshape(kept)
+    found = _finish(ufunc, first, partial)
+    for form in more:
+        found = _finish(ufunc, form, reduce_blocks(ufunc, form, contiguous(found)))
+    return contiguous(found).reshape(kept)
+
+
+def _finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
+    """Reduce the results of the blocks of a form: to (outer, inner)."""
+    return columns(ufunc, partial) if form.inner > 1 else ufunc.reduce(partial, axis=1)
 
 
 def _in_order(reduction: Reduction) -> bool:

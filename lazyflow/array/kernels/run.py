@@ -66,7 +66,9 @@ def _by_kernels(
 ) -> list[np.ndarray] | None:
     """Return what the kernels of all passes give; None where NumPy's functions have to run."""
     plan = kernels.plan
-    if mode == "tiles" or plan.size <= 1 or (mode == "auto" and plan.why_whole):
+    if mode == "numpy" or plan.size <= 1:
+        return None
+    if mode == "auto" and (plan.why_whole or kernels.refusal):
         return None
     values = run_before(plan, blocks, reports)
     decisions = [kernels.decide(some, values, mode, outs) for some in plan.passes]

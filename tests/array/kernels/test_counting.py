@@ -17,7 +17,7 @@ SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1e300]
 needs_kernels = pytest.mark.skipif(bool(compiler.unavailable()), reason="there are no kernels here")
 
 
-@pytest.fixture(params=["tiles", pytest.param("auto", marks=needs_kernels)])
+@pytest.fixture(params=["numpy", pytest.param("auto", marks=needs_kernels)])
 def mode(request, monkeypatch):
     monkeypatch.setattr(counting, "_PAYS", 0)
     monkeypatch.setattr(compiler, "request", compiler.compile_now)
@@ -121,5 +121,5 @@ def test_elements_without_a_bin_are_told():
             assert found.tolist() == [1, 2, 1] and every
             found, every = count([x], [Numbers(2, 4)], [1, 0.5, 0.25, 8])
             assert found.tolist() == [0.75, 8] and not every
-    with config.set(kernels="tiles"):
+    with config.set(kernels="numpy"):
         assert count([x], [Numbers(3)]) is None

@@ -1,4 +1,4 @@
-"""Generated kernels give the bits of tiles and report what NumPy reports; caching them is safe."""
+"""Generated kernels give the bits and the reports of NumPy's functions; caching them is safe."""
 
 import itertools
 import os
@@ -38,15 +38,15 @@ REASONS = (
 
 
 def both(program, blocks):
-    """Return what tiles and a kernel give; a kernel of None where there is none."""
-    with config.set(kernels="tiles"):
-        by_tiles = run(program, blocks)
+    """Return what NumPy's functions and a kernel give; a kernel of None where there is none."""
+    with config.set(kernels="numpy"):
+        by_numpy = run(program, blocks)
     try:
         with config.set(kernels="native"):
-            return by_tiles, run(program, blocks)
+            return by_numpy, run(program, blocks)
     except RuntimeError as error:
         assert re.match("no kernel for this expression: " + REASONS, str(error))
-        return by_tiles, None
+        return by_numpy, None
 
 
 def random_outputs(rng, made):
@@ -76,13 +76,13 @@ def random_outputs(rng, made):
     seed=st.integers(0, 2**32 - 1),
     shape=st.sampled_from([*(shape for shape in SHAPES if 0 not in shape), (600, 50), (16, 33)]),
 )
-def test_random_programs_give_the_bits_of_tiles(seed, shape):
+def test_random_programs_give_the_bits_of_whole_blocks(seed, shape):
     rng = np.random.default_rng(seed)
     blocks, steps, made = random_program(rng, shape)
     program = Program(dtypes_of(blocks), tuple(steps), tuple(random_outputs(rng, made)))
-    by_tiles, by_kernel = both(program, blocks)
+    by_numpy, by_kernel = both(program, blocks)
     if by_kernel is not None:
-        for (_, reduction), got, expected in zip(program.outputs, by_kernel, by_tiles, strict=True):
+        for (_, reduction), got, expected in zip(program.outputs, by_kernel, by_numpy, strict=True):
             if reduction is not None and reduction.kind in ("min", "max"):
                 np.testing.assert_array_equal(got, expected)  # zeros may have either sign
                 continue
@@ -94,9 +94,11 @@ def binary(ufunc, a, b, dtype=F8):
     return Step(ufunc, (a, b), (dtype, dtype, dtype))
 
 
-@pytest.mark.parametrize("shape", [(5,), (5000,), (70_001,), (3, 30_001), (1001, 30), (5, 60, 70)])
+@pytest.mark.parametrize(
+    "shape", [(5,), (5000,), (70_001,), (3, 30_001), (1001, 30), (5, 60, 70), (19, 5003)]
+)
 @pytest.mark.parametrize("masked", [False, True])
-def test_moments_of_kernels_are_those_of_tiles(shape, masked):
+def test_moments_of_kernels_are_those_of_whole_blocks(shape, masked):
     rng = np.random.default_rng(0)
     x, mask = rng.standard_normal(shape), rng.random(shape) < 0.5
     for count in range(len(shape) + 1):
@@ -107,9 +109,24 @@ def test_moments_of_kernels_are_those_of_tiles(shape, masked):
                 (binary(np.multiply, 0, 0),),
                 ((2, reduced), (2, Reduction("sum", axes, F8)), (2, None)),
             )
-            by_tiles, by_kernel = both(program, [x, mask])
-            for got, expected in zip(by_kernel, by_tiles, strict=True):
+            by_numpy, by_kernel = both(program, [x, mask])
+            for got, expected in zip(by_kernel, by_numpy, strict=True):
                 same_values(got, expected)
+
+
+@pytest.mark.parametrize("of", [F8, np.dtype("f4")])
+@pytest.mark.parametrize("shape", [(20_000,), (7, 3001), (3001, 7), (40, 30, 50)])
+def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, of):
+    zeros = np.random.default_rng(0).choice(np.array([0.0, -0.0], of), shape)
+    steps = (binary(np.subtract, 0, 1, of), Step(np.negative, (2,), (of, of)))
+    for count in range(len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), count):
+            outputs = [(n, Reduction(kind, axes, of)) for n in (2, 3) for kind in ("min", "max")]
+            program = Program((of, of), steps, tuple(outputs))
+            by_numpy, by_kernel = both(program, [zeros, np.array(0, of)])
+            for got, expected in zip(by_kernel, by_numpy, strict=True):
+                same_values(got, expected)
+            assert np.signbit(by_kernel[0]).any() and not np.signbit(by_kernel[3]).all()
 
 
 #: x*x + y in the ways that blocks lie
@@ -139,9 +156,9 @@ def test_blocks_may_lie_in_any_way(cut):
     y = x[cut]
     x = x[tuple(slice(n) if n > 1 else slice(None) for n in y.shape)]
     for a, b in ((x, y), (x, y.copy()), (np.asfortranarray(x), y), (x.T, y.T)):
-        by_tiles, by_kernel = both(SQUARED, [a, b])
+        by_numpy, by_kernel = both(SQUARED, [a, b])
         same_values(by_kernel[0], a * a + b)
-        same_values(by_kernel[1], by_tiles[1])
+        same_values(by_kernel[1], by_numpy[1])
 
 
 def test_a_chain_may_be_long():
@@ -157,15 +174,15 @@ def test_unaligned_blocks_are_read_too():
     raw = np.random.default_rng(0).standard_normal((2, 3, 401)).tobytes()
     x = np.frombuffer(b"1" + raw, F8, offset=1).reshape(2, 3, 401)
     assert not x.flags.aligned
-    by_tiles, by_kernel = both(SQUARED, [x, x])
+    by_numpy, by_kernel = both(SQUARED, [x, x])
     same_values(by_kernel[0], x * x + x)
-    same_values(by_kernel[1], by_tiles[1])
+    same_values(by_kernel[1], by_numpy[1])
 
 
 def said(program, blocks, **errstate):
-    """Return the warnings of a program run by tiles and by a kernel."""
+    """Return the warnings of a program run by NumPy's functions and by a kernel."""
     found = []
-    for kernels in ("tiles", "native"):
+    for kernels in ("numpy", "native"):
         with warnings.catch_warnings(record=True) as seen, config.set(kernels=kernels):
             warnings.simplefilter("always")
             with np.errstate(**errstate):
@@ -290,20 +307,31 @@ def fresh():
     return SIX._replace(steps=tuple(steps), outputs=((3 + len(steps), Reduction("sum", (0,), F8)),))
 
 
-def test_kernels_are_compiled_behind_blocks_that_go_on_by_tiles():
+def test_kernels_are_compiled_behind_blocks_that_go_on_by_numpy():
     program = fresh()
     assert "no kernel yet" in report(program, BLOCKS)
     first = run_program(program, BLOCKS)
     assert wait_compiled(60)
     assert "by a kernel" in report(program, BLOCKS)
     same_values(run_program(program, BLOCKS)[0], first[0])
-    with config.set(kernels="tiles"):
+    with config.set(kernels="numpy"):
         same_values(run_program(program, BLOCKS)[0], first[0])
+
+
+def test_a_large_block_waits_for_its_kernel():
+    steps = list(fresh().steps)
+    while len(steps) < 10:
+        steps.append(binary(np.multiply, 3 + len(steps), 2))
+    outputs = ((3 + len(steps), Reduction("sum", (0,), F8)),)
+    program = SIX._replace(steps=tuple(steps), outputs=outputs)
+    x = np.random.default_rng(0).random(4_000_000)
+    run_program(program, [x, x, *BLOCKS[2:]])
+    assert "by a kernel, compiled" in report(program, BLOCKS)
 
 
 def test_threads_that_meet_a_new_kernel_all_get_the_same_values():
     program = fresh()
-    with config.set(kernels="tiles"):
+    with config.set(kernels="numpy"):
         expected = run_program(program, BLOCKS)[0]
     found = []
     threads = [

@@ -23,7 +23,7 @@ _CHOICES = [(how, line) for how, lines in LINES.items() for line in lines]
 _WEIGHTS = np.array([3.0 if how == "changes" else 1.0 for how, _ in _CHOICES])
 _CASES = {
     "scheduler": ["sync", "sync", "sync", "threads", "threads"],
-    "kernels": ["auto", "tiles", "tiles", "native"],
+    "kernels": ["auto", "numpy", "numpy", "native"],
     "array_fusion": [True, True, True, False],
     "math": ["own", "own", "numpy"],
 }

@@ -83,7 +83,7 @@ def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> Non
 
 def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
     """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
-    if config.get("kernels") == "tiles" or compiler.unavailable():
+    if config.get("kernels") == "numpy" or compiler.unavailable():
         return None
     kernel, kept = _kernel_of(formula, dtype), config.get("kernel_cache")
     if kernel.state == READY:

@@ -240,7 +240,7 @@ def count(
     taken = all(
         dtype in SUPPORTED and each.takes(dtype) for dtype, each in zip(types, bins, strict=True)
     )
-    if not taken or config.get("kernels") == "tiles" or compiler.unavailable():
+    if not taken or config.get("kernels") == "numpy" or compiler.unavailable():
         return None
     kernel = _kernel(tuple(zip(map(type, bins), types, strict=True)), weights is not None)
     if not _ready(kernel, blocks[0].size):

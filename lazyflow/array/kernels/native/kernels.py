@@ -10,6 +10,7 @@ asked to report, the block is run again by NumPy's functions, which report it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +67,15 @@ class PlanKernels:
     def __init__(self, plan: BlockPlan) -> None:
         self.plan = plan
         self._kernels: dict[Any, PreparedKernel] = {}
-        self._refusals: dict[tuple[int, ...], str] = {}
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why a pass can't have a kernel, wherever its sources lie; empty if all can."""
+        specs = (
+            make_spec(self.plan.lowered, some, (ANY,) * len(some.sources))
+            for some in self.plan.passes
+        )
+        return next(filter(None, map(_why_refused, specs)), "")
 
     def decide(
         self, some: BlockPass, values: Sequence[Any], mode: str, outs: Mapping[int, Any]
@@ -76,34 +85,18 @@ class PlanKernels:
         outs
             For outputs, by number, arrays that they may be written into.
         """
-        if mode == "tiles":
-            return Decision('kernels="tiles" is set')
-        refusal = self._refusals.get(some.outputs)
-        if refusal is None:
-            refusal = self._refusal(some)
-        why = refusal or (self.plan.why_whole if mode == "auto" else "")
+        if mode == "numpy":
+            return Decision('kernels="numpy" is set')
+        why = self.refusal or (self.plan.why_whole if mode == "auto" else "")
         if why:
             return Decision(why)
         sources = source_layouts(self.plan, some, values, outs)
         prepared = self._kernels.get((some.outputs, sources.layouts))
         if prepared is None:
-            prepared = self._prepared(some, sources.layouts)
-        why = prepared.refusal
-        if not why and mode == "auto":
-            why = _short_runs(sources)
+            prepared = _prepared(make_spec(self.plan.lowered, some, sources.layouts))
+            self._kernels[some.outputs, sources.layouts] = prepared
+        why = prepared.refusal or (_short_runs(sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)
-
-    def _refusal(self, some: BlockPass) -> str:
-        """Return why a pass can't have a kernel, wherever its sources lie; empty if it can."""
-        layouts = (ANY,) * len(some.sources)
-        found = _why_refused(make_spec(self.plan.lowered, some, layouts))
-        self._refusals[some.outputs] = found
-        return found
-
-    def _prepared(self, some: BlockPass, layouts: tuple[str, ...]) -> PreparedKernel:
-        found = _prepared(make_spec(self.plan.lowered, some, layouts))
-        self._kernels[some.outputs, layouts] = found
-        return found
 
 
 _known: dict[KernelSpec, PreparedKernel] = {}
