@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from array_checks import same_values
 from array_examples import Store
 
 import lazyflow
@@ -179,3 +180,15 @@ def test_many_small_chunks_make_few_tasks():
         (x - x.max(axis=1, keepdims=True)).compute(),
         np.tile(np.arange(-1999.0, 1.0), (2000, 1)),
     )
+
+
+@pytest.mark.parametrize("count", [2, 9, 16])
+@pytest.mark.parametrize("kind", ["sum", "prod", "min", "max", "mean"])
+def test_blocks_of_stacked_arrays_are_merged_as_they_are(kind, count):
+    data = np.random.default_rng(count).normal(size=(count, 70_001))
+    data[:, :3] = -0.0
+    data[0, 3] = np.nan
+    x = la.stack([la.from_array(row, chunks=70_001) for row in data])
+    found = getattr(x, kind)(0)
+    assert tasks_of(found) == 0
+    same_values(found.compute(), getattr(data, kind)(0))

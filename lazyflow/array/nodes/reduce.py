@@ -75,7 +75,7 @@ class Reduced(Expr):
     """The merged result of one of the reductions that a fused node did on each block.
 
     inputs
-        The fused node.
+        The fused node, or one whose blocks have length 1 along the reduced axes.
     which
         The number of the reduction, where the node did several on each block.
     axes
@@ -106,14 +106,13 @@ class Reduced(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
-        assert isinstance(partials, Fused)
         at = dict(zip(self.axes, index, strict=True))
         ranges = [
             range(len(sizes)) if axis in self.reduction.axes else (at[axis],)
             for axis, sizes in enumerate(partials.chunks)
         ]
         parts = [low.block(partials, i) for i in product(*ranges)]
-        if partials.last is not None:
+        if isinstance(partials, Fused) and partials.last is not None:
             return parts[0]
         op = low.shared(self, "op", MergePartials, self.reduction, self.finish, self.axes)
         return merged(low, self, parts, op, self.which)

@@ -249,10 +249,14 @@ class _Fusion:
         last = None
         if len(bundle) == 1 and all(len(chunks[axis]) == 1 for axis in axes):
             last = MergePartials(bundle[0].reduction, bundle[0].finish, kept[0]).last
-        fused = steps.made(
-            tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block", last
-        )
-        same_line(fused, bundle[0])
+        if last is None and steps.is_merged_as_it_is(bundle):
+            fused = self._as_it_was(inner)
+        else:
+            fused = steps.made(
+                tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block",
+                last,
+            )
+            same_line(fused, bundle[0])
         for at, node in enumerate(bundle):
             which = at if len(bundle) > 1 else None
             made = Reduced((fused,), node.reduction, which, node.finish, node.dtype, kept[at])
@@ -298,6 +302,19 @@ class _GroupProgram:
             return "const", len(self.consts) - 1
         self.inputs.append(self.fusion.new.get(node, node))
         return "input", len(self.inputs) - 1
+
+    def is_merged_as_it_is(self, bundle: list[Reduce]) -> bool:
+        """Tell whether the blocks of the only input are partial results already."""
+        inner, reduction = bundle[0].inputs[0], bundle[0].reduction
+        return (
+            len(bundle) == 1
+            and not self.steps
+            and not self.consts
+            and reduction.kind in ("sum", "prod", "min", "max")
+            and reduction.dtype == inner.known_dtype
+            and reduction.dtype.kind in "iufc"
+            and all(set(inner.chunks[axis]) == {1} for axis in reduction.axes)
+        )
 
     def better_chunks(self) -> Chunks:
         """Return longer chunks where blocks are small and all inputs can be had in other chunks."""

@@ -204,7 +204,8 @@ def _reduce(node: Reduce) -> Iterator[str]:
 @_rule("merged reductions are made of partial results", Reduced)
 def _reduced(node: Reduced) -> Iterator[str]:
     (partials,) = node.inputs
-    if not isinstance(partials, Fused):
+    lengths = {n for axis in node.reduction.axes for n in partials.chunks[axis]}
+    if not isinstance(partials, Fused) and lengths != {1}:
         yield f"of {partials}"
 
 
