@@ -79,7 +79,7 @@ def test_functions_are_within_a_unit_in_the_last_place(ufunc, dtype):
     given = values(ufunc, dtype)
     with np.errstate(all="ignore"):
         found = own(ufunc, dtype)(*given)
-    assert distance(found, ufunc, given) < 0.95
+    assert distance(found, ufunc, given) < (0.95 if dtype == "f8" else 0.51)
 
 
 @pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)

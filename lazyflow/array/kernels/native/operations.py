@@ -343,6 +343,7 @@ def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
     wide = b.at(WIDTH)
     double = wide.wide("double")
     given = [_widened(b, wide, t, v) for v in x]
+    name += "_single" if t.itemsize == 4 else ""
     found = wide.let(f"call {double} @math.{name}({', '.join(f'{double} {v}' for v in given)})")
     if b.width == 1:
         found = b.let(f"extractelement {double} {found}, i64 0")

@@ -9,5 +9,5 @@ In reading order:
 
 Kernels call the functions on vectors of 16 doubles in registers; arrays that are computed without
 a kernel go through ufuncs made of the same instructions, so that the bits are the same. Numbers of
-single precision are computed in double precision.
+single precision are computed in double precision, without what roundings lose.
 """

@@ -134,7 +134,7 @@ def expm1(x: Lanes) -> Lanes:
 
     def rare() -> list[Lanes]:
         negative = (x.bits() + SIGN).below(INF + 1)
-        grown = x.f.call("math.exp", (usual | negative).pick(0.0, x))
+        grown = x.f.formula("exp", (usual | negative).pick(0.0, x))
         return [usual.pick(high + low, negative.pick(-1.0, grown))]
 
     y = x.f.where_any(~usual, rare, [high + low])[0]

@@ -47,10 +47,10 @@ def multiplies_and_adds() -> bool:
 
 @cache
 def _lines(name: str, fused: bool) -> tuple[str, ...]:
-    function = VectorFunction(fused)
     if name == "turned_lane":
         return tuple(trigonometric.TURNED_LANE.splitlines())
-    formula = _BY_NAME[name]
+    function = VectorFunction(fused, name.endswith("_single"))
+    formula = _BY_NAME[name.removesuffix("_single")]
     count = formula.__code__.co_argcount
     given = [Lanes(function, "double", f"%x{at}") for at in range(count)]
     result = formula(*given)

@@ -25,10 +25,17 @@ ONE, INF = bits_of(1.0), bits_of(INFINITY)
 
 
 class VectorFunction:
-    """The lines of an LLVM function; `fused`: the processor multiplies and adds in one step."""
+    """The lines of an LLVM function.
 
-    def __init__(self, fused: bool) -> None:
+    fused
+        The processor multiplies and adds in one step.
+    single
+        The result is for single precision: nothing is computed of what roundings lose.
+    """
+
+    def __init__(self, fused: bool, single: bool = False) -> None:
         self.fused = fused
+        self.single = single
         self.lines = ["entry:"]
         self.block = "entry"
         self._names = 0
@@ -63,6 +70,10 @@ class VectorFunction:
         """Start a block."""
         self.lines.append(f"{label}:")
         self.block = label
+
+    def formula(self, name: str, *given: Lanes) -> Lanes:
+        """Call another of the formulae."""
+        return self.call(f"math.{name}{'_single' * self.single}", *given)
 
     def call(self, name: str, *given: Lanes, kind: str = "double") -> Lanes:
         """Call a function of vectors."""
@@ -103,9 +114,20 @@ class Lanes:
         """LLVM's type."""
         return f"<{WIDTH} x {self.kind}>"
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether these are a constant 0.0: nothing is added or multiplied then."""
+        return self.name == "splat (double 0x0000000000000000)"
+
     def _do(self, real: str, whole: str, other: Number | Lanes) -> Lanes:
         word = real if self.kind == "double" else whole
         y = self.f.number(self.kind, other)
+        if word == "fmul" and (self.is_zero or y.is_zero):
+            return self if self.is_zero else y
+        if y.is_zero and word in ("fadd", "fsub"):
+            return self
+        if self.is_zero and word in ("fadd", "fsub"):
+            return y if word == "fadd" else -y
         return self.f.let(self.kind, f"{word} {self.type} {self.name}, {y.name}")
 
     def __add__(self, other: Number | Lanes) -> Lanes:
@@ -142,7 +164,7 @@ class Lanes:
         return self._do("", "lshr", count)
 
     def __neg__(self) -> Lanes:
-        return self.f.let("double", f"fneg {self.type} {self.name}")
+        return self if self.is_zero else self.f.let("double", f"fneg {self.type} {self.name}")
 
     def __invert__(self) -> Lanes:
         return self ^ -1
@@ -204,7 +226,10 @@ class Lanes:
 
     def times(self, factor: Number | Lanes, summand: Number | Lanes) -> Lanes:
         """Return ``self * factor + summand``, rounded once where the processor can, else twice."""
-        return self.exactly(factor, summand) if self.f.fused else self * factor + summand
+        zero = [self.f.number("double", x).is_zero for x in (self, factor, summand)]
+        if self.f.fused and not any(zero):
+            return self.exactly(factor, summand)
+        return self * factor + summand
 
     def exactly(self, factor: Number | Lanes, summand: Number | Lanes) -> Lanes:
         """Return ``self * factor + summand`` rounded once, or nearly so."""
@@ -226,6 +251,8 @@ class Lanes:
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """Return the sum and its error."""
     total = a + b
+    if total.f.single:
+        return total, total.f.number("double", 0.0)
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
@@ -233,19 +260,23 @@ def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 def quick_sum(a: Lanes | float, b: Lanes) -> tuple[Lanes, Lanes]:
     """Return the sum and its error, where ``a`` is not the smaller one."""
     total = b + a
+    if b.f.single:
+        return total, b.f.number("double", 0.0)
     return total, b - (total - a)
 
 
 def product(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
     """Return the product and its error."""
     high = a * b
-    return high, a.exactly(b, -high)
+    return high, a.f.number("double", 0.0) if a.f.single else a.exactly(b, -high)
 
 
 def quotient(a: Lanes, a_low: Lanes, b: Lanes, b_low: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``(a + a_low) / (b + b_low)`` and what it lacks."""
     inverse = 1.0 / b
     high = a * inverse
+    if a.f.single:
+        return high, a.f.number("double", 0.0)
     rest = high.exactly(-b, a) + high.times(-b_low, a_low)
     return high, rest * inverse
 

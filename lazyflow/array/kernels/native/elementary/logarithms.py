@@ -116,7 +116,10 @@ def log10(x: Lanes) -> Lanes:
 
 def log1p(x: Lanes) -> Lanes:
     """Return the natural logarithm of one and a number."""
-    one, lost = two_sum(x.size_below(2.0**1000).pick(x, 0.0), x.f.number("double", 1.0))
+    own = x.size_below(2.0**1000).pick(x, 0.0)
+    one, lost = two_sum(own, x.f.number("double", 1.0))
+    if x.f.single:  # of small numbers it is all
+        lost = own - (one - 1.0)
     usual = one.between(LEAST, 2.0**1000) & x.size_below(2.0**1000)
     k, f, shift = split(usual.pick(one, 1.0))
     high, low = natural(k, f)
@@ -124,7 +127,7 @@ def log1p(x: Lanes) -> Lanes:
     y = high + lost.times(polynomial(f, 1.0, -1.0, 1.0, -1.0, 1.0), low)
 
     def rare() -> list[Lanes]:
-        other = x.f.call("math.log", usual.pick(1.0, x.size_below(2.0**1000).pick(one, x)))
+        other = x.f.formula("log", usual.pick(1.0, x.size_below(2.0**1000).pick(one, x)))
         return [usual.pick(y, other)]
 
     y = x.f.where_any(~usual, rare, [y])[0]
