@@ -84,12 +84,14 @@ class WeightsBefore(TreeReduction):
     __name__ = "histogram"
 
     def first(self, block: Any, weights: Any, edges: Any) -> Any:
+        found = np.zeros(edges.shape, self.dtype)
+        if not block.size:  # NumPy adds no weights up then, of which some types can't be
+            return found
         values = block.ravel()
         order = np.argsort(values)
         values = values[order]
         sums = np.concatenate([np.zeros(1, self.dtype), weights.ravel()[order].cumsum()])
         below = np.searchsorted(values, edges[:-1]), np.searchsorted(values, edges[-1:], "right")
-        found = np.zeros(edges.shape, self.dtype)
         found += sums[np.concatenate(below)]
         return found
 
@@ -203,11 +205,11 @@ def histogram(
     dtype = np.dtype(np.intp) if weights is None else inputs[1].dtype
     op: TreeReduction = Counts(count, 1, weights is not None, dtype)
     if weights is not None and (count is None or not np.can_cast(dtype, complex)):
-        dtype = dtype.newbyteorder("=")
-        op = WeightsBefore(dtype)
+        op = WeightsBefore(dtype.newbyteorder("="))
+        dtype = np.diff(np.zeros(1, op.dtype)).dtype
     (n,) = edges.shape
     assert n is not None
-    found = Array(tree(op, inputs, ((n - 1,),), dtype, [edges]))
+    found = Array(tree(op, inputs, ((max(n - 1, 0),),), dtype, [edges]))
     if density:
         widths = astype(diff(Array(edges)), float)
         found = found / widths / totals.sum(found)
@@ -255,7 +257,7 @@ def histogramdd(
     nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
     count = len(nodes)
     _refuse_text(bins)
-    each = list(bins) if hasattr(bins, "__len__") else [bins] * count
+    each = list(bins) if np.iterable(bins) else [bins] * count
     if len(each) != count:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     ranges = [None] * count if range is None else list(range)
@@ -263,11 +265,12 @@ def histogramdd(
         raise ValueError("range argument must have one entry per dimension")
     edges = [_edges(node, b, r, True)[0] for node, b, r in zip(nodes, each, ranges, strict=True)]
     inputs = [rechunk(node, nodes[0].chunks) for node in nodes]
-    if weights is not None:
+    weighted = weights is not None and bool(nodes[0].size)  # of nothing, NumPy takes any weights
+    if weighted:
         inputs.append(as_node(weights))
         weight = np.zeros(1, inputs[-1].dtype)
         np.histogramdd(np.zeros((1, 1)), 1, weights=weight)  # refuses, in its words
-    op = Counts(None, count, weights is not None, np.dtype(float))
+    op = Counts(None, count, weighted, np.dtype(float))
     sizes: Any = tuple([(made.shape[0] - 1,) for made in edges])  # type: ignore[operator]
     found = Array(tree(op, inputs, sizes, float, edges))
     shown = tuple(map(Array, edges))
@@ -293,7 +296,7 @@ def histogram2d(
     array([[1., 0.],
            [1., 2.]])
     """
-    if hasattr(bins, "__len__") and len(bins) not in (1, 2):
+    if np.iterable(bins) and len(bins) not in (1, 2):  # type: ignore[arg-type]
         bins = [bins, bins]
     found, (one, other) = histogramdd([x, y], bins, range, density, weights)
     return found, one, other
@@ -343,12 +346,13 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
         raise ValueError("object too deep for desired array" if node.ndim else
                          "object of too small depth for desired array")
     inputs = [node]
-    if weights is not None:
+    if weights is not None and node.size:  # NumPy counts nothing in whole numbers, without weights
         inputs.append(as_node(weights))
-        if inputs[1].shape != node.shape:
-            raise ValueError("The weights and list don't have the same length.")
-    one = [np.zeros(min(1, node.size or 0), each.dtype) for each in inputs]  # NumPy's checks
-    dtype = np.bincount(one[0], one[1] if weights is not None else None, minlength).dtype
+    one = [np.zeros(min(1, node.size or 0), each.dtype) for each in inputs]
+    weight = one[1] if len(one) > 1 else None
+    dtype = np.bincount(one[0], weight, minlength).dtype  # NumPy's checks
+    if inputs[-1].shape != node.shape:
+        raise ValueError("The weights and list don't have the same length.")
     n = None
     if node.dtype.kind == "b" or np.iinfo(node.dtype).max < minlength:
         n = max(minlength, 2)

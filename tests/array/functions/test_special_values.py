@@ -171,7 +171,32 @@ def test_weights_of_several_axes_must_be_doubles():
 def test_counts_of_nothing_are_whole_numbers():
     x = np.zeros(0, "i8")
     for least in (0, 3):
-        check(la.bincount(la.from_array(x), np.zeros(0), least), np.bincount(x, np.zeros(0), least))
+        for weights in (np.zeros(0), np.zeros(2, "u1"), np.zeros(0, "M8[s]")):
+            found = la.bincount(la.from_array(x), weights, least)
+            check(found, np.bincount(x, weights, least))
+
+
+@pytest.mark.parametrize("dtype", ["?", "f8", "g", "c16", "M8[s]", "m8[s]"])
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms_of_nothing_take_any_weights(dtype, density):
+    x, weights, edges = np.zeros(0), np.zeros(0, dtype), [1.0, 2, 5]
+    with np.errstate(all="ignore"):
+        for call in (lambda m, x: m.histogram(x, edges, None, density, weights)[0],
+                     lambda m, x: m.histogram2d(x, x, edges, None, density, weights)[0]):
+            check(call(la, la.from_array(x)), call(np, x))
+
+
+def test_bins_may_be_an_array_without_axes_or_none_at_all():
+    a = np.arange(6.0)
+    x = la.from_array(a, chunks=4)
+    check(la.histogram2d(x, x, np.array(3))[0], np.histogram2d(a, a, np.array(3))[0])
+    for density in (None, True):
+        check(la.histogram(x, [], density=density)[0], np.histogram(a, [], density=density)[0])
+
+
+def test_numbers_that_cannot_be_counted_are_told_before_weights_of_another_length():
+    wanted = raised(lambda: np.bincount(np.zeros(3), np.zeros(2)))
+    assert raised(lambda: la.bincount(la.from_array(np.zeros(3)), np.zeros(2))) == wanted
 
 
 # -- one of two results -------------------------------------------------------------------------

@@ -79,7 +79,9 @@ def test_counts_of_numbers(mode, dtype):
         check(la.bincount(chunked, minlength=least), np.bincount(x, minlength=least))
         found = la.bincount(chunked, la.from_array(w, chunks=77), minlength=least).compute()
         np.testing.assert_allclose(found, np.bincount(x, w, minlength=least), rtol=1e-14)
-    check(la.bincount(la.from_array(x[:0], chunks=3), minlength=4), np.bincount(x[:0], minlength=4))
+    for weights in (None, w[:0]):
+        found = la.bincount(la.from_array(x[:0], chunks=3), weights, minlength=4)
+        check(found, np.bincount(x[:0], weights, minlength=4))
     if "i" in dtype:
         with pytest.raises(ValueError, match="must not be negative|must have no negative"):
             la.bincount(la.from_array(-x - 1, chunks=77), minlength=5).compute()
