@@ -1,5 +1,7 @@
 """Axes, flips, rolls, copies, parts, grids and padding of arrays, against NumPy."""
 
+import datetime
+
 import numpy as np
 import pytest
 from array_checks import check, check_all
@@ -217,6 +219,20 @@ def test_dates_have_no_mean_to_pad_with(mode, width):
         with pytest.raises(TypeError, match="ufunc 'add' cannot use operands with types"):
             lib.pad(x, width, mode)
     check(la.pad(la.from_array(a, chunks=1), 0, "maximum"), a)
+
+
+@pytest.mark.parametrize("mode", ["mean", "linear_ramp"])
+@pytest.mark.parametrize("width", [0, 1, (0, 2)])
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (4, 1)])
+def test_objects_that_are_no_numbers_are_refused_by_pads_of_nothing_too(mode, width, shape):
+    a = np.array(["a", datetime.timedelta(1), None, 2.5], object).reshape(shape)
+    for lib, x in ((np, a), (la, la.from_array(a, chunks=1))):
+        with pytest.raises(TypeError):
+            np.asarray(lib.pad(x, width, mode))
+    numbers = np.array([1, 2.5, 3, 2**70], object).reshape(shape)
+    for chunks in (-1, 1):
+        x = la.from_array(numbers, chunks=chunks)
+        check(la.pad(x, width, mode), np.pad(numbers, width, mode))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # NumPy's, of uint8

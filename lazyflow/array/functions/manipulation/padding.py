@@ -193,12 +193,14 @@ def _ramp(x: Array, axis: int, after: bool, n: int, end: Any) -> Array:
     """Return ``np.linspace(end, edge, n, endpoint=False)``, turned around after the array."""
     edge = _edge(x, axis, after)
     np.linspace(end, np.zeros(1, x.dtype), 0, endpoint=False, dtype=x.dtype)  # checks the end
-    if not n:
+    if not n and not x.dtype.hasobject:  # objects tell only when subtracted if they can be
         return along(x, axis, slice(0, 0))
     kind = np.result_type(np.asarray(end).dtype, x.dtype, 1.0)
     start = np.asarray(end).astype(kind)[()]
     at = arange(n).astype(kind)[(slice(None), *[None] * (x.ndim - axis - 1))]
     width = edge.astype(kind) - start
+    if not n:
+        return at * width
     step = width / n
     # as NumPy: if one of the steps is 0, all lines are made in the way that suits that
     made = where((step == 0).any(), at / n * width, at * step) + start
