@@ -17,7 +17,8 @@ State, all guarded by `_lock` (taken when threads go idle or are woken, never pe
     _sleeping     threads that sleep inside a task; others may have their places meanwhile
     _idle         for each thread without work, what wakes it: no thread polls
     _queues       runs that may have ready tasks: those that are waited for, then background ones
-    _queued       the runs in both queues
+    _queued       the runs in both queues: added last and removed first, since Ctrl-C may come
+                  between, and threads look through the queues for runs that are over
     _by_priority  the same for runs with priorities: the task with the highest one goes first, and
                   a thread leaves a run when a task of another is more urgent than its next
 """
@@ -180,12 +181,12 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def abandon(self, run: Run) -> None:
         """Replace the threads that are still inside a task of a run that was given up."""
         with self._lock:
+            self._queued.discard(run)
             for queue in self._queues:
                 if run in queue:
                     queue.remove(run)
             for urgent in self._by_priority:
                 urgent.remove(run)
-            self._queued.discard(run)
             for thread in (*self._threads, *self._sleeping):
                 is_inside = thread.run is run and thread is not here.worker
                 if is_inside or thread.thread.ident is None:  # Ctrl-C came while it was started
@@ -213,8 +214,8 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
                 self._has_priorities = True
                 self._by_priority[run.request.background].put(run)
             elif run not in self._queued:
-                self._queued.add(run)
                 self._queues[run.request.background].append(run)
+                self._queued.add(run)
 
     def _wake(self) -> bool:
         try:

@@ -12,12 +12,14 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from interrupt_steps import interrupt
+from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
@@ -63,6 +65,31 @@ def slow(*values: Any) -> Any:
 def test_a_compute_interrupted_at_every_step(scheduler: str, step: int) -> None:
     compute(delayed(abs)(-3), scheduler=scheduler, num_workers=2)
     assert sweep(scheduler, range(1, 10**6, step), is_fresh=False) > 50
+
+
+class Argument:
+    """What can be watched as it dies."""
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_run_whose_cancel_is_interrupted_at_any_step_is_let_go_of() -> None:
+    places = 0
+    interrupted: object = True
+    while interrupted is not None:
+        begun, end, argument = threading.Event(), threading.Event(), Argument()
+        kept = weakref.ref(argument)
+        wait_here = delayed(lambda _, begun=begun, end=end: (begun.set(), end.wait(PATIENCE)))
+        both = persist(wait_here(argument), wait_here(argument), num_workers=1)
+        begun.wait(PATIENCE)  # so that the other task is in the queue
+        both[0].cancel()
+        interrupted = interrupt(both[1].cancel, places + 1)
+        places += interrupted is not None
+        end.set()
+        del argument, both, wait_here
+        assert compute(delayed(abs)(-4), timeout=PATIENCE) == (4,)
+        gc.collect()
+        assert until(lambda kept=kept: kept() is None), interrupted  # type: ignore[misc]
+    assert places > 50
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
