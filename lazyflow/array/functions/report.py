@@ -46,7 +46,6 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
         2 operations and sum over 1,000,000 elements, 8 MB read: ...
         ends here: it reduces each block
     1 x sum: merges partial results
-    1 x sum: a view of blocks
     >>> print(la.report(-x.reshape(2_000, 2_000)[:3], explain=True))  # doctest: +ELLIPSIS
     merge equal: 4 nodes, all of them different
     views down: getitem goes below reshape
