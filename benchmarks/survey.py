@@ -13,6 +13,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -199,7 +200,8 @@ def main(argv: Sequence[str]) -> int:
         print("dask is not installed; pip install 'lazyflow[bench]'")
     names["numpy"] = namespace(np, data, given.chunks)
     cases = []
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    # A Ctrl-C ends the survey with what was measured.
+    with suppress(KeyboardInterrupt), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for group, expression in expressions():
             if _is_asked_for(group, expression, given.only):
