@@ -28,7 +28,8 @@ _CASES = {
     "math": ["own", "own", "numpy"],
 }
 _NO_KERNEL = "no kernel for this expression"  # what kernels="native" says of objects, for one
-_ELEMENTARY = re.compile(rf"\b({'|'.join(sorted(f.__name__ for f in FORMULAS))})\b|\*\*")
+#: What calls an elementary function, by its name, by ``**`` or inside.
+_ELEMENTARY = re.compile(rf"\b({'|'.join(sorted(f.__name__ for f in FORMULAS))}|logspace)\b|\*\*")
 _COPIES = re.compile(r"xp\.array\(|copy\(|astype|flatten")  # never what they were given
 
 
