@@ -105,6 +105,10 @@ def test_many_short_tasks_run_on_one_thread():
     assert not light(row[:, None] + row)
     assert not light(la.from_array(np.ones(30_000)) + 1)  # as long as to write 240 kB
     assert light(la.from_array(np.ones(30_000)).max())
+    large = la.from_array(np.ones(30_000))
+    for copied in (la.ones(30_000), large[::-1], large.persist()):
+        assert not light(copied)  # nothing is computed, and 240 kB are written
+    assert light(la.ones(3_000))
     assert not light(row.astype(object) + 1)  # as long as their additions take
     np.testing.assert_array_equal((kept * 2 + 1).sum(0).compute(), np.full(40, 120.0))
 

@@ -5,7 +5,7 @@ It also tells whether these tasks are so short that one thread is faster than se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf, prod
 
 from lazyflow import config
@@ -59,13 +59,23 @@ def _in_any_shape(node: Expr) -> Expr:
     return node
 
 
-def _are_light(nodes: Iterable[Expr]) -> bool:
-    """Tell whether all tasks of some nodes take less than about 50 µs, as far as can be known.
+def _are_light(wanted: Sequence[Expr]) -> bool:
+    """Tell whether all tasks of some wanted nodes take less than about 50 µs, as far as can be known.
 
     A task of a few microseconds holds the interpreter lock for most of its time, so that threads
     only wait for each other.
     """
-    return all(_seconds(node) < _LIGHT for node in below(nodes))
+    return all(_writing(node) < _LIGHT for node in wanted) and all(
+        _seconds(node) < _LIGHT for node in below(wanted)
+    )
+
+
+def _writing(node: Expr) -> float:
+    """Return an estimate of the seconds that it takes to write a block of a node."""
+    dtype = node.known_dtype
+    if dtype is None or None in node.shape:
+        return inf
+    return prod(map(max, node.chunks)) * dtype.itemsize * _BYTE
 
 
 def _seconds(node: Expr) -> float:
@@ -73,7 +83,7 @@ def _seconds(node: Expr) -> float:
     if isinstance(node, Const | InMemory | View):
         return 0.0
     if isinstance(node, Made):
-        return 0.0 if node.name in _CHEAP else inf
+        return _writing(node) if node.name in _CHEAP else inf
     if isinstance(node, Tasks):
         return 0.0 if all(task._func is HELD for task in node.tasks) else inf
     if isinstance(node, Fused):
