@@ -12,6 +12,7 @@ blocks go through NumPy's functions until it is compiled.
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,7 @@ _BACK = 1 / 1024  # bins by which guesses are too low
 Type = np.dtype[Any]
 
 
-class Bins:
+class Bins(ABC):
     """What gives each element of a coordinate the number of its bin.
 
     count, lowest
@@ -41,18 +42,18 @@ class Bins:
     count: int
     lowest = 0
 
+    @abstractmethod
     def takes(self, dtype: Type) -> bool:
         """Tell whether a kernel finds the bins of elements of this type."""
-        raise NotImplementedError
 
     def table(self) -> Any:
         """Return an array that the kernel gets; None: it needs none."""
         return None
 
     @staticmethod
+    @abstractmethod
     def find(b: CountingWriter, x: str, dtype: Type, table: str, count: str, lowest: str) -> str:
         """Emit what finds the bin of an element."""
-        raise NotImplementedError
 
 
 class Numbers(Bins):
