@@ -228,8 +228,8 @@ BY_HAND: dict[str, Callable[[Any], Any]] = {
     "la.isin(i, s[:100])": lambda d: into(
         d.i.shape, lambda o, s: np.copyto(o, np.isin(d.i[s], d.s[:100])), "?"
     ),
-    "la.histogram(v, bins=100, range=(0, 1))": lambda d: _counted(
-        d.v, 100, loops().histogram, 0.0, 1.0
+    "la.histogram(v, bins=100, range=(0, 1))": lambda d: (
+        _counted(d.v, 100, loops().histogram, 0.0, 1.0), np.linspace(0, 1, 101)
     ),
     "la.bincount(s, minlength=64)": lambda d: _counted(d.s, 64, loops().bincount),
     "la.stack([v, w]).sum(0)": lambda d: into(
