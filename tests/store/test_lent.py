@@ -9,7 +9,7 @@ import pytest
 
 import lazyflow as lf
 from lazyflow.departures import wait_for_last_calls
-from lazyflow.store.memory.lent import LentMemory, borrowed, trim
+from lazyflow.store.memory.lent import KEEP, LentMemory, borrowed, trim
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
 
@@ -83,6 +83,53 @@ def test_what_is_gone_or_another_file_is_not_borrowed():
 def test_no_more_is_lent_than_may_be_shared():
     with lf.config.set(store_limit=1 << 20), pytest.raises(OSError, match="store_limit"):
         LentMemory(SIZE)
+    with lf.config.set(store_limit=SIZE):
+        memory = LentMemory(SIZE)
+        with pytest.raises(OSError, match="store_limit"):
+            LentMemory(SIZE)
+        assert len(memory.edited(False)) == SIZE
+
+
+def test_no_more_files_are_lent_than_a_process_may_have_open():
+    memory = []
+    with pytest.raises(OSError, match="files of lent memory"):
+        while len(memory) < 500:
+            memory.append(LentMemory(4096))
+    del memory[0]
+    wait_for_last_calls()
+    assert LentMemory(4096).edited(False)[:1] == b"\0"
+
+
+def test_pages_beyond_those_that_are_kept_go_back_when_nobody_looks_at_them():
+    memory = [LentMemory(KEEP // 2 + 4096) for _ in range(2)]
+    written = [borrowed(each.address) for each in memory]
+    for each in written:
+        each[:2] = b"ab"
+    seen = [each.edited(True) for each in memory]
+    assert [each[:2] for each in seen] == [b"ab", b"ab"]
+    seen.clear()
+    wait_for_last_calls()
+    assert sorted(each[:2] for each in written) == [b"\0\0", b"ab"]
+
+
+def test_what_the_child_of_a_fork_sees_is_not_written_again():
+    memory = LentMemory(SIZE)
+    borrowed(memory.address)[:2] = b"ab"
+    seen = memory.edited(True)
+    go, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(go, 1)
+        os._exit(seen[:2] != b"ab")
+    label = memory.address[2]
+    del seen, memory
+    again = LentMemory(SIZE)
+    borrowed(again.address)[:2] = b"cd"
+    os.write(tell, b".")
+    assert os.waitpid(child, 0)[1] == 0
+    assert again.address[2] != label
+    os.close(go)
+    os.close(tell)
 
 
 def test_the_child_of_a_fork_uses_memory_of_its_own():

@@ -6,7 +6,11 @@ in the process that made it: nothing has to be sent to them beside that number.
 Files whose pages are there, and mapped by those who write, are four times as fast as new ones: up
 to `KEEP` bytes are kept for the next use when nobody looks at them any more. A file that is given
 up before it was read is not used again, since somebody may still be writing; nor is one that was
-written by other processes than the parent's own workers: a cluster may run a task twice.
+written by other processes than the parent's own workers: a cluster may run a task twice; nor one
+that the child of a fork may look at.
+
+A file that somebody looks at takes two descriptors, its own and that of the mapping, so that no
+more than `_FILES` are made.
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ import mmap
 import os
 from collections import deque
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyflow import config
-from lazyflow.departures import Gone, LastCall, gone, owned
+from lazyflow.departures import Gone, LastCall, WeakTable, gone, owned
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.memory.available import Budget, available_memory
 
 __all__ = ["LentMemory", "borrowed", "trim"]
 
 KEEP = 128 << 20  # bytes, as of shared.py
+_FILES = 100
 _DESCRIPTORS = "/proc/self/fd"
 _MOST = 4  # mappings that a writer keeps
 
@@ -32,18 +37,38 @@ _MOST = 4  # mappings that a writer keeps
 Address = tuple[int, int, str]
 
 
-class _File(NamedTuple):
-    file: Any  # see `owned`
-    size: int
-    label: str
-    process: int
+class _File:
+    __slots__ = ("__weakref__", "address", "owned", "size")
+
+    def __init__(self, size: int) -> None:
+        label = f"lazyflow-{os.urandom(8).hex()}"
+        self.size = size
+        self.owned = owned(memory_file(size, label))
+        self.address: Address = os.getpid(), self.owned.fileno(), label
+
+
+class _Seen(mmap.mmap):
+    """What others wrote, and what to hold as long as anybody looks at it."""
+
+    held: Any
+
+
+class _Use:
+    """Whatever holds it looks at a file; when it is gone, a thread trims the unused files."""
+
+    __slots__ = ("__weakref__", "_over")
+
+    def __init__(self) -> None:
+        self._over = LastCall(trim, KEEP)
 
 
 is_worker = False  # whether this process is a worker of the one whose memory it borrows
 _lock = Lock()
+_files: WeakTable[_File, None] = WeakTable()  # of this process
 _unused: list[_File] = []  # that have pages
-_views: dict[int, Gone] = {}  # by id: these references have to live
-_dead: deque[Gone] = deque()  # of `_views`, those whose mapping is gone
+_uses: dict[int, Gone] = {}  # by id: these references, of `_Use`, have to live
+_dead: deque[Gone] = deque()  # of `_uses`, those that have gone
+_forks = 0
 _mapped: dict[str, mmap.mmap] = {}  # of other processes' files, by label
 
 
@@ -58,7 +83,7 @@ class LentMemory:
     Raises
     ------
     OSError
-        The system gives none.
+        The system gives none, or there are too many of them.
 
     Examples
     --------
@@ -70,33 +95,31 @@ class LentMemory:
     """
 
     def __init__(self, size: int) -> None:
-        self._file = _unused_file(size) or _new_file(size)
-        self._given_up = LastCall(_drop_pages, self._file)
-        self.address: Address = os.getpid(), self._file.file.fileno(), self._file.label
+        file = self._file = _unused_file(size) or _new_file(size)
+        self.address = file.address
+        self._given_up = LastCall(_drop_pages, file)
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        self._seen = [_Seen(file.owned.fileno(), size, mmap.MAP_PRIVATE, access)]
+        self._seen[0].held = file
 
     def edited(self, again: bool) -> mmap.mmap:
-        """Return what others wrote, when they are done; edits of it stay in this process.
+        """Return, once, what others wrote when they are done; edits of it stay in this process.
 
         again
             Nobody writes any more, so that the file may be used again.
         """
-        access = mmap.PROT_READ | mmap.PROT_WRITE
-        fd = self._file.file.fileno()
-        found = mmap.mmap(fd, self._file.size, mmap.MAP_PRIVATE, access)
+        found = self._seen.pop()
         self._given_up.forget()
         if again:
-            known = gone(found, _dead.append, self._file)
-            _views[id(known)] = known
+            found.held = _Use()
+            known = gone(found.held, _dead.append, (self._file, _forks))
+            _uses[id(known)] = known
         return found
 
 
 def _unused_file(size: int) -> _File | None:
     with _lock:
-        while _dead:
-            known = _dead.popleft()
-            del _views[id(known)]
-            if known.then.process == os.getpid():  # else this is the child of a fork
-                _unused.append(known.then)
+        _settle()
         found = next((file for file in _unused if file.size == size), None)
         if found is not None:
             _unused.remove(found)
@@ -104,34 +127,62 @@ def _unused_file(size: int) -> _File | None:
     return found
 
 
+def _settle() -> None:
+    """Note the files at which nobody looks any more."""
+    while _dead:
+        known = _dead[0]
+        use = _uses.pop(id(known), None)  # None: a Ctrl-C came after this step the last time
+        _dead.popleft()
+        if use is not None and use.then[1] == _forks:
+            _unused.append(use.then[0])
+
+
 def _new_file(size: int) -> _File:
-    why = Budget(config.get("store_limit"), available_memory).shortage(size, 0)
+    sizes = [file.size for file in _files.living()]
+    why = Budget(config.get("store_limit"), available_memory).shortage(size, sum(sizes))
+    if len(sizes) >= _FILES:
+        why = f"there are {len(sizes)} files of lent memory already"
     if why or not os.path.isdir(_DESCRIPTORS):
         raise OSError(why or "files of other processes can't be opened here")
-    label = f"lazyflow-{os.urandom(8).hex()}"
-    return _File(owned(memory_file(size, label)), size, label, os.getpid())
+    file = _File(size)
+    _files[file] = None
+    return file
 
 
 def trim(keep: int = 0) -> None:
     """Return the pages of unused files to the machine, but for so many bytes."""
+    excess = []
     with _lock:
+        _settle()
         while sum(file.size for file in _unused) > keep:
-            _drop_pages(_unused.pop(0))
+            excess.append(_unused.pop(0))
+    for file in excess:
+        _drop_pages(file)
 
 
 def _drop_pages(file: _File) -> None:
-    """Return the pages of a file to the machine, which others may still have mapped."""
-    if file.process == os.getpid():
-        mmap.mmap(file.file.fileno(), file.size).madvise(mmap.MADV_REMOVE)
+    """Return the pages of a file to the machine, which others may still have mapped.
+
+    Of larger files nobody keeps a mapping: their pages go with their descriptors.
+    """
+    if file.size <= KEEP and file.address[0] == os.getpid():
+        mmap.mmap(file.address[1], file.size).madvise(mmap.MADV_REMOVE)
+
+
+def _before_fork() -> None:
+    global _forks
+    _forks += 1
 
 
 def _after_fork() -> None:
     global _lock
     _lock = Lock()
+    _files.clear()
     _unused.clear()
+    _uses.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def borrowed(address: Address) -> mmap.mmap | None:
