@@ -101,7 +101,8 @@ def _exponential(x: Lanes, reduce: Callable[[Lanes], ReducedExponent], large: fl
         limited = x.size_below(1100.0).pick(x, x.f.number("double", 1100.0).signed_as(x))
         finite = x.size_below(INFINITY)
         core = reduce((finite & ~x.size_below(TINY)).pick(limited, 0.0))
-        beyond = x.bits().equals(SIGN | INF).pick(0.0, x + x.signed_as(x))
+        special = finite.pick(0.0, x)  # a large number, doubled, would be reported
+        beyond = x.bits().equals(SIGN | INF).pick(0.0, special + special)
         return [finite.pick(scaled(one_and(core), core), beyond)]
 
     return x.f.where_any(~usual, rare, [y])[0]
