@@ -1,5 +1,7 @@
 """Elements counted by kernels and by NumPy's functions: the same numbers as NumPy's."""
 
+import warnings
+
 import numpy as np
 import pytest
 from array_checks import check
@@ -68,6 +70,14 @@ def test_histograms(mode, dtype):
         kw = {"bins": [8, [0, 0.1, 0.5, 1]], "range": [(0, 50), None], "weights": weights}
         expected = np.histogram2d(x, y, **kw)[0]
         np.testing.assert_allclose(la.histogram2d(chunked, other, **kw)[0].compute(), expected)
+
+
+def test_histograms_of_the_least_numbers(mode):
+    x = np.arange(9) * 5e-321
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(la.histogram(la.from_array(x, chunks=4), 3, (0, 4e-320))[0],
+              np.histogram(x, 3, (0, 4e-320))[0])
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS[:-1], ">i4", "?"])

@@ -26,7 +26,7 @@ from lazyflow.array.kernels.native.operations import FLOATS, SUPPORTED, Body, me
 
 _PAYS = 1 << 20  # elements from which a kernel is compiled: these take NumPy about as long
 _EXACT = 1 << 53  # whole numbers below are exact in double precision
-_LARGEST = 1e300  # edges up to which no difference overflows
+_LARGEST = 1e300  # edges up to which no difference overflows, and bins for a unit
 _BACK = 1 / 1024  # bins by which guesses are too low
 
 Type = np.dtype[Any]
@@ -87,7 +87,7 @@ class EvenBins(Bins):
         if not self.count or self.edges.dtype not in FLOATS:
             return False
         low, high = float(self.edges[0]), float(self.edges[-1])
-        if not -_LARGEST < low < high < _LARGEST:
+        if not -_LARGEST < low < high < _LARGEST or self.count / (high - low) > _LARGEST:
             return False
         if dtype.kind != "f" and dtype.itemsize == 8 and not -_EXACT < low < high < _EXACT:
             return False
