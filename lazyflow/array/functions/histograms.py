@@ -353,9 +353,8 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     dtype = np.bincount(one[0], weight, minlength).dtype  # NumPy's checks
     if inputs[-1].shape != node.shape:
         raise ValueError("The weights and list don't have the same length.")
-    n = None
-    if node.dtype.kind == "b" or np.iinfo(node.dtype).max < minlength:
-        n = max(minlength, 2)
+    largest = 1 if node.dtype.kind == "b" else np.iinfo(node.dtype).max
+    n = minlength if largest < minlength else None
     return Array(tree(BinCount(minlength, dtype), inputs, ((n,),), dtype))
 
 

@@ -88,6 +88,10 @@ def test_counts_of_integers():
     small = la.from_array(x.astype("u1"), chunks=7)
     assert la.bincount(small, minlength=256).shape == (256,)
     check(la.bincount(small, minlength=256), np.bincount(x, minlength=256))
+    for least in (0, 2):
+        found = la.bincount(la.zeros(4, bool, chunks=2), minlength=least)
+        assert found.shape == ((least or None),)
+        check(found, np.bincount(np.zeros(4, bool), minlength=least))
 
 
 @pytest.mark.parametrize("x, options, error, words", [
