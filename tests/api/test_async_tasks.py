@@ -90,6 +90,16 @@ def test_inside_a_running_loop_as_in_a_notebook(scheduler: str) -> None:
     assert asyncio.run(cell()) == (3, 7)
 
 
+def test_errors_inside_a_running_loop_show_the_users_lines_too() -> None:
+    async def cell() -> None:
+        delayed(broken)().compute(scheduler="sync")
+
+    with pytest.raises(KeyError, match="in the coroutine") as caught:
+        asyncio.run(cell())
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[names.index("cell") :] == ["cell", "compute", "broken"]
+
+
 @pytest.mark.parametrize("on", ["sync", "threads"])
 def test_they_see_the_callers_context(on: str) -> None:
     async def look() -> int:

@@ -70,10 +70,10 @@ class Awaited:
 
 
 def _of_the_users(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of lazyflow and asyncio above those of the coroutine."""
+    """Drop the frames of lazyflow and the event loop above those of the coroutine."""
     at = trace
     while at is not None and at.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
-        "lazyflow", "asyncio",
+        "lazyflow", "asyncio", "concurrent",
     ):
         at = at.tb_next
     return at or trace
