@@ -268,3 +268,27 @@ def test_memory_that_is_let_go_of_before_it_was_counted_in_stays_the_others(
     assert compute(delayed(inc)(1), **ON) == (2,)  # what is to be freed has been by now
     assert not freed
     lazyflow.shutdown()  # before its thread loses what was patched
+
+
+def test_memory_that_is_let_go_of_during_a_shutdown_stays_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread opens a value twice while the workers are ended."""
+    with config.set(scheduler="processes"):
+        held = lazyflow.submit(bytes, 1 << 20)
+    assert held.result() == bytes(1 << 20)
+    driver = processes._driver
+    assert driver is not None
+    end_all = driver.pool.end_all
+
+    def open_and_end_all(*given: Any) -> Any:
+        for _ in range(2):
+            reader = threading.Thread(target=held.result)
+            reader.start()
+            reader.join()
+        return end_all(*given)
+
+    monkeypatch.setattr(driver.pool, "end_all", open_and_end_all)
+    lazyflow.shutdown()
+    assert not isinstance(driver.why, lazyflow.errors.SchedulerLost)
+    assert held.result() == bytes(1 << 20)

@@ -175,14 +175,6 @@ class PoolMemory:
         self.segments.add([segment])
         return self.mappings.view(segment)
 
-    def take_unmapped(self) -> list[Segment]:
-        """Return what this process does not map any more, to be counted out after posted steps.
-
-        A step that was posted before the memory was mapped counts it in: if that is not done yet,
-        it would be counted out for somebody else who uses it, and freed.
-        """
-        return self.mappings.take_released() if self.mappings.released else []
-
     # -- arenas -----------------------------------------------------------------------------
 
     def lend(self, member: Borrower, segments: list[Segment]) -> None:
@@ -230,7 +222,6 @@ class PoolMemory:
 
     def close(self) -> None:
         """Close all descriptors but those of values that somebody holds still."""
-        self.segments.remove(self.take_unmapped())
         for arena in tuple(self.readers):
             if self.segments.has_any(arena):
                 os.close(self.readers.pop(arena))
