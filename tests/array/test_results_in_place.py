@@ -7,9 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 from array_checks import same_values
+from waiting import until
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.schedulers.processes.parent import pool
 from lazyflow.store.memory import lent
 
 DATA = np.random.default_rng(3).random((3200, 1250))  # 32 MB
@@ -82,6 +84,18 @@ def test_other_processes_write_into_the_memory_of_a_result():
     for found in (second, mapped, third):
         assert isinstance(found.base, mmap.mmap)
         assert found.flags.writeable and found.flags.c_contiguous
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
+def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
+    monkeypatch.setattr(pool, "IDLE", 0.01)
+    with lf.config.set(scheduler="processes", num_workers=2):
+        found = (la.from_array(DATA[:1000], chunks=(500, 625)) + 1).compute()
+        assert isinstance(found.base, mmap.mmap)
+        del found
+        assert until(lambda: not lent._uses)
+        assert lf.delayed(abs)(-1).compute() == 1
+        assert until(lambda: not lent._unused)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from lazyflow import config
 from lazyflow.schedulers.processes.decisions.nodes import Literal, WorkerRecord
-from lazyflow.store.memory.lent import trim
+from lazyflow.store.memory import lent
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.serialize import Encoded, encode
 
@@ -220,6 +220,11 @@ class PoolMemory:
             os.close(fd)
         self.mappings.discard(arena)
 
+    def trim(self) -> None:
+        """Return the pages of all free memory to the machine."""
+        self.arenas.trim()
+        lent.trim()
+
     def close(self) -> None:
         """Close all descriptors but those of values that somebody holds still."""
         for arena in tuple(self.readers):
@@ -229,4 +234,4 @@ class PoolMemory:
                 self._forget_arena(arena)
         if not self.arenas.in_use:
             self.arenas.close()
-        trim()
+        lent.trim()

@@ -221,7 +221,7 @@ class WorkerPool:
 
     def _trim(self) -> None:
         self._is_trimmed = True
-        self._driver.memory.arenas.trim()
+        self._driver.memory.trim()
         for member in self.members.values():
             self.request(member, TRIM, None)
 
