@@ -156,7 +156,7 @@ def reduce_whole(reduction: Reduction, values: Any, one_zero: bool) -> Any:
     one_zero
         Extremes don't depend on the order either where they are zeros of both signs.
     """
-    if values.size and _in_order(reduction):
+    if values.size and in_order(reduction):
         form = rounds(values.shape, reduction.axes)[0]
         partial = reduce_blocks(KINDS[reduction.kind], form, contiguous(values))
         return from_blocks(reduction, values.shape, partial)
@@ -167,7 +167,7 @@ def from_blocks(reduction: Reduction, shape: tuple[int, ...], partial: Any) -> n
     """Return the result for an array of a shape from those of the first round's blocks."""
     ufunc, kept = KINDS[reduction.kind], kept_shape(shape, reduction.axes)
     first, *more = rounds(shape, reduction.axes)
-    if not _in_order(reduction):
+    if not in_order(reduction):
         found = _in_any_order(reduction, partial, (1,), one_zero=True)
         for form in more:
             found = _in_any_order(reduction, found.reshape(form), (1,), one_zero=True)
@@ -183,7 +183,8 @@ def _finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
     return columns(ufunc, partial) if form.inner > 1 else ufunc.reduce(partial, axis=1)
 
 
-def _in_order(reduction: Reduction) -> bool:
+def in_order(reduction: Reduction) -> bool:
+    """Return whether the result depends on the order."""
     return reduction.kind in ("sum", "prod") and reduction.dtype.kind in "fc"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.order import Form, rounds
+from lazyflow.array.kernels.order import Form, in_order, rounds
 from lazyflow.array.kernels.program import CAST, TileFunction
 
 WHOLE = 1 << 14  # elements up to which kernels gain nothing
@@ -181,8 +181,9 @@ def _why_whole(lowered: Lowered, size: int, drawn: bool) -> str:
     """Return why no kernel could gain over NumPy's functions; empty if one could."""
     if size <= WHOLE:
         return f"kernels gain from {WHOLE:,} elements on"
-    kinds = [output.reduction.kind for output in lowered.outputs if output.reduction is not None]
-    if not drawn and "moments" not in kinds and len(lowered.steps) + len(kinds) <= 1:
+    found = [output.reduction for output in lowered.outputs if output.reduction is not None]
+    blockwise = any(each.kind == "moments" or in_order(each) for each in found)
+    if not drawn and not blockwise and len(lowered.steps) + len(found) <= 1:
         return "there is one operation, for which NumPy's function is as fast"
     return ""
 

@@ -212,8 +212,8 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlo
     >>> f8 = np.dtype("f8")
     >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
     >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
-    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: there is one
-    operation, for which NumPy's function is as fast"
+    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
+    it has not been run over enough elements"
     """
     kernels, arrays = _placed(program, blocks)
     return describe(kernels, arrays, config.get("kernels"))

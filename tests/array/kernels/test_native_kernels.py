@@ -129,6 +129,24 @@ def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, o
             assert np.signbit(by_kernel[0]).any() and not np.signbit(by_kernel[3]).all()
 
 
+@pytest.mark.parametrize("of", [F8, np.dtype("f4"), I8, B])
+@pytest.mark.parametrize("shape", [(70_001,), (200, 9), (9, 200), (3, 5000), (40, 30, 50)])
+@pytest.mark.parametrize("cut", [np.s_[:], np.s_[..., 3:], np.s_[..., ::-1], np.s_[1::2]])
+def test_what_is_only_reduced_has_the_same_bits_wherever_it_lies(of, shape, cut):
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 0.0, np.nan if of.kind == "f" else 2.0, 7.0], shape)
+    for block in (x.astype(of)[cut], (rng.standard_normal(shape) * 4).astype(of)[cut]):
+        kinds = ["any", "all"] if of == B else ["sum", "min", "max", "prod"]
+        kinds += ["moments"] * (of == F8)
+        for count in range(len(shape) + 1):
+            for axes in itertools.combinations(range(len(shape)), count):
+                outputs = tuple((0, Reduction(kind, axes, of)) for kind in kinds)
+                with np.errstate(all="ignore"):
+                    by_numpy, by_kernel = both(Program((of,), (), outputs), [block])
+                for got, expected in zip(by_kernel, by_numpy, strict=True):
+                    same_values(got, expected)
+
+
 #: x*x + y in the ways that blocks lie
 SQUARED = Program(
     (F8, F8),

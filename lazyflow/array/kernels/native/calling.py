@@ -16,6 +16,7 @@ from lazyflow.array.kernels.native.layouts import SourceLayouts
 from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
+_WIDE = 2048  # columns that are reduced at once where they lie
 _FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
 
 
@@ -45,12 +46,13 @@ def call_kernel(
     pointers = (*compiler.flag_functions(), *loops, *map(_address, arrays))
     form = some.form
     if form is None:
-        grid = (1, 1, plan.size, PIECE if scratch else plan.size, sources.row, 0)
+        grid = (1, 1, plan.size, 1, PIECE if scratch else plan.size)
     elif form.inner == 1:
-        grid = (form.outer, 1, form.length, PIECE, sources.row, prod(form.partial))
+        grid = (1, form.outer, form.length, max(1, PIECE // form.length), PIECE)
     else:
-        grid = (*form, _piece(form.inner), sources.row, prod(form.partial))
-    numbers = (*grid, *sources.strides)
+        grid = (*form, GROUP, _piece(form.inner) if scratch else _WIDE)
+    parts = 0 if form is None else prod(form.partial)
+    numbers = (*grid, sources.row, parts, *sources.strides)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )

@@ -22,7 +22,12 @@ from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
 from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
 from lazyflow.array.kernels.native.operations import SUPPORTED, is_inline
-from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, stages_of
+from lazyflow.array.kernels.native.staging import (
+    KernelSpec,
+    make_spec,
+    reads_in_place,
+    stages_of,
+)
 from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
 from lazyflow.array.kernels.program import CAST, TileFunction
 
@@ -91,10 +96,13 @@ class PlanKernels:
         if why:
             return Decision(why)
         sources = source_layouts(self.plan, some, values, outs)
-        prepared = self._kernels.get((some.outputs, sources.layouts))
+        layouts, row, lowered = sources.layouts, sources.row, self.plan.lowered
+        in_place = reads_in_place(lowered, some, layouts, row)
+        named = some.outputs, layouts, in_place
+        prepared = self._kernels.get(named)
         if prepared is None:
-            prepared = _prepared(make_spec(self.plan.lowered, some, sources.layouts))
-            self._kernels[some.outputs, sources.layouts] = prepared
+            prepared = _prepared(make_spec(lowered, some, layouts, in_place))
+            self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)
 

@@ -2,15 +2,16 @@
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
             (of drawn ones the first place), outputs, scratch, parameters of draws
-numbers     outer, length and inner of the form, elements of a piece of an inner row, elements of a
-            row of the sources that lie in rows, elements of one part of moments; then for each
-            of those sources and each output that is not reduced: its strides between rows, and
-            within a row
+numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
+            elements of a row of the sources that lie in rows, elements of one part of moments;
+            then for each of those sources and each output that is not reduced: its strides
+            between rows, and within a row
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk. A
-kernel goes over tiles: up to 16 rows of a piece of the inner elements. What is reduced is left in
-scratch memory, and reduced when the tile is over (llvm_reductions.py). Within a tile runs end
-where a row of the tile or of a source does; rows that follow each other in memory are one.
+kernel goes over tiles: some rows of a piece of the inner elements. What is reduced is left in
+scratch memory, and reduced when the tile is over (llvm_reductions.py); sources that are only
+reduced are read where they lie. Within a tile runs end where a row of the tile or of a source
+does; rows that follow each other in memory are one.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import numpy as np
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
-from lazyflow.array.kernels.native.llvm_reductions import in_columns, in_rows, reducers
+from lazyflow.array.kernels.native.llvm_reductions import Tile, in_columns, in_rows, reducers
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.operations import Body, emit, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
-from lazyflow.array.kernels.order import GROUP, PIECE
+from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT
 
 
@@ -37,7 +38,8 @@ def places(spec: KernelSpec, staging: Staging) -> list[str]:
     kept = [f"%kept{value}" for value in staging.scratch]
     counted = [f"%counts{at}" for at, _, masked in spec.reduced if masked]
     drawn = [f"%drawn{at}" for at, _ in _draws(spec)]
-    return kept + [f"%tile{at}" for at, _, _ in spec.reduced] + counted + drawn
+    tiles = [] if spec.in_place else [f"%tile{at}" for at, _, _ in spec.reduced]
+    return kept + tiles + counted + drawn
 
 
 def _draws(spec: KernelSpec) -> list[tuple[int, str]]:
@@ -74,10 +76,11 @@ class Writer(Text):
         """Return the text of a module with the kernel."""
         self._entry()
         self._tile_starts()
-        self._run_starts()
-        for number in range(len(self.staging.stages)):
-            self._stage(number)
-        self._run_ends()
+        if not self.spec.in_place:
+            self._run_starts()
+            for number in range(len(self.staging.stages)):
+                self._stage(number)
+            self._run_ends()
         self._tile_ends()
         head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
         drawn = [
@@ -98,7 +101,7 @@ class Writer(Text):
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
-        numbers = ["outer", "length", "inner", "piece", "row", "part"]
+        numbers = ["outer", "length", "inner", "high", "piece", "row", "part"]
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         for at, name in enumerate(numbers):
             b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
@@ -140,7 +143,12 @@ class Writer(Text):
         left = b.let(f"sub i64 %inner, {self._get('left')}")
         b.do(f"%cols = add i64 {self._least(left, '%piece')}, 0")
         below = b.let(f"sub i64 %length, {self._get('top')}")
-        b.do(f"%rows = add i64 {self._least(below, str(GROUP))}, 0")
+        b.do(f"%rows = add i64 {self._least(below, '%high')}, 0")
+        row = b.let(f"mul i64 {self._get('in_outer')}, %length")
+        b.do(f"%first = add i64 {row}, {self._get('top')}")
+        if self.spec.in_place:
+            b.do("br label %tile.over")
+            return
         whole = b.let("icmp eq i64 %cols, %inner")
         b.do("%all = mul i64 %rows, %cols")
         b.do(f"%long = select i1 {whole}, i64 %all, i64 %cols")
@@ -149,9 +157,7 @@ class Writer(Text):
         self._set("off", "0")
         b.do("br label %line.starts")
         self.label("line.starts")
-        row = b.let(f"mul i64 {self._get('in_outer')}, %length")
-        row = b.let(f"add i64 {row}, {self._get('top')}")
-        row = b.let(f"add i64 {row}, {self._get('line')}")
+        row = b.let(f"add i64 %first, {self._get('line')}")
         first = b.let(f"mul i64 {row}, %inner")
         self._set("pos", b.let(f"add i64 {first}, {self._get('left')}"))
         self._set("rest", "%long")
@@ -215,17 +221,32 @@ class Writer(Text):
         self.label("tile.over")
         slot = self._get("slot")
         for at, kind, masked in self.spec.reduced:
-            dtype = self.spec.dtypes[self.spec.outputs[at][0]]
-            (in_columns if self.spec.in_columns else in_rows)(self, at, kind, dtype, masked, slot)
-        self._set("slot", b.let(f"add i64 {slot}, {'%cols' if self.spec.in_columns else '1'}"))
+            value = self.spec.outputs[at][0]
+            tile = Tile(at, kind, self.spec.dtypes[value], masked, *self._rows(at, value), slot)
+            (in_columns if self.spec.in_columns else in_rows)(self, tile)
+        done = "%cols" if self.spec.in_columns else "%rows"
+        self._set("slot", b.let(f"add i64 {slot}, {done}"))
         self._count_on("left", "%cols", "%inner", "tile", "inner.over")
         self.label("inner.over")
-        self._count_on("top", str(GROUP), "%length", "tile", "length.over")
+        self._count_on("top", "%high", "%length", "tile", "length.over")
         self.label("length.over")
         self._count_on("in_outer", "1", "%outer", "tile", "finish")
         self.label("finish")
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
+
+    def _rows(self, at: int, value: int) -> tuple[str, str]:
+        """Return where the first row of a tile begins, and the bytes from there to the next."""
+        b, size = self.body, self.spec.dtypes[value].itemsize
+        if not self.spec.in_place:
+            return f"%tile{at}", b.let(f"mul i64 %cols, {size}")
+        across = f"%across{value}"
+        if value not in self.in_rows:
+            across = b.let(f"mul i64 %inner, {size}")
+        above = b.let(f"mul i64 %first, {across}")
+        before = b.let(f"mul i64 {self._get('left')}, {size}")
+        away = b.let(f"add i64 {above}, {before}")
+        return b.let(f"getelementptr i8, ptr %source{value}, i64 {away}"), across
 
     # -- stages
 

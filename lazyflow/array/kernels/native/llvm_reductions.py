@@ -1,4 +1,4 @@
-"""The reductions of tiles that lie in scratch memory, in the order of order.py.
+"""The reductions of tiles, in the order of order.py.
 
 Columns are reduced row by row in registers. Rows are reduced by a function of the module: sums of
 floats in NumPy's order, which adds up to 128 elements in eight lanes and halves what is longer.
@@ -6,8 +6,7 @@ floats in NumPy's order, which adds up to 128 elements in eight lanes and halves
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +19,35 @@ from lazyflow.array.kernels.order import identity
 DType = np.dtype[Any]
 
 LEAF = 128  # elements that NumPy adds up without halving
+
+#: Sums of squared distances, of all elements or of those that count.
+_SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
+
+
+class Tile(NamedTuple):
+    """What is reduced of an output at once: rows that begin at `first`, each `across` bytes on.
+
+    slot
+        Where in the output the results begin.
+    """
+
+    at: int
+    kind: str
+    dtype: DType
+    masked: bool
+    first: str
+    across: str
+    slot: str
+
+    @property
+    def sums(self) -> str:
+        """The kind of what comes first: of moments sums."""
+        return "sum" if self.kind == "moments" else self.kind
+
+    def row(self, b: Body, number: str) -> str:
+        """Return where a row begins."""
+        away = b.let(f"mul i64 {number}, {self.across}")
+        return b.let(f"getelementptr i8, ptr {self.first}, i64 {away}")
 
 
 def _start(b: Body, kind: str, dtype: DType) -> str:
@@ -47,24 +75,28 @@ def reducers(spec: KernelSpec) -> list[str]:
     """Return the lines of the functions that reduce rows."""
     if spec.in_columns:
         return []
-    needed = {_named(kind, spec.dtypes[spec.outputs[at][0]]) for at, kind, _ in spec.reduced}
+    needed: set[tuple[str, DType]] = set()
+    for at, kind, masked in spec.reduced:
+        kinds = [kind]
+        if kind == "moments":
+            kinds = ["sum", "counted" if masked else "squares"]
+        needed.update((each, spec.dtypes[spec.outputs[at][0]]) for each in kinds)
     return [line for kind, dtype in sorted(needed, key=str) for line in _Reducer(kind, dtype).lines]
 
 
-def _named(kind: str, dtype: DType) -> tuple[str, DType]:
-    return ("sum" if kind == "moments" else kind), dtype
-
-
 class _Reducer(Text):
-    """The function of a kind: of a pointer to elements and their number, at least one."""
+    """The function of a kind: of a pointer to elements, their number, at least one, and `more`."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
         super().__init__()
-        self.kind, self.dtype = kind, dtype
+        self.name, self.dtype = f"{kind}.{dtype}", dtype
+        self.more = _SQUARES.get(kind, "")
+        self.kind = kind = "sum" if self.more else kind
         in_order = dtype in FLOATS and kind in ("sum", "prod")
         self.width = 32 if not in_order else 8 if kind == "sum" else 1
         b, scalar = self.body, register(dtype)
-        self.lines.append(f"define internal {scalar} @{kind}.{dtype}(ptr %values, i64 %n) {{")
+        given = f"ptr %values, i64 %n{self.more}"
+        self.lines.append(f"define internal {scalar} @{self.name}({given}) {{")
         self.label("entry")
         first, value = ["[ 0, %entry ]"], [f"[ {_start(b, kind, dtype)}, %entry ]"]
         if self.width == 1:
@@ -99,8 +131,15 @@ class _Reducer(Text):
         b.do(f"ret {scalar} {self.fold(b, left, '%found', self.dtype, step)}")
 
     def _next(self, b: Body, index: str, value: str) -> str:
-        here = self.load(b, self.element(b, "%values", index, self.dtype), self.dtype)
-        return _merge(b, self.kind, self.dtype, value, here)
+        return _merge(b, self.kind, self.dtype, value, self._here(b, index))
+
+    def _here(self, b: Body, index: str) -> str:
+        """Return what is reduced of the elements from an index on."""
+        found = self.load(b, self.element(b, "%values", index, self.dtype), self.dtype)
+        if not self.more:
+            return found
+        counts = self.element(b, "%counts", index, F8) if "counts" in self.more else ""
+        return _square(self, b, found, self.splat(b, "%mean", F8), counts)
 
     def _halves(self) -> None:
         b, scalar = self.body, register(self.dtype)
@@ -111,10 +150,12 @@ class _Reducer(Text):
         low = b.let(f"and i64 {b.let('lshr i64 %n, 1')}, -8")
         high = b.let(f"sub i64 %n, {low}")
         upper = self.element(b, "%values", low, self.dtype)
-        name = f"@{self.kind}.{self.dtype}"
+        others = self.more
+        if "counts" in others:
+            others = others.replace("%counts", self.element(b, "%counts", low, F8))
         sums = [
-            b.let(f"call {scalar} {name}(ptr {pointer}, i64 {count})")
-            for pointer, count in (("%values", low), (upper, high))
+            b.let(f"call {scalar} @{self.name}(ptr {pointer}, i64 {count}{more})")
+            for pointer, count, more in (("%values", low, self.more), (upper, high, others))
         ]
         b.do(f"ret {scalar} {_merge(b, self.kind, self.dtype, *sums)}")
 
@@ -122,7 +163,7 @@ class _Reducer(Text):
         """Write the reduction by lanes; return its result, and the number of its elements."""
         b, one = self.at(self.width), self.body
         self.label("lanes")
-        first = self.load(b, "%values", self.dtype)
+        first = self._here(b, "0")
         whole = one.let(f"and i64 %n, {-self.width}")
         further = one.let(f"sdiv i64 {whole}, {self.width}")
         further = one.let(f"sub i64 {further}, 1")
@@ -163,70 +204,76 @@ class _Reducer(Text):
         return value
 
 
-def in_rows(text: Text, at: int, kind: str, dtype: DType, masked: bool, slot: str) -> None:
-    """Write the reduction of a tile of one row into an element of an output."""
-    b = text.body
-    kind, of = ("sum", "moments") if kind == "moments" else (kind, "")
-    call = f"call {register(dtype)} @{kind}.{dtype}"
+def in_rows(text: Text, tile: Tile) -> None:
+    """Write the reduction of the rows of a tile into neighbouring elements of an output."""
+    at, dtype = tile.at, tile.dtype
 
-    def reduced(place: str) -> str:
-        found = b.let(f"{call}(ptr {place}, i64 %cols)")
-        if kind != "sum" or dtype not in FLOATS:
-            return found
-        return _merge(b, kind, dtype, _start(b, kind, dtype), found)  # NumPy adds to 0
+    def inside(b: Body, row: str) -> None:
+        place = tile.row(b, row)
+        slot = b.let(f"add i64 {tile.slot}, {row}")
 
-    value = reduced(f"%tile{at}")
-    if not of:
-        text.store(b, value, text.element(b, f"%output{at}", slot, dtype), dtype)
-        return
-    count = reduced(f"%counts{at}") if masked else b.let("sitofp i64 %cols to double")
-    mean = _mean(b, value, count)
-    wide = {1: mean, text.width: text.splat(text.at(text.width), mean, F8)}
+        def reduced(kind: str, place: str, more: str = "") -> str:
+            given = f"ptr {place}, i64 %cols{more}"
+            found = b.let(f"call {register(dtype)} @{kind}.{dtype}({given})")
+            if dtype not in FLOATS or kind in ("prod", "min", "max"):
+                return found
+            return _merge(b, "sum", dtype, _start(b, "sum", dtype), found)  # NumPy adds to 0
 
-    def inside(v: Body, index: str) -> None:
-        pointer = text.element(v, f"%tile{at}", index, F8)
-        square = _square(text, v, at, index, pointer, wide[v.width], masked)
-        text.store(v, square, pointer, F8)
+        value = reduced(tile.sums, place)
+        if tile.kind != "moments":
+            text.store(b, value, text.element(b, f"%output{at}", slot, dtype), dtype)
+            return
+        if tile.masked:
+            before = b.let(f"mul i64 {row}, %cols")
+            counts = text.element(b, f"%counts{at}", before, F8)
+            count = reduced("sum", counts)
+            mean = _mean(b, value, count)
+            squares = reduced("counted", place, f", double {mean}, ptr {counts}")
+        else:
+            count = b.let("sitofp i64 %cols to double")
+            mean = _mean(b, value, count)
+            squares = reduced("squares", place, f", double {mean}")
+        _store_moments(text, b, at, slot, (count if tile.masked else "", mean, squares))
 
-    b.do(f"br label %squares{at}")
-    text.loops(f"squares{at}", "0", "%cols", f"squared{at}", inside)
-    text.label(f"squared{at}")
-    parts = (count if masked else "", mean, reduced(f"%tile{at}"))
-    _store_moments(text, b, at, slot, parts)
+    text.each(f"rows{at}", "%rows", inside)
 
 
-def in_columns(text: Text, at: int, kind: str, dtype: DType, masked: bool, slot: str) -> None:
-    """Write the reduction of a tile of several rows into elements of an output."""
-
-    def place(b: Body, row: str, index: str, name: str) -> str:
-        first = b.let(f"mul i64 {row}, %cols")
-        return text.element(b, name, b.let(f"add i64 {first}, {index}"), dtype)
+def in_columns(text: Text, tile: Tile) -> None:
+    """Write the reduction of the columns of a tile into neighbouring elements of an output."""
+    at, dtype = tile.at, tile.dtype
 
     def inside(b: Body, index: str) -> None:
-        def merged(name: str, row: str, value: str) -> str:
-            here = text.load(b, place(b, row, index, name), dtype)
-            return _merge(b, "sum" if kind == "moments" else kind, dtype, value, here)
+        def values(row: str) -> str:
+            return text.load(b, text.element(b, tile.row(b, row), index, dtype), dtype)
 
-        start = _start(b, "sum" if kind == "moments" else kind, dtype)
-        value = text.fold(b, "%rows", start, dtype, partial(merged, f"%tile{at}"))
-        where = b.let(f"add i64 {slot}, {index}")
-        if kind != "moments":
-            text.store(b, value, text.element(b, f"%output{at}", where, dtype), dtype)
+        def counted(row: str) -> str:
+            before = b.let(f"mul i64 {row}, %cols")
+            return text.element(b, f"%counts{at}", b.let(f"add i64 {before}, {index}"), F8)
+
+        def merged(row: str, value: str) -> str:
+            return _merge(b, tile.sums, dtype, value, values(row))
+
+        start = _start(b, tile.sums, dtype)
+        value = text.fold(b, "%rows", start, dtype, merged)
+        slot = b.let(f"add i64 {tile.slot}, {index}")
+        if tile.kind != "moments":
+            text.store(b, value, text.element(b, f"%output{at}", slot, dtype), dtype)
             return
-        if masked:
-            count = text.fold(b, "%rows", start, dtype, partial(merged, f"%counts{at}"))
+        if tile.masked:
+            def one_more(row: str, value: str) -> str:
+                return _merge(b, "sum", F8, value, text.load(b, counted(row), F8))
+
+            count = text.fold(b, "%rows", start, dtype, one_more)
         else:
             count = text.splat(b, text.body.let("sitofp i64 %rows to double"), F8)
         mean = _mean(b, value, count)
 
         def squared(row: str, value: str) -> str:
-            pointer = place(b, row, index, f"%tile{at}")
-            which = b.let(f"add i64 {b.let(f'mul i64 {row}, %cols')}, {index}")
-            square = _square(text, b, at, which, pointer, mean, masked)
-            return _merge(b, "sum", F8, value, square)
+            counts = counted(row) if tile.masked else ""
+            return _merge(b, "sum", F8, value, _square(text, b, values(row), mean, counts))
 
         squares = text.fold(b, "%rows", start, F8, squared)
-        _store_moments(text, b, at, where, (count if masked else "", mean, squares))
+        _store_moments(text, b, at, slot, (count if tile.masked else "", mean, squares))
 
     text.body.do(f"br label %columns{at}")
     text.loops(f"columns{at}", "0", "%cols", f"columns{at}.over", inside)
@@ -241,17 +288,14 @@ def _mean(b: Body, total: str, count: str) -> str:
     return b.let(f"fdiv {kind} {total}, {some}")
 
 
-def _square(
-    text: Text, b: Body, at: int, index: str, pointer: str, mean: str, masked: bool
-) -> str:
+def _square(text: Text, b: Body, value: str, mean: str, counts: str) -> str:
     """Return the squared distances to the mean, zero where they don't count."""
     kind = b.type(F8)
-    far = b.let(f"fsub {kind} {text.load(b, pointer, F8)}, {mean}")
+    far = b.let(f"fsub {kind} {value}, {mean}")
     square = b.let(f"fmul {kind} {far}, {far}")
-    if not masked:
+    if not counts:
         return square
-    count = text.load(b, text.element(b, f"%counts{at}", index, F8), F8)
-    some = b.let(f"fcmp une {kind} {count}, {b.zero(F8)}")
+    some = b.let(f"fcmp une {kind} {text.load(b, counts, F8)}, {b.zero(F8)}")
     return text.select(b, some, square)
 
 

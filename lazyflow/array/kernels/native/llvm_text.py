@@ -70,6 +70,13 @@ class Text:
         done = b.let(f"icmp eq i64 {following}, {high}")
         b.do(f"br i1 {done}, label %{after}, label %{name}")
 
+    def each(self, name: str, high: str, inside: Inside) -> None:
+        """Write a loop from 0 to `high`, at least once, one by one."""
+        before = self.current
+        self.body.do(f"br label %{name}")
+        self._loop(name, 1, "0", high, f"{name}.over", inside, before)
+        self.label(f"{name}.over")
+
     def fold(
         self, b: Body, high: str, start: str, dtype: np.dtype[Any], step: Callable[[str, str], str]
     ) -> str:

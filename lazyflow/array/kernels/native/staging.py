@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.planning import CONSTANT, DRAWN, FLAT, BlockPass
+from lazyflow.array.kernels.planning import CONSTANT, DRAWN, FLAT, UNIT, BlockPass
 
 _WHOLE_ROWS = (CONSTANT, FLAT, DRAWN)  # layouts that NumPy's loops read as they would tiles
 
@@ -30,6 +30,8 @@ class KernelSpec(NamedTuple):
         A value, the kind of its reduction, or None, and the number of its mask, or None.
     in_columns
         Reductions are of columns (see order.py), not of rows.
+    in_place
+        All outputs reduce sources, and read them where they lie.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
@@ -37,6 +39,7 @@ class KernelSpec(NamedTuple):
     outputs: tuple[tuple[int, str | None, int | None], ...]
     dtypes: tuple[np.dtype[Any], ...]
     in_columns: bool
+    in_place: bool
 
     @property
     def reduced(self) -> list[tuple[int, str, bool]]:
@@ -45,7 +48,9 @@ class KernelSpec(NamedTuple):
         return [(at, kind, mask is not None) for at, (_, kind, mask) in outputs if kind]
 
 
-def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> KernelSpec:
+def make_spec(
+    lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False
+) -> KernelSpec:
     """Return the specification of the kernel for a pass whose sources have these layouts."""
     new = {old: at for at, old in enumerate(some.sources)}
     dtypes = [lowered.dtypes[old] for old in some.sources]
@@ -63,7 +68,18 @@ def make_spec(lowered: Lowered, some: BlockPass, layouts: Sequence[str]) -> Kern
         outputs.append((new[value], kind, None if mask is None else new[mask]))
     sources = tuple(zip(dtypes[: len(some.sources)], layouts, strict=True))
     in_columns = some.form is not None and some.form.inner > 1
-    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns)
+    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns, in_place)
+
+
+def reads_in_place(lowered: Lowered, some: BlockPass, layouts: Sequence[str], row: int) -> bool:
+    """Return whether a pass only reduces sources, whose rows are those of the reductions."""
+    form = some.form
+    if form is None or some.steps or not {FLAT, UNIT}.issuperset(layouts):
+        return False
+    if UNIT in layouts and row != (form.inner if form.inner > 1 else form.length):
+        return False
+    outputs = [lowered.outputs[at] for at in some.outputs]
+    return all(each.reduction is not None and each.mask is None for each in outputs)
 
 
 class Stage(NamedTuple):
