@@ -46,18 +46,22 @@ def share_of_threads(tasks: int) -> Iterator[None]:
         yield
         return
     tell, limit = found
-    with _lock:
-        if not _running:
-            _all = tell()
-            limit(max(1, _all // tasks))
-        _running += 1
+    asked = False
     try:
+        with _lock:
+            if not _running:
+                _all = tell()
+            _running += 1
+            asked = True  # at once: Ctrl-C comes after calls
+            if _running == 1:
+                limit(max(1, _all // tasks))
         yield
     finally:
-        with _lock:
-            _running -= 1
-            if not _running:
-                limit(_all)
+        if asked:
+            with _lock:
+                _running -= 1
+                if not _running:
+                    limit(_all)
 
 
 def _after_fork_in_child() -> None:

@@ -6,6 +6,7 @@ from array_checks import check_near
 from array_examples import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupt_steps import interrupt
 
 import lazyflow
 import lazyflow.array as la
@@ -384,6 +385,25 @@ def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
         with pytest.raises(TypeError):
             (la.from_array(np.array([["a"], [None]], object), chunks=1) @ x[:1, :1]).compute()
         assert tell() == 4
+    finally:
+        limit(before)
+
+
+@pytest.mark.skipif(blas_threads._functions() is None, reason="NumPy has another BLAS library")
+def test_products_that_ctrl_c_ends_give_the_threads_of_blas_back():
+    def shared():
+        with blas_threads.share_of_threads(2):
+            assert tell() == 2
+
+    tell, limit = blas_threads._functions()
+    before = tell()
+    limit(4)
+    try:
+        n = 1
+        while place := interrupt(shared, n):
+            assert (tell(), blas_threads._running) == (4, 0), place
+            n += 1
+        assert n > 5
     finally:
         limit(before)
 
