@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import (
@@ -162,7 +163,7 @@ def spread_weights(weights: Expr, node: Expr, axis: Any) -> Expr:
         raise SizesNeeded
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    axes = axes_of(axis, node.ndim)
+    axes = normalize_axis_tuple(axis, node.ndim)
     if weights.shape != tuple([node.shape[k] for k in axes]):
         raise ValueError(
             "Shape of weights must be consistent with shape of a along specified axis."

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import check
+from array_checks import check, check_near
 from array_strategies import arrays, axis_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +88,15 @@ def test_quantiles_with_weights():
           np.quantile(x, [0.3, 0.6], weights=w, **options))
     check(la.percentile(a, 30, weights=w[:, 0], **options),
           np.percentile(x, 30, weights=w[:, 0], **options))
+    cube = RNG.random((6, 6, 3))
+    for axis in [(0, 1), (1, 0)]:  # in the order of the weights' own
+        options["axis"] = axis
+        c = la.from_array(cube, chunks=4)
+        places = RNG.random((6, 6))
+        check(la.quantile(c, 0.3, weights=places, **options),
+              np.quantile(cube, 0.3, weights=places, **options))
+        check_near(la.average(c, axis, places), np.average(cube, axis, places))
+    options["axis"] = 0
     with pytest.raises(ValueError, match="Only method 'inverted_cdf' supports weights"):
         la.quantile(a, 0.3, weights=b)
     with pytest.raises(ValueError, match="Shape of weights must be consistent"):
