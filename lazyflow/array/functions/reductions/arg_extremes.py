@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,15 @@ from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_emp
 from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
 # -- argmin and its like ------------------------------------------------------------------------
+
+
+def _as_writable(block: Any) -> Any:
+    """Return a view for NumPy's argmin and argmax to read, which copy what can't be written."""
+    if block.dtype.kind not in "biufc" or block.flags.writeable:
+        return block
+    seen = dict(block.__array_interface__)
+    seen["data"] = seen["data"][0], False
+    return np.asarray(SimpleNamespace(__array_interface__=seen, block=block))
 
 
 @dataclass(frozen=True)
@@ -51,10 +61,10 @@ class ArgExtreme(TreeReduction):
             numbers = ~is_nan.all(axis=self.axis, keepdims=True)
             block = np.where(is_nan, np.asarray(self.fill).astype(block.dtype), block)
         if self.axis is not None:
-            at = self.func(block, axis=self.axis, keepdims=True)
+            at = self.func(_as_writable(block), axis=self.axis, keepdims=True)
             best = np.take_along_axis(block, at, self.axis)
             return best, at + where.regions[self.axis], numbers
-        at = np.unravel_index(self.func(block), block.shape)
+        at = np.unravel_index(self.func(_as_writable(block)), block.shape)
         place = [i + start for i, start in zip(at, where.regions, strict=True)]
         flat = np.ravel_multi_index(place, self.shape) if self.shape else np.intp(0)
         return np.asarray(block[at]).reshape(1), np.reshape(flat, 1), np.reshape(numbers, 1)

@@ -1,5 +1,7 @@
 """The indices of extremes, against NumPy."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from array_checks import check, same_values
@@ -49,3 +51,15 @@ def test_argmax_of_a_slice_reads_the_slice_only(here):
     same_values(a.argmax(0)[1:3].compute(), np.zeros(2, int))
     assert {key[1].start for key in store.read} == {1, 2}
     assert len(store.read) == 4
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_blocks_are_not_copied(axis):
+    x = RNG.random((1000, 500))
+    made = la.argmax(la.from_array(x, chunks=(500, 500)), axis=axis)
+    tracemalloc.start()
+    try:
+        same_values(made.compute(scheduler="sync"), x.argmax(axis=axis))
+        assert tracemalloc.get_traced_memory()[1] < x.nbytes / 4
+    finally:
+        tracemalloc.stop()
