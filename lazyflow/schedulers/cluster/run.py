@@ -205,7 +205,9 @@ class EngineRun(Lifecycle):
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:
         run, j = culprit
         error = self.errors.get(j, self.failed.get(j)) if run == self.name else None
-        self.failed[i] = error or Cancelled("an input of the task failed in an earlier run")
+        if error is None:
+            error = Cancelled("an input of the task failed in an earlier run")
+        self.failed[i] = error
 
     def _settle(self, group: TaskGroup, short: dict[int, Any]) -> None:
         """Deliver the results of a group, and release its inputs."""

@@ -17,7 +17,7 @@ from lazyflow import SchedulerLost, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.signals import Gate
-from lazyflow.testing.tasks import add, inc
+from lazyflow.testing.tasks import add, inc, raise_it
 
 numpy = pytest.importorskip("numpy")
 
@@ -142,6 +142,15 @@ def test_of_persisted_results_that_are_made_together_each_has_its_own_failure():
             assert f"fails_at_7({i})" in "".join(value.__notes__)
         else:
             assert value == i
+
+
+def test_an_error_that_is_empty_is_the_error_all_the_same():
+    class EmptyError(Exception):
+        def __len__(self):
+            return 0
+
+    found = compute(delayed(raise_it)(EmptyError("nothing")), on_error="collect", **ON)[0]
+    assert repr(found) == "EmptyError('nothing')"
 
 
 def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
