@@ -13,6 +13,16 @@ from benchmarks.bench import title_of
 from benchmarks.measure import Table
 
 
+def check_options(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse numbers below 1, and a file in no folder, before anything is measured."""
+    for name in ("repeat", "chunks"):
+        number = getattr(given, name, None)
+        if number is not None and number < 1:
+            parser.error(f"--{name} {number}: at least 1")
+    if given.json and not Path(given.json).resolve().parent.is_dir():
+        parser.error(f"the folder of {given.json} does not exist")
+
+
 @dataclass(frozen=True)
 class Suite:
     """A benchmark: its cases, its sizes, and who is compared.
@@ -47,10 +57,7 @@ class Suite:
         add("--only", choices=self.cases, action="append", metavar="CASE",
             help="may be given several times")  # fmt: skip
         given = parser.parse_args(argv)
-        if given.repeat is not None and given.repeat < 1:
-            parser.error(f"--repeat {given.repeat}: at least 1")
-        if given.json and not Path(given.json).resolve().parent.is_dir():
-            parser.error(f"the folder of {given.json} does not exist")
+        check_options(parser, given)
         return given
 
     def main(self, argv: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.command import check_options
 from benchmarks.shapes import WORKERS
 from benchmarks.survey_by_hand import BY_HAND
 from benchmarks.survey_cases import arrays, expressions, namespace
@@ -194,18 +195,30 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add("--scheduler", choices=("threads", "processes"), default="threads",
         help="ours; on processes, arrays are persisted first")  # fmt: skip
     add("--json", metavar="FILE", help="write all figures to FILE")
-    return parser.parse_args(argv)
+    given = parser.parse_args(argv)
+    check_options(parser, given)
+    if not _asked_for(given.only):
+        groups = ", ".join(dict.fromkeys(group for group, _ in expressions()))
+        parser.error(f"no expression has {' or '.join(given.only)} in it; groups are: {groups}")
+    return given
 
 
-def _is_asked_for(group: str, expression: str, texts: Sequence[str] | None) -> bool:
-    return not texts or any(
-        text == group or text in expression or fnmatch.fnmatchcase(expression, text)
-        for text in texts
-    )
+def _asked_for(texts: Sequence[str] | None) -> list[tuple[str, str]]:
+    return [
+        (group, expression)
+        for group, expression in expressions()
+        if not texts or any(
+            text == group or text in expression or fnmatch.fnmatchcase(expression, text)
+            for text in texts
+        )
+    ]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the survey, print cases worst first; 1: one of ours, or a loop, failed or is wrong."""
+    """Run the survey, print cases worst first.
+
+    Return 1 where one of ours, or a loop, failed or is wrong, 130 after a Ctrl-C.
+    """
     given = _options(argv)
     repeat = given.repeat or (1 if given.size == "tiny" else 7)
     facts = measure.machine(("lazyflow", "dask", "numpy", "numba"))
@@ -218,18 +231,22 @@ def main(argv: Sequence[str]) -> int:
     except ImportError:
         print("dask is not installed; pip install 'lazyflow[bench]'")
     names["numpy"] = namespace(np, data, given.chunks)
-    cases = []
+    cases: list[Case] = []
+    asked = _asked_for(given.only)
     # A Ctrl-C ends the survey with what was measured.
     with suppress(KeyboardInterrupt), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for group, expression in expressions():
-            if _is_asked_for(group, expression, given.only):
-                turns = turns_of(expression, names, given.scheduler)
-                cases.append(run_case(group, expression, turns, repeat))
+        for group, expression in asked:
+            turns = turns_of(expression, names, given.scheduler)
+            cases.append(run_case(group, expression, turns, repeat))
     print("\n".join([*lines(cases), "", *summary(cases)]))
+    if len(cases) < len(asked):
+        print(f"interrupted: {len(cases)} of {len(asked)} cases")
     if given.json:
         text = json.dumps({"machine": facts, "cases": [case._asdict() for case in cases]}, indent=1)
         Path(given.json).write_text(text + "\n", encoding="utf-8")
+    if len(cases) < len(asked):
+        return 130
     return int(any({"lazyflow", "by hand"} & case.failed.keys() for case in cases))
 
 

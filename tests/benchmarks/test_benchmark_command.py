@@ -1,6 +1,7 @@
 """`python -m benchmarks`: what there is, its options, and all of it as a user would type it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from benchmark_tools import ROOT
 from fault_tools import without_heartbeats
 
-from benchmarks import __main__, actors, bench, engines, overhead, processes
+from benchmarks import __main__, actors, bench, engines, overhead, processes, survey
 
 
 class TestCommand:
@@ -47,6 +48,36 @@ class TestCommand:
             __main__.main(["overhead", "--size", "tiny", *arguments])
         assert end.value.code == 2
         assert said in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--repeat", "0"], "--repeat 0: at least 1"),
+            (["--chunks", "-3"], "--chunks -3: at least 1"),
+            (["--json", "no/such/folder/x.json"], "the folder of no/such/folder/x.json"),
+            (["--only", "summ", "--only", "zip"],
+             "no expression has summ or zip in it; groups are: reductions, "),
+        ],
+    )
+    def test_bad_options_of_the_survey_are_found_too(self, arguments, said, capsys):
+        with pytest.raises(SystemExit) as end:
+            __main__.main(["survey", "--size", "tiny", *arguments])
+        assert end.value.code == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+    def test_an_interrupted_survey_says_so(self, capsys, monkeypatch):
+        cases = iter([survey.Case("reductions", "x.sum()", {"lazyflow": 1.0, "numpy": 2.0}, {})])
+
+        def measured(*_):
+            for case in cases:
+                return case
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(survey, "run_case", measured)
+        assert __main__.main(["survey", "--size", "tiny", "--only", "x.sum"]) == 130
+        out = capsys.readouterr().out
+        assert "numpy: 1 cases, in the median 2.00 times as fast" in out
+        assert re.search(r"interrupted: 1 of \d+ cases", out)
 
 
 @pytest.mark.parametrize(("module", "only"), [
