@@ -10,6 +10,7 @@ task           `Task`: one call to run, which points at the tasks whose results 
 binding        `bind` finds those tasks among the arguments, once, when the call is made
 building       makes tasks of calls, and leaves of values
 items          results that have several parts, and how many a function's annotation promises
+function_code  what the code of a function reads, and which functions it wraps
 keys, tokens/  names of tasks as text, made of content where a task is pure
 plan           `Plan`: the tasks below the wanted ones, as numbers and lists
 passes         `make_plan`, and the passes in one list: merge equal tasks, fuse chains

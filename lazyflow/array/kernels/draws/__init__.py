@@ -2,6 +2,7 @@
 
 In reading order:
 
+    block.py       a region that is not drawn yet; kernels draw it as they go
     draw.py        what is drawn
     formulas.py    from counters to numbers: Philox, uniform, normal, exponential, whole numbers
     by_numpy.py    the formulas on arrays          by_llvm.py    the formulas as LLVM's text
