@@ -214,9 +214,12 @@ def test_the_configured_scheduler_is_used() -> None:
         assert compute(delayed(where)()) == (me,)
         assert compute(delayed(where)(), scheduler="threads") != (me,)
     assert compute(delayed(where)()) != (me,)
-    with pytest.raises(ValueError, match="unknown scheduler 'threds'; did you mean 'threads'"):
+    with pytest.raises(ValueError, match="unknown scheduler 'threds'; did you mean 'threads'") as e:
         with config.set(scheduler="threds"):
             compute(delayed(where)())
+    assert e.value.__notes__ == [
+        "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+    ]
 
 
 def test_the_configured_number_of_workers_is_used() -> None:

@@ -193,7 +193,7 @@ def optimize(
     >>> (a, b), = optimize([f(-1), f(-1)])
     >>> a is b
     True
-    >>> print(optimize([f(-1), f(-1)], explain=True))
+    >>> optimize([f(-1), f(-1)], explain=True)
     graph: 2 tasks, 0 of them values; 2 results are wanted
     merge: 1 of 2 tasks is equal to another one and joins it
     fuse: no task runs in one unit with its input

@@ -89,11 +89,18 @@ class RunOptions:
 
 def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
     """Return the scheduler given, or the configured one, or that of this task, or threads."""
-    if given is None:
-        given = config.get("scheduler")
     if given is not None:
         return scheduler_of(given)
-    return scheduler_here.get() or scheduler_named("threads")
+    configured = config.get("scheduler")
+    if configured is None:
+        return scheduler_here.get() or scheduler_named("threads")
+    try:
+        return scheduler_of(configured)
+    except Exception as error:
+        error.add_note(
+            "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+        )
+        raise
 
 
 def scheduler_of_plan(plan: Plan, given: Scheduler | None) -> Scheduler:

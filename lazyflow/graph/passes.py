@@ -56,12 +56,19 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     return plan
 
 
+class Explanation(str):
+    """A text that a prompt or a notebook shows as ``print`` does, line by line."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
 def explain_plan(wanted: Sequence[Task]) -> str:
     """Return what each pass does to the plan that computes the wanted tasks.
 
     >>> from lazyflow import delayed
     >>> square = delayed(lambda x: x * x, pure=True)
-    >>> print(explain_plan([delayed(max)(abs(square(3)), abs(square(3)))]))
+    >>> explain_plan([delayed(max)(abs(square(3)), abs(square(3)))])
     graph: 5 tasks, 0 of them values; 1 result is wanted
     merge: 2 of 5 tasks are equal to others and join them
     fuse: 3 tasks run as 2 units, the longest of 2 tasks
@@ -73,7 +80,7 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     for each in PASSES:
         before, plan = plan, each.apply(plan, True)
         words.append(f"{each.name}: {each.explain(before, plan)}")
-    return "\n".join(words)
+    return Explanation("\n".join(words))
 
 
 def _counted(count: int, one: str = "task", many: str = "tasks") -> str:

@@ -23,6 +23,7 @@ _ALIASES = {
     "single-threaded": "sync",
     "threading": "threads",
     "multiprocessing": "processes",
+    "dask.distributed": "distributed",
 }
 
 _clients: WeakTable[Any, None] = WeakTable()  # schedulers of clients

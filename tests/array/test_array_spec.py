@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lazyflow.array as la
+from lazyflow import delayed
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.passes.pipeline import PASSES, explain_passes, optimize
@@ -145,6 +146,14 @@ def test_passes_say_what_they_did():
     y = la.ones((800, 800), chunks=100)
     assert said(y @ y, keep=False)["wide blocks"] == "matmul has 8 x 1 blocks instead of 8 x 8"
     assert la.report(-x, explain=True).startswith("merge equal: 2 nodes, all of them different\n")
+
+
+def test_reports_are_shown_as_they_are_printed_and_are_of_arrays():
+    x = la.ones((4, 4), chunks=2)
+    assert repr(la.report(-x)) == str(la.report(-x)) != ""
+    words = "takes chunked arrays; got a Delayed. lazyflow.optimize.x, explain=True. tells of other"
+    with pytest.raises(TypeError, match=words):
+        la.report(x, delayed(abs)(-1))
 
 
 def test_nodes_cannot_be_changed_later():

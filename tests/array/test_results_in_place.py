@@ -107,3 +107,11 @@ def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
     monkeypatch.setattr(lent, "_new_file", refused)
     x = la.from_array(DATA[:1000], chunks=(500, 625))
     same_values((x - 1).compute(scheduler="processes"), DATA[:1000] - 1)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_a_result_that_memory_cannot_hold_says_what_to_do(scheduler):
+    with pytest.raises(MemoryError, match="Unable to allocate") as caught:
+        la.ones(1 << 50, chunks=1 << 49).compute(scheduler=scheduler)
+    (note,) = caught.value.__notes__
+    assert "la.store(x, target), x.to_zarr(path)" in note

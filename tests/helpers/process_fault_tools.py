@@ -50,6 +50,7 @@ def check_death(error: Any, how: str, attempts: int, name: str, at: str) -> None
     text = str(error)
     assert f" that ran {name}, made at {at} in " in text
     assert f" ended by {how}; given up after {attempts} attempt" in text
+    assert ("where memory has run out" in text) == (how == "SIGKILL")
     assert re.search(r"the worker \(process \d+\) ", text)
     check_note(error, name, at)
 

@@ -58,7 +58,14 @@ class Result:
     """A whole array, in memory of this process, and, once a part was pickled, in lent memory."""
 
     def __init__(self, shape: tuple[Any, ...], dtype: np.dtype[Any]) -> None:
-        self.array = np.empty(shape, dtype)  # takes no memory before it is written
+        try:
+            self.array = np.empty(shape, dtype)  # takes no memory before it is written
+        except MemoryError as error:
+            error.add_note(
+                "compute() gives the whole array in memory. Reduce it or take a part of it before, "
+                "or have its blocks written elsewhere: la.store(x, target), x.to_zarr(path)."
+            )
+            raise
         self._lent: lent.LentMemory | None = None
         self._lock = Lock()
 

@@ -17,6 +17,7 @@ from lazyflow.array.nodes.reduce import Reduced
 from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.pipeline import explain_passes, optimize
+from lazyflow.graph.passes import Explanation
 from lazyflow.store.sizes import format_bytes
 
 
@@ -41,16 +42,22 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     --------
     >>> import lazyflow.array as la
     >>> x = la.ones(4_000_000, chunks=1_000_000)
-    >>> print(la.report((x * 2 + 1).sum()))  # doctest: +ELLIPSIS
+    >>> la.report((x * 2 + 1).sum())  # doctest: +ELLIPSIS
     4 x multiply, add, sum: blocks of 1,000,000, 0 bytes read from memory
         2 operations and sum over 1,000,000 elements, 8 MB read: ...
         ends here: it reduces each block
     1 x sum: merges partial results
-    >>> print(la.report(-x.reshape(2_000, 2_000)[:3], explain=True))  # doctest: +ELLIPSIS
+    >>> la.report(-x.reshape(2_000, 2_000)[:3], explain=True)  # doctest: +ELLIPSIS
     merge equal: 4 nodes, all of them different
     views down: getitem goes below reshape
     ...
     """
+    for x in arrays:
+        if not isinstance(x, Array):
+            raise TypeError(
+                f"report() takes chunked arrays; got a {type(x).__name__}. "
+                "lazyflow.optimize(x, explain=True) tells of other lazy values"
+            )
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")
     nodes = optimize(wanted, keep, fusion)
@@ -58,7 +65,9 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     lines = [
         line for node in below(nodes) if counts.get(node) for line in _lines(node, counts[node])
     ]
-    return "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
+    return Explanation(
+        "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
+    )
 
 
 def _counts(nodes: Sequence[Expr]) -> dict[Expr, int]:

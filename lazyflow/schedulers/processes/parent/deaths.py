@@ -47,6 +47,11 @@ def never_answered(count: int, how: str) -> WorkerDied:
 def worker_died(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
     """Return the error of a task that has killed so many workers."""
     memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
+    if how == "SIGKILL":
+        memory += (
+            " The system sends it mostly where memory has run out: make chunks smaller, or take "
+            "fewer workers (num_workers=)."
+        )
     tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     died = WorkerDied(
         f"the worker (process {pid}) that ran {task_name(node.task)}, made at "
