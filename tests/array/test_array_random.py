@@ -121,11 +121,11 @@ def test_values_do_not_depend_on_the_scheduler(scheduler):
 @settings(max_examples=60, deadline=None)
 def test_any_part_in_any_chunks_is_a_part_of_the_whole(data):
     shape = tuple(data.draw(st.lists(st.integers(0, 150), min_size=1, max_size=3)))
-    whole = values(la.random.default_rng(1).gamma(0.7, size=shape, chunks=-1))
+    whole = values(la.random.default_rng(1).beta(0.7, 2.0, size=shape, chunks=-1))
     chunks = tuple(
         data.draw(st.integers(max(n // 5, 1), max(n, 1))) if n else 0 for n in shape
     )
-    x = la.random.default_rng(1).gamma(0.7, size=shape, chunks=chunks)
+    x = la.random.default_rng(1).beta(0.7, 2.0, size=shape, chunks=chunks)
     key = tuple(
         slice(
             data.draw(st.integers(0, n)), data.draw(st.integers(0, n)),
@@ -200,11 +200,11 @@ def test_what_is_slow_to_draw_is_drawn_once(use, monkeypatch):
     drawn = []
 
     class Counted(np.random.Generator):
-        def gamma(self, *args, **kwargs):
+        def beta(self, *args, **kwargs):
             drawn.append(kwargs["size"])
-            return super().gamma(*args, **kwargs)
+            return super().beta(*args, **kwargs)
 
-    r = la.random.default_rng(0).gamma(2.0, 0.5, size=(128, 300), chunks=(64, 128))
+    r = la.random.default_rng(0).beta(2.0, 0.5, size=(128, 300), chunks=(64, 128))
     expected = use(r.compute())
     monkeypatch.setattr(np.random, "Generator", Counted)
     np.testing.assert_allclose(values(use(r)), expected, rtol=1e-12)
@@ -262,6 +262,13 @@ def test_choice():
     np.testing.assert_allclose(np.bincount(found, minlength=5) / 30_000, [0, 0.5, 0.2, 0.3, 0],
                                atol=0.02)
     assert found.dtype == np.int64
+    many = np.linspace(0, 1, 1000) / np.linspace(0, 1, 1000).sum()
+    for kw in ({}, {"p": many}):
+        names = np.array([f"{k}-" for k in range(1000)], object)
+        one, other = [la.random.default_rng(4).choice(a, 9_000, chunks=800, **kw)
+                      for a in (1000, names)]
+        np.testing.assert_array_equal(names[values(one)], values(other))
+    assert abs(values(one).mean() - 666) < 10  # of the larger ones more
     words = values(rng.choice(["a", "bc"], (3, 4)))
     assert words.dtype == "<U2" and words.shape == (3, 4)
     sample = values(rng.choice(1000, 200, replace=False, chunks=30))

@@ -8,8 +8,11 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
-from lazyflow.array.random.generator import Size
+from lazyflow.array.kernels.draws.formulas import words_of
+from lazyflow.array.random.counts import table_of
+from lazyflow.array.random.generator import Size, given_of
 from lazyflow.array.random.positive import Positive
+from lazyflow.array.random.streams import Values
 
 _WHOLE = (int, np.integer)
 
@@ -65,8 +68,18 @@ class Discrete(Positive):
         refused = 2 ** (32 if count <= _SHORT else 64) % max(count, 1)
         return self._placed(
             "integers", formula, (low, low + count - options["endpoint"]), size, chunks,
-            limits=(low, count, refused), **options,
+            own=words_of(low, count, refused), **options,
         )
+
+    def _counted(
+        self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike
+    ) -> Array:
+        """Return counts, by a table if the parameters are numbers and few counts are likely."""
+        given, _, _ = given_of(name, params, size, {})
+        found = None if Values in map(type, given) else table_of(name, *map(float, given))
+        if found is None:
+            return self._draw(name, params, size, chunks)
+        return self._placed(name, "listed", params, size, chunks, own=found)
 
     def binomial(
         self, n: ArrayLike, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -89,7 +102,7 @@ class Discrete(Positive):
         >>> x.mean().compute().round()
         np.float64(5.0)
         """
-        return self._draw("binomial", (n, p), size, chunks)
+        return self._counted("binomial", (n, p), size, chunks)
 
     def negative_binomial(
         self, n: ArrayLike, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -112,7 +125,7 @@ class Discrete(Positive):
         >>> x.mean().compute().round()
         np.float64(6.0)
         """
-        return self._draw("negative_binomial", (n, p), size, chunks)
+        return self._counted("negative_binomial", (n, p), size, chunks)
 
     def geometric(self, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return how many trials it takes until one succeeds.
@@ -157,7 +170,7 @@ class Discrete(Positive):
         >>> x.mean().compute().round()
         np.float64(6.0)
         """
-        return self._draw("hypergeometric", (ngood, nbad, nsample), size, chunks)
+        return self._counted("hypergeometric", (ngood, nbad, nsample), size, chunks)
 
     def poisson(
         self, lam: ArrayLike = 1.0, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -178,7 +191,7 @@ class Discrete(Positive):
         >>> x.mean().compute().round()
         np.float64(7.0)
         """
-        return self._draw("poisson", (lam,), size, chunks)
+        return self._counted("poisson", (lam,), size, chunks)
 
     def logseries(self, p: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of logarithmic series distributions.

@@ -60,28 +60,35 @@ class Streams:
         self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike, /, **options: Any
     ) -> Array:
         """Return an array that NumPy draws; its parameters are numbers or arrays in memory."""
-        given, shape, dtype = _given(name, params, size, options)
+        given, shape, dtype = given_of(name, params, size, options)
         return self._made(name, given, shape, dtype, chunks, options=options)
 
     def _placed(
         self, name: str, formula: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
-        make: Callable[..., Any] = _as_it_is, /, limits: tuple[int, ...] = (), **options: Any,
+        make: Callable[..., Any] = _as_it_is, /, own: bytes = b"", **options: Any,
     ) -> Array:
         """Return an array whose elements are functions of their places and of parameters.
 
         make
             Called with the array of a formula and the parameters, floats or arrays of them.
         """
-        given, shape, dtype = _given(name, params, size, options)
+        given, shape, dtype = given_of(name, params, size, options)
         sizes = normalize_chunks(chunks, shape, None, dtype)
-        stream = self._next()
         drawn = dtype if make is _as_it_is else np.dtype(float)
-        draw = PlacedDraw(name, formula, drawn, shape, stream.words, stream.call, limits)
+        x = self._by_place(name, formula, drawn, shape, sizes, own)
         with np.errstate(all="ignore"):
-            made: Array = make(Array(Made(draw, draw.dtype, sizes)), *[
+            made: Array = make(x, *[
                 np.array(p.array, float) if isinstance(p, Values) else float(p) for p in given
             ])
         return made if made.chunks == sizes else made.rechunk(sizes)
+
+    def _by_place(
+        self, name: str, formula: str, dtype: Any, shape: Any, chunks: ChunksLike, own: bytes
+    ) -> Array:
+        """Return what a formula of kernels/draws gives."""
+        stream = self._next()
+        draw = PlacedDraw(name, formula, np.dtype(dtype), shape, stream.words, stream.call, own)
+        return Array(Made(draw, draw.dtype, normalize_chunks(chunks, shape, None, draw.dtype)))
 
     def _made(
         self, method: str, params: tuple[Any, ...], shape: tuple[int, ...], dtype: Any,
@@ -120,7 +127,7 @@ def in_memory(value: Any, method: str) -> Any:
     return value
 
 
-def _given(
+def given_of(
     name: str, params: tuple[Any, ...], size: Size, options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], tuple[int, ...], np.dtype[Any]]:
     """Return the parameters of a distribution, the shape of what is drawn, and its dtype."""

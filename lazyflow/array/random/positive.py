@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.random.continuous import Continuous
-from lazyflow.array.random.generator import Size, spread
+from lazyflow.array.random.generator import Size, given_of, spread
+from lazyflow.array.random.streams import Values
 
 
 class Positive(Continuous):
@@ -86,7 +90,9 @@ class Positive(Continuous):
         >>> x.mean().compute().round()
         np.float64(3.0)
         """
-        return self._draw("standard_gamma", (shape,), size, chunks, dtype=np.dtype(dtype))
+        return self._gamma(
+            "standard_gamma", (shape,), size, chunks, lambda x, shape: x, dtype=np.dtype(dtype)
+        )
 
     def gamma(
         self, shape: ArrayLike, scale: ArrayLike = 1.0, size: Size = None,
@@ -110,7 +116,24 @@ class Positive(Continuous):
         >>> x.mean().compute().round()
         np.float64(6.0)
         """
-        return self._draw("gamma", (shape, scale), size, chunks)
+        return self._gamma(
+            "gamma", (shape, scale), size, chunks, lambda x, shape, scale: spread(x, 0.0, scale)
+        )
+
+    def _gamma(
+        self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
+        make: Callable[..., Any], part: float = 1.0, **options: Any,
+    ) -> Array:
+        """Return what is made of gamma draws whose shape is a part of the first parameter."""
+        (first, *_), _, dtype = given_of(name, params, size, options)
+        shape = 0.0 if isinstance(first, Values) else float(first) * part
+        if not 0 < shape < np.inf:
+            return self._draw(name, params, size, chunks, **options)
+        own = np.float64(shape + (shape < 1)).tobytes()
+        x = self._placed(name, "gamma", params, size, chunks, make, own=own, **options)
+        if shape < 1:  # a draw of a shape larger by 1, and a power of a uniform one
+            x = x * np.exp(self.standard_exponential(x.shape, chunks=x.chunks) * (-1 / shape))
+        return x.astype(dtype)
 
     def beta(
         self, a: ArrayLike, b: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -152,7 +175,7 @@ class Positive(Continuous):
         >>> x.mean().compute().round()
         np.float64(3.0)
         """
-        return self._draw("chisquare", (df,), size, chunks)
+        return self._gamma("chisquare", (df,), size, chunks, lambda x, df: x * 2.0, 0.5)
 
     def noncentral_chisquare(
         self, df: ArrayLike, nonc: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
@@ -13,11 +14,12 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
 from lazyflow.array.functions.indexing.taking import take
+from lazyflow.array.kernels.draws.tables import table
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.random.discrete import Discrete
 from lazyflow.array.random.generator import Size, in_memory, probe, size_of
-from lazyflow.array.random.streams import ChoiceTable, Correlated, Stream, Values
+from lazyflow.array.random.streams import Correlated, Stream, Values
 
 Floats = Sequence[float] | np.ndarray[Any, Any]
 Validity = Literal["warn", "raise", "ignore"]
@@ -73,9 +75,15 @@ class Sampling(Discrete):
         probe().choice(count, size=0 if replace and 0 in shape else 1, p=p)
         dtype = np.dtype(np.int64) if values is None else values.dtype
         if replace:
-            weights = None if p is None else Values(_cumulated(p))
-            table = ChoiceTable(count, None if values is None else Values(values), weights)
-            return self._made("choice", (table,), shape, dtype, chunks)
+            sizes = normalize_chunks(chunks, shape, None, dtype)
+            if p is None:
+                x = self.integers(max(count, 1), size=shape, chunks=sizes)
+            else:
+                x = self._by_place("choice", "listed", np.int64, shape, sizes, table(p))
+            if values is None:
+                return x
+            places: Any = x.expr
+            return Array(Made(Chosen(places.formula, Values(values)), dtype, sizes))
         if prod(shape) > count:
             raise ValueError("Cannot take a larger sample than population when replace is False")
         sample = Sample("choice", self._next(), count if values is None else values, shape, {
@@ -293,9 +301,18 @@ def _vector(value: Any, method: str) -> Values:
     return Values(array)
 
 
-def _cumulated(p: Any) -> np.ndarray[Any, Any]:
-    found = np.cumsum(np.asarray(p, dtype=float))
-    return found / found[-1]
+@dataclass(frozen=True)
+class Chosen:
+    """Elements of an array, at places that are drawn."""
+
+    places: Any
+    values: Values
+    takes_out = True
+    __name__ = "choice"
+
+    def __call__(self, region: Any, out: Any = None) -> np.ndarray[Any, Any]:
+        # no place is outside, but with other modes NumPy writes to another array first
+        return self.values.array.take(self.places(region), out=out, mode="clip")
 
 
 def _factor(cov: np.ndarray[Any, Any], method: str) -> np.ndarray[Any, Any]:

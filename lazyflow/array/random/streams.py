@@ -1,8 +1,8 @@
 """Draws by NumPy's generators as a formula, which gives any region, always with the same values.
 
 An array is laid out in boxes of about 8 K elements that depend on its shape alone. Each box has
-a part of its own in the sequence of one Philox generator, so that values depend on no chunks and
-on no scheduler. Distributions take different numbers of draws for an element, so every part of a
+a generator of its own, SFC64 with a seed by Philox, so that values depend on no chunks and on no
+scheduler. Distributions take different numbers of draws for an element, so every part of a
 box is drawn from the beginning of the box.
 """
 
@@ -71,14 +71,20 @@ class Stream:
 
     def generators(self) -> Callable[[int], np.random.Generator]:
         """Return a function of a box's number that gives its generator, until the next call."""
-        bits = np.random.Philox(key=np.array(self.key, np.uint64))
+        seeds = np.random.Philox(key=np.array(self.key, np.uint64))
+        place: Any = seeds.state
+        place["state"]["counter"] = counter = np.array([0, 0, 0, self.call], np.uint64)
+        bits = np.random.SFC64(0)
         found = np.random.Generator(bits)
         state: Any = bits.state
-        state["state"]["counter"] = counter = np.array([0, 0, 0, self.call], np.uint64)
+        words = state["state"]["state"]
 
         def at(number: int) -> np.random.Generator:
             counter[2] = number
+            seeds.state = place
+            words[:] = *seeds.random_raw(3), 1
             bits.state = state
+            bits.random_raw(12, output=False)  # as NumPy starts it
             return found
 
         return at
@@ -183,7 +189,8 @@ def boxes(shape: tuple[int, ...], whole: int = 0) -> tuple[int, ...]:
     sides = list(shape)
     outer = len(shape) - whole
     room = max(_BOX // max(prod(shape[outer:]), 1), 1)
-    for done, axis in enumerate(sorted(range(outer), key=lambda k: shape[k])):
+    even = room ** (1 / max(outer, 1))
+    for done, axis in enumerate(sorted(range(outer), key=lambda k: min(shape[k], even))):
         share = room ** (1 / (outer - done))
         side = shape[axis]
         if side > share:
@@ -194,23 +201,6 @@ def boxes(shape: tuple[int, ...], whole: int = 0) -> tuple[int, ...]:
 
 
 # -- distributions that NumPy's generators don't draw by parts ------------------------------------
-
-
-@dataclass(frozen=True)
-class ChoiceTable:
-    """The population of a choice: its size, the values if they aren't 0, 1, ..., and weights."""
-
-    count: int
-    values: Values | None
-    cumulated: Values | None
-
-
-def _choice(generator: Any, table: ChoiceTable, size: tuple[int, ...]) -> Any:
-    if table.cumulated is None:
-        found = generator.integers(table.count, size=size)
-    else:
-        found = table.cumulated.array.searchsorted(generator.random(size), side="right")
-    return np.asarray(found if table.values is None else table.values.array[found])
 
 
 @dataclass(frozen=True)
@@ -228,4 +218,4 @@ def _correlated(generator: Any, of: Correlated, size: tuple[int, ...]) -> Any:
     return mean + np.einsum("...j,ij->...i", found, factor)
 
 
-OWN: dict[str, Callable[..., Any]] = {"choice": _choice, "multivariate_normal": _correlated}
+OWN: dict[str, Callable[..., Any]] = {"multivariate_normal": _correlated}

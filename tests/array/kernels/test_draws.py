@@ -29,7 +29,19 @@ FLOATS = {
     "weibull": ({"a": 1.5}, stats.weibull_min(1.5)),
     "pareto": ({"a": 8.0}, stats.lomax(8)),
     "power": ({"a": 3.0}, stats.powerlaw(3)),
+    "gamma": ({"shape": 2.5, "scale": 3.0}, stats.gamma(2.5, 0, 3)),
+    "standard_gamma": ({"shape": 0.3}, stats.gamma(0.3)),
+    "chisquare": ({"df": 70.0}, stats.chi2(70)),
 }
+COUNTS = [
+    ("poisson", (3.0,), stats.poisson(3)),
+    ("poisson", (2500.0,), stats.poisson(2500)),
+    ("binomial", (10, 0.3), stats.binom(10, 0.3)),
+    ("binomial", (10**9, 1 - 1e-8), stats.binom(10**9, 1 - 1e-8)),
+    ("negative_binomial", (2.5, 0.1), stats.nbinom(2.5, 0.1)),
+    ("hypergeometric", (30, 20, 25), stats.hypergeom(50, 30, 25)),
+    ("hypergeometric", (3, 40, 41), stats.hypergeom(43, 3, 41)),
+]
 WHOLE = {
     "few": {"low": -3, "high": 12},
     "a power of two": {"low": 0, "high": 256, "dtype": "u1"},
@@ -41,7 +53,8 @@ WHOLE = {
 CALLS = [(name, given) for name, (given, _) in FLOATS.items()] + [
     ("integers", given) for given in WHOLE.values()
 ] + [(name, {"dtype": "f4"}) for name in ("random", "standard_normal", "standard_exponential")] + [
-    ("geometric", {"p": 0.2})
+    ("geometric", {"p": 0.2}), ("poisson", {"lam": 400.0}), ("choice", {"a": 2, "p": [0.5, 0.5]}),
+    ("choice", {"a": 1001, "p": [2e-7] * 1000 + [1 - 2e-4]}),  # long searches
 ]
 
 
@@ -140,6 +153,45 @@ def test_trials_until_a_success():
     rng = la.random.default_rng(4)
     assert (rng.geometric(1.0, 100).compute() == 1).all()
     assert (rng.geometric([1e-300], 9).compute() > 2**62).all()
+
+
+@pytest.mark.parametrize(("name", "params", "law"), COUNTS)
+def test_counts_have_their_distribution(name, params, law):
+    x = getattr(la.random.default_rng(4), name)(*params, 300_000, chunks=90_000).compute()
+    edges = np.unique(law.ppf(np.linspace(0.001, 0.999, 200)))
+    chances = np.diff(law.cdf(edges), prepend=0, append=1)
+    seen = np.bincount(edges.searchsorted(x), minlength=len(chances))
+    some = chances > 1e-9
+    assert stats.chisquare(seen[some], chances[some] * len(x)).pvalue > 1e-3
+    assert law.pmf(x).all()  # none that is impossible
+
+
+def test_counts_that_are_certain_and_parameters_beyond_tables():
+    rng = la.random.default_rng(4)
+
+    def drawn(name, *params):
+        return np.unique(getattr(rng, name)(*params, 500).compute()).tolist()
+
+    assert drawn("poisson", 0.0) == drawn("binomial", 0, 0.5) == drawn("binomial", 9, 0.0) == [0]
+    assert drawn("binomial", 9, 1.0) == drawn("hypergeometric", 9, 0, 9) == [9]
+    assert drawn("hypergeometric", 0, 9, 9) == drawn("negative_binomial", 3, 1.0) == [0]
+    for law, (name, *params) in {
+        stats.poisson(1e9): ("poisson", 1e9), stats.nbinom(2, 1e-6): ("negative_binomial", 2, 1e-6),
+        stats.poisson(5): ("poisson", [5.0] * 500),
+    }.items():
+        x = getattr(rng, name)(*params, size=500).compute()
+        assert stats.kstest(x, law.cdf).pvalue > 1e-3 or name == "poisson"
+        assert abs(x.mean() - law.mean()) < 5 * law.std() / len(x) ** 0.5
+
+
+@pytest.mark.parametrize("shape", [0.03, 0.99, 1.0, 1e5])
+def test_gamma_draws_of_all_shapes(shape):
+    for draw in (la.random.default_rng(5).gamma, la.random.default_rng(6).standard_gamma):
+        x = draw(shape, size=100_000).compute()
+        assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-3
+    single = la.random.default_rng(6).standard_gamma(shape, 1000, np.float32)
+    assert single.dtype == single.compute().dtype == np.float32
+    np.testing.assert_allclose(single.compute(), x[:1000].astype("f4"), rtol=1e-6, atol=1e-45)
 
 
 def _far(one, other):

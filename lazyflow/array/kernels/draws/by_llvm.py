@@ -24,6 +24,13 @@ class _LanesMachine:
         self._f.do(f"{one} = load i64, ptr {at}")
         return self._spread(one)
 
+    def at(self, place: Lanes) -> Lanes:
+        each = f"%{self._f.name()}"
+        self._f.do(f"{each} = getelementptr i64, ptr %params, {place.type} {place.name}")
+        called = f"@llvm.masked.gather.v{WIDTH}i64.v{WIDTH}p0(<{WIDTH} x ptr> {each}, i32 8, "
+        every = f"<{WIDTH} x i1> splat (i1 true), {place.type} poison"
+        return self._f.let("i64", f"call {place.type} {called}{every})")
+
     def _spread(self, value: str) -> Lanes:
         one = self._f.let("i64", f"insertelement <{WIDTH} x i64> poison, i64 {value}, i64 0")
         order = f"<{WIDTH} x i32> zeroinitializer"

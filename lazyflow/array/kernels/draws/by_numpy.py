@@ -19,6 +19,9 @@ class _NumpyMachine:
     def param(self, number: int) -> Any:
         return self._params[number]
 
+    def at(self, place: Any) -> Any:
+        return self._params[place]
+
     def number(self, word: Any) -> Any:
         return word.view(np.int64).astype(np.float64)
 

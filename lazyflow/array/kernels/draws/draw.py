@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.draws.block import DrawnBlock
-from lazyflow.array.kernels.draws.formulas import CHECKED_LIMITS, parameters
+from lazyflow.array.kernels.draws.formulas import parameters
+from lazyflow.array.kernels.draws.tables import CHECKED
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class PlacedDraw:
         A name in formulas.py.
     key, call
         Of the stream: three words of 32 bits, and the number of a call.
-    limits
-        For whole numbers: the lowest, how many there are, and the bound of what is refused.
+    own
+        Words of 64 bits: parameters of the formula.
     """
 
     method: str
@@ -31,7 +32,7 @@ class PlacedDraw:
     shape: tuple[int, ...]
     key: tuple[int, int, int]
     call: int
-    limits: tuple[int, ...] = ()
+    own: bytes = b""
     takes_out = True
 
     @property
@@ -41,7 +42,7 @@ class PlacedDraw:
     @property
     def params(self) -> Any:
         """The words that the formula reads."""
-        return parameters(self.key, self.call, self.limits)
+        return parameters(self.key, self.call, self.own)
 
     def later(self, region: tuple[slice, ...]) -> DrawnBlock:
         """Return a region that is not made yet."""
@@ -58,5 +59,4 @@ class PlacedDraw:
 
 def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:
     """Return a draw for checks of kernels."""
-    limits = CHECKED_LIMITS[formula == "short_range"]
-    return PlacedDraw("check", formula, dtype, shape, (1, 2, 3), 4, limits)
+    return PlacedDraw("check", formula, dtype, shape, (1, 2, 3), 4, CHECKED.get(formula, b""))

@@ -13,7 +13,8 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.by_numpy import draw_rows
-from lazyflow.array.kernels.draws.formulas import CHECKED_LIMITS, FORMULAS, parameters
+from lazyflow.array.kernels.draws.formulas import FORMULAS, parameters
+from lazyflow.array.kernels.draws.tables import CHECKED
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
 from lazyflow.array.kernels.native.kernel_files import default_folder
@@ -66,7 +67,7 @@ def _kernel_of(formula: str, dtype: np.dtype[Any]) -> Kernel:
 
 def _difference(function: Any, formula: str, dtype: np.dtype[Any]) -> str | None:
     """Return what is wrong with a new kernel: NumPy gives other bits, or None."""
-    params = parameters((1, 2, 3), 4, CHECKED_LIMITS[formula == "short_range"])
+    params = parameters((1, 2, 3), 4, CHECKED.get(formula, b""))
     found, expected = np.empty((2, 9, 131), dtype)
     _call(function, params, 6, 133, found)
     draw_rows(FORMULAS[formula], params, 6, 133, expected)

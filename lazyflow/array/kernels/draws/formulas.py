@@ -21,12 +21,10 @@ _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _WEYL = 0x9E3779B9, 0xBB67AE85
 
 #: Places of the parameters of a draw: two keys for each round, the last two words of the counter;
-#: for whole numbers the lowest, how many there are, and the bound of what is refused.
+#: then its own ones: for whole numbers the lowest, how many there are, and the bound of what is
+#: refused; for a table what is added to a place, a shift, and the first cell of the guide.
 CALL, SEED, LEAST, COUNT, REFUSED = range(2 * _ROUNDS, 2 * _ROUNDS + 5)
-
-
-#: Limits with which a quarter of the products is refused: of words of 64 bits, and of 32.
-CHECKED_LIMITS = [(5, 3 << bits, 1 << bits) for bits in (62, 30)]
+_SHIFT, CELLS = COUNT, REFUSED
 
 
 class Machine(Protocol):
@@ -36,6 +34,9 @@ class Machine(Protocol):
 
     def param(self, number: int) -> Any:
         """Return a parameter, a word."""
+
+    def at(self, place: Any) -> Any:
+        """Return the parameters at some places, which are words."""
 
     def number(self, word: Any) -> Any:
         """Return the float that is nearest to a word, read as a signed number."""
@@ -63,10 +64,15 @@ class Machine(Protocol):
         """
 
 
-def parameters(key: tuple[int, int, int], call: int, limits: tuple[int, ...]) -> Any:
+def parameters(key: tuple[int, int, int], call: int, own: bytes) -> Any:
     """Return the words that a formula reads, of a `PlacedDraw`."""
     words = *schedule(key[:2]), call & _LOW, key[2] ^ call >> 32
-    return np.array([*words, *[n % 2**64 for n in limits]], np.uint64)
+    return np.frombuffer(words_of(*words) + own, np.uint64)
+
+
+def words_of(*numbers: int) -> bytes:
+    """Return whole numbers as words of 64 bits."""
+    return np.array([n % 2**64 for n in numbers], np.uint64).tobytes()
 
 
 def schedule(key: tuple[int, int]) -> list[int]:
@@ -155,9 +161,9 @@ def _turned(m: Machine, word: Any) -> tuple[Any, Any]:
     return m.where(straight, cosine, sine), m.where(straight, sine, cosine)
 
 
-def _normal(m: Machine) -> tuple[Any, ...]:
+def _normal(m: Machine, attempt: Any = 0) -> tuple[Any, ...]:
     """Box and Muller (1958)."""
-    one, other = _two(m)
+    one, other = _two(m, attempt)
     radius = m.sqrt(_log(m, _inside(m, one)) * -2.0)
     x, y = _turned(m, other)
     return radius * x, radius * y
@@ -184,6 +190,28 @@ def _gumbel(m: Machine) -> tuple[Any, ...]:
 def _cauchy(m: Machine) -> tuple[Any, ...]:
     turned = [_turned(m, x) for x in _two(m)]
     return tuple([x / y for x, y in turned])
+
+
+def _gamma(m: Machine) -> tuple[Any, ...]:
+    """Marsaglia and Tsang (2000), for a shape of 1 or more."""
+    shape = m.of_bits(m.param(LEAST)) - 1 / 3
+    width = 1.0 / m.sqrt(shape * 9.0)
+
+    def step(attempt: Any) -> Any:
+        values, refused = [], []
+        words = _two(m, attempt + attempt + 1)
+        for x, word in zip(_normal(m, attempt + attempt), words, strict=True):
+            side = x * width + 1.0
+            cube = side * side * side
+            inside = m.below(m.bits(cube) - (1 << 52), (1 << 63) - (1 << 52))  # and normal
+            v = m.where(inside, cube, 1.0)
+            chance = x * x * 0.5 + shape * (_log(m, v) - (v - 1.0))
+            below = (m.bits(chance - _log(m, _inside(m, word))) >> 63) ^ 1
+            values.append(v * shape)
+            refused.append(m.below(below, 1) | ~inside)
+        return tuple(values), tuple(refused)
+
+    return m.repeat(step)
 
 
 # -- whole numbers (Lemire 2019) ------------------------------------------------------------------
@@ -215,6 +243,19 @@ def _high(x: Any, y: Any) -> Any:
     return b * d + (middle >> 32) + (other >> 32) + (carry >> 32)
 
 
+def _listed(m: Machine) -> tuple[Any, ...]:
+    """Return places in a table: see tables.py."""
+    words = _two(m)
+    starts = [m.at((x >> m.param(_SHIFT)) + CELLS) for x in words]
+
+    def step(attempt: Any) -> Any:
+        places = [x + attempt for x in starts]
+        fit = [m.below(x >> 1, m.at(place)) for x, place in zip(words, places, strict=True)]
+        return tuple([x + m.param(LEAST) for x in places]), tuple([~x for x in fit])
+
+    return m.repeat(step)
+
+
 def _words(m: Machine) -> tuple[Any, ...]:
     return tuple(_two(m))
 
@@ -236,7 +277,9 @@ FORMULAS = {
     "logistic": Formula(2, _logistic),
     "gumbel": Formula(2, _gumbel),
     "cauchy": Formula(2, _cauchy),
+    "gamma": Formula(2, _gamma),
     "short_range": Formula(4, _short_range),
     "long_range": Formula(2, _long_range),
+    "listed": Formula(2, _listed),
     "words": Formula(2, _words),
 }
