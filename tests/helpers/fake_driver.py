@@ -352,7 +352,7 @@ class Driver(Callers):
         if self.chance(0.05):
             values.fail(self.state, node, ("outside", self.tasks[node].uid))
         elif node.value is MISSING:
-            values.packed(self.state, node, ("packed",))
+            values.packed(self.state, [(node, ("packed",))])
         else:
             node.value.is_encoded = True
             values.provide(self.state, node, node.value)

@@ -41,9 +41,13 @@ class Scene(Checked):
         return self.known.get(function, 1e-6)
 
     def job(
-        self, wanted, *, cap=None, held=False, background=False, has_priorities=False, retries=1
+        self, wanted, *, cap=None, held=False, background=False, has_priorities=False, retries=1,
+        unpacked=False,
     ):
-        """Take in a job with these outputs, and all that they need which is in no job yet."""
+        """Take in a job with these outputs, and all that they need which is in no job yet.
+
+        If its tasks are `unpacked`, `pack` lets them run.
+        """
         job = Job(None, cap or self.width, background, has_priorities)
         job.crash_retries = retries
         run = job.run = Run(job, held, False)
@@ -54,6 +58,7 @@ class Scene(Checked):
             node = plan.node = self._node(run, plan.task, plan.function)
             node.job = job
             node.inputs = tuple(p.node for p in plan.inputs)
+            node.packed = () if unpacked else None
             node.distinct = tuple(dict.fromkeys(node.inputs))
             run.nodes.append(node)
             for source in node.distinct:
@@ -77,6 +82,11 @@ class Scene(Checked):
         self.perform()
         self.check()
         return run
+
+    def packed(self, plans):
+        """Let the arguments of some tasks be pickled, all at once."""
+        values.packed(self.state, [(plan.node, ("packed",)) for plan in plans])
+        self.perform()
 
     def to_run(self):
         """Return what each worker was sent and has not answered."""

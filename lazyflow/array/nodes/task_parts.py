@@ -56,11 +56,12 @@ class TaskDetails:
 class BlockPosition:
     """The number of the block that a task makes, and the regions of inputs that it needs.
 
-    An argument that is not searched for lazy values.
+    An argument that is not searched for lazy values, and is `is_quick` to pickle.
     """
 
     __slots__ = ("index", "regions")
     _lazyflow_kind = ATOM
+    _lazyflow_quick = True
 
     def __init__(self, index: Index, regions: tuple[Any, ...]) -> None:
         self.index = index

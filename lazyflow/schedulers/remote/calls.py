@@ -62,7 +62,8 @@ _DEPTH = 3  # of containers that are looked into
 def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
     """Tell whether pickling values takes no time, can't fail, and runs no code of the user's.
 
-    `least` is the size in bytes from which they would go to shared memory.
+    `least` is the size in bytes from which they would go to shared memory. Types of the library say
+    by an attribute ``_lazyflow_quick`` that it holds for them.
     """
     for value in values:
         kind = type(value)
@@ -77,7 +78,7 @@ def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
                 return False
             if kind is dict and not is_quick(value.values(), least, depth - 1):
                 return False
-        elif not _is_small_of_numpy(kind, value, least):
+        elif not (_is_small_of_numpy(kind, value, least) or hasattr(kind, "_lazyflow_quick")):
             return False
     return True
 

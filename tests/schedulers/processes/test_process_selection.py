@@ -75,6 +75,16 @@ def test_a_task_that_must_not_run_twice_goes_alone():
     assert [4] in sent
 
 
+def test_what_was_pickled_together_goes_together():
+    scene = Scene(workers=1)
+    scene.learn(1, seconds=1e-5)
+    plans = [Plan() for _ in range(10)]
+    scene.job(plans, unpacked=True)
+    scene.packed(plans[:4])
+    scene.packed(plans[4:])
+    assert [[n.i for n in f] for f in scene.to_run()[0]] == [[3, 2, 1, 0], [9, 8, 7, 6, 5, 4]]
+
+
 # -- where a task goes
 
 
@@ -107,6 +117,17 @@ def test_a_task_goes_where_most_bytes_of_its_inputs_are():
     assert scene.state.queues.waiters == {small.node: {both.node: None}}
     scene.finish()
     assert run.over
+
+
+def test_tasks_that_become_ready_one_by_one_go_to_the_workers_in_turn():
+    scene = Scene(workers=3)
+    scene.learn(1, seconds=1e-5)
+    plans = [Plan(kind=LARGE) for _ in range(9)]
+    scene.job(plans, held=True, background=True, unpacked=True)
+    for plan in plans:
+        scene.packed([plan])
+        scene.finish()
+    assert [plan.at for plan in plans] == scene.state.workers * 3
 
 
 def test_an_idle_worker_steals_when_it_is_worth_it():

@@ -53,15 +53,18 @@ def assign(state: State) -> None:
 
 
 def _in_turn(state: State) -> list[WorkerRecord]:
-    """Return the workers; if the next job may have few, the worker that it had last comes first.
+    """Return the workers, those after the one that the next job had last first.
 
-    With another worker each time its values would lie here and there, and more of them at once.
+    Tasks that become ready one by one would all go to the first worker, and their values lie there.
+    If the job may have few workers the last one itself comes first: with another one each time its
+    values would lie here and there, and more of them at once.
     """
+    workers = state.workers
     for rota in state.queues.rota:
-        if rota and rota[0].cap < len(state.workers):
-            last = rota[0].last
-            return sorted(state.workers, key=lambda worker: worker is not last)
-    return state.workers
+        if rota and rota[0].last in workers:
+            at = workers.index(rota[0].last) + (rota[0].cap >= len(workers))
+            return workers[at:] + workers[:at]
+    return workers
 
 
 def _ask_for_workers(state: State) -> None:

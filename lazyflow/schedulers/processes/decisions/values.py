@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from lazyflow.schedulers.processes.decisions.batching import assign
@@ -38,12 +39,13 @@ def provide(state: State, node: Node, value: Any) -> None:
     assign(state)
 
 
-def packed(state: State, node: Node, arguments: tuple[Any, ...]) -> None:
-    """Take a task's arguments as they are sent."""
-    node.packed = arguments
-    node.open -= 1
-    if not node.open and not node.flying:
-        state.queues.make_ready(node)
+def packed(state: State, found: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
+    """Take the arguments of some tasks as they are sent."""
+    for node, arguments in found:
+        node.packed = arguments
+        node.open -= 1
+        if not node.open and not node.flying:
+            state.queues.make_ready(node)
     assign(state)
 
 

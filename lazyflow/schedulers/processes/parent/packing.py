@@ -2,8 +2,9 @@
 
 What runs the user's code, or copies much memory, is not for the driver's thread: one slow argument
 would hold up all runs, and an error of the user's would be the pool's. Each job whose tasks have
-such arguments has a thread while they are pickled, in the order of the plan; a task is ready when
-its own are. What is plain, or small and NumPy's own, is packed when it is sent.
+such arguments has a thread while they are pickled, in the order of the plan; tasks are ready when
+their own are, those of about a millisecond together: each alone would be a message of its own. What
+is plain, or small and NumPy's own, is packed when it is sent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any, Protocol, TypeAlias
 
 from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Literal, Node
@@ -22,6 +24,11 @@ from lazyflow.schedulers.remote import failures
 from lazyflow.schedulers.remote.calls import packed_call
 from lazyflow.schedulers.remote.failures import culprit
 from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode
+
+_TOGETHER = 0.001  # seconds of packing, after which what is packed may go
+
+#: A node, the value that it had, what was pickled of it or the error, and memory copied for it.
+Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
 
 
 class PackingDriver(Protocol):
@@ -34,13 +41,15 @@ class PackingDriver(Protocol):
 
 
 def begin(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
-    """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for each."""
+    """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for some at a time."""
     threading.Thread(
         target=_pack_all, args=(driver, nodes, packed), name="lazyflow-packing", daemon=True
     ).start()
 
 
 def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
+    found: list[Packed] = []
+    begun = perf_counter()
     for node in nodes:
         run, literal = node.job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
@@ -48,14 +57,18 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
         written: dict[Any, Any] = {}
         try:
             if literal is MISSING:
-                found: Any = _arguments(driver, run, node, written)
+                made: Any = _arguments(driver, run, node, written)
             else:
-                found = _value(driver, run, node, literal)
-            error = None
+                made = _value(driver, run, node, literal)
+            found.append((node, literal, made, None, written))
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"
-            found, error = None, unsendable(node.task, role, broken, driver.memory.least)
-        driver.loop.post(packed, node, literal, found, error, written)
+            error = unsendable(node.task, role, broken, driver.memory.least)
+            found.append((node, literal, None, error, written))
+        if perf_counter() - begun > _TOGETHER:
+            driver.loop.post(packed, found)
+            found, begun = [], perf_counter()
+    driver.loop.post(packed, found)
 
 
 def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:

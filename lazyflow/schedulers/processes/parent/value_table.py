@@ -98,15 +98,21 @@ class ValueTable:
         while self.unpacked:
             packing.begin(self._driver, self.unpacked.popitem()[1], self.packed)
 
-    def packed(
+    def packed(self, outcomes: list[packing.Packed]) -> None:
+        """Take what another thread has pickled of nodes: their arguments, or their values."""
+        ready = [each for each in outcomes if self._is_ready(*each)]
+        values.packed(self._state, [(node, arguments) for node, _, arguments, *_ in ready])
+        self._driver.perform()
+
+    def _is_ready(
         self,
         node: Node,
         literal: Any,
         found: Any,
         error: BaseException | None,
         written: dict[Any, Any],
-    ) -> None:
-        """Take what another thread has pickled of a node: its arguments, or its value.
+    ) -> bool:
+        """Take in what was pickled of a node; tell whether its arguments are.
 
         `literal` is the node's value then: a `Literal`, or MISSING when `found` is arguments;
         `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
@@ -124,8 +130,8 @@ class ValueTable:
             literal.encoded = found
             values.provide(self._state, node, literal)
         else:
-            values.packed(self._state, node, found)
-        self._driver.perform()
+            return True
+        return False
 
     # -- fetched for this process -----------------------------------------------------------
 
