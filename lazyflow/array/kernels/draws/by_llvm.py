@@ -53,7 +53,7 @@ class _LanesMachine:
         return one.below(other)
 
     def where(self, which: Lanes, yes: Lanes, no: Lanes) -> Lanes:
-        return which.pick(yes, no, yes.kind)
+        return which.pick(yes, no)
 
     def repeat(self, step: Step) -> tuple[Any, ...]:
         f = self._f

@@ -339,23 +339,18 @@ def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
 
 
 def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
-    """Emit a call of an elementary function of doubles (see elementary/)."""
+    """Emit a call of an elementary function (see elementary/)."""
     wide = b.at(WIDTH)
-    double = wide.wide("double")
-    given = [_widened(b, wide, t, v) for v in x]
-    name += "_single" if t.itemsize == 4 else ""
-    found = wide.let(f"call {double} @math.{name}({', '.join(f'{double} {v}' for v in given)})")
-    if b.width == 1:
-        found = b.let(f"extractelement {double} {found}, i64 0")
-    return cast(b, np.dtype("f8"), t, found)
+    kind = wide.type(t)
+    given = ", ".join(f"{kind} {_spread(b, kind, t, v)}" for v in x)
+    found = wide.let(f"call {kind} @math.{name}.{register(t)}({given})")
+    return found if b.width > 1 else b.let(f"extractelement {kind} {found}, i64 0")
 
 
-def _widened(b: Body, wide: Body, t: DType, x: str) -> str:
-    x = cast(b, t, np.dtype("f8"), x)
-    if b.width != 1:
+def _spread(b: Body, kind: str, t: DType, x: str) -> str:
+    if b.width > 1:
         return x
-    kind = wide.wide("double")
-    first = b.let(f"insertelement {kind} poison, double {x}, i64 0")
+    first = b.let(f"insertelement {kind} poison, {register(t)} {x}, i64 0")
     zeros = f"<{WIDTH} x i32> zeroinitializer"
     return b.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
 

@@ -7,7 +7,7 @@ In reading order:
     formulas.py       the functions by name, as text
     ufuncs.py         ufuncs of them
 
-Kernels call the functions on vectors of 16 doubles in registers; arrays that are computed without
+Kernels call the functions on vectors of 16 numbers in registers; arrays that are computed without
 a kernel go through ufuncs made of the same instructions, so that the bits are the same. Numbers of
-single precision are computed in double precision, without what roundings lose.
+single precision are computed in it, by the same formulae with shorter polynomials.
 """

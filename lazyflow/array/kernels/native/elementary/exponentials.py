@@ -6,30 +6,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lazyflow.array.kernels.native.elementary.lanes import (
-    INF,
     INFINITY,
-    ONE,
-    SIGN,
+    SINGLE,
     Lanes,
     polynomial,
     product,
     quick_sum,
     quotient,
+    squared,
     two_sum,
 )
 
-#: Added to a number below 2**51 it leaves the nearest whole number in the low bits of the sum.
-ROUNDER = 6755399441055744.0
-LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # 33 bits, the rest
-LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17  # 53 bits, the rest
-LARGE = 708.0  # up to which exponentials are normal numbers
-TINY = 2.0**-60  # below which numbers are their own sine, and one and they are one
+LN2 = 0.6931471805599453, 2.3190468138462996e-17  # in parts of 53 bits
 
-#: (exp(r) - 1 - r - r**2 / 2) / r**3 for |r| <= log(2) / 2, within 2**-64 / r**3
+#: (exp(r) - 1 - r - r**2 / 2) / r**3 for |r| <= log(2) / 2, within 2**-64 / r**3, 2**-33 / r**3
 _EXP = (
-    *(0.16666666666666685, 0.04166666666666673, 0.008333333333316656, 0.0013888888888858642),
-    *(0.00019841269897284775, 2.4801587373444667e-05, 2.7557233995242588e-06),
-    *(2.7557233558662873e-07, 2.5112328435511557e-08, 2.09268936928714e-09),
+    (
+        *(0.16666666666666685, 0.04166666666666673, 0.008333333333316656, 0.0013888888888858642),
+        *(0.00019841269897284775, 2.4801587373444667e-05, 2.7557233995242588e-06),
+        *(2.7557233558662873e-07, 2.5112328435511557e-08, 2.09268936928714e-09),
+    ),
+    (0.166666672, 0.041666463, 0.00833327696, 0.00139351597, 0.000199125425),
 )
 
 
@@ -43,32 +40,34 @@ class ReducedExponent(NamedTuple):
 
 
 def _with_tail(n: Lanes, bits: Lanes, r: Lanes, left: Lanes) -> ReducedExponent:
-    square, lost = product(r, r)
+    square, lost = squared(r)
     rest = (r * square).times(polynomial(r, *_EXP), lost.times(0.5, left.times(r, left)))
     return ReducedExponent(n, bits, r, square.times(0.5, rest))
 
 
 def reduced(x: Lanes, lack: Lanes | None = None) -> ReducedExponent:
     """Take the nearest multiple of log 2 off numbers below 2**20, which lack a little."""
-    near = x.times(1 / LN2, ROUNDER)
-    n = near - ROUNDER
-    high = n.times(-LN2_HIGH, x)
+    p = x.f.form
+    near = x.times(1 / LN2[0], p.rounder)
+    n = near - p.rounder
+    high = n.times(-p.ln2[0], x)
     lost = None
     if lack is not None:
         high, lost = two_sum(high, lack)
-    multiple = n * LN2_LOW
+    multiple = n * p.ln2[1]
     r = high - multiple
-    left = (high - r) - multiple
+    left = x.f.real(0.0) if p is SINGLE else (high - r) - multiple
     return _with_tail(n, near.bits(), r, left if lost is None else left + lost)
 
 
 def _reduced_power(x: Lanes) -> ReducedExponent:
     """Do so for powers of two."""
-    near = x + ROUNDER
-    n = near - ROUNDER
+    near = x + x.f.form.rounder
+    n = near - x.f.form.rounder
     part = x - n
-    r, left = product(part, LN2)
-    return _with_tail(n, near.bits(), r, part.times(LN2_REST, left))
+    ln2, rest = x.f.form.parts(*LN2)
+    r, left = product(part, ln2)
+    return _with_tail(n, near.bits(), r, part.times(rest, left))
 
 
 def one_and(x: ReducedExponent) -> Lanes:
@@ -79,30 +78,31 @@ def one_and(x: ReducedExponent) -> Lanes:
 
 def shifted(y: Lanes, bits: Lanes) -> Lanes:
     """Return ``y * 2**n``, a normal number, where `bits` are those of n and the rounder."""
-    return (y.bits() + (bits << 52)).real()
+    return (y.bits() + (bits << y.f.form.fraction)).real()
 
 
 def _power_of_two(bits: Lanes) -> Lanes:
-    return ((bits << 52) + ONE).real()
+    return ((bits << bits.f.form.fraction) + bits.f.form.one).real()
 
 
 def scaled(y: Lanes, x: ReducedExponent) -> Lanes:
     """Return ``y * 2**n`` for any n, rounded and reported where it leaves the normal numbers."""
-    half = x.n.times(0.5, ROUNDER).bits()
+    half = x.n.times(0.5, y.f.form.rounder).bits()
     return y * _power_of_two(half) * _power_of_two(x.bits - half)
 
 
 def _exponential(x: Lanes, reduce: Callable[[Lanes], ReducedExponent], large: float) -> Lanes:
+    p = x.f.form
     usual = x.size_below(large)
-    core = reduce(x.abs().between(TINY, large).pick(x, 0.0))
+    core = reduce(x.abs().between(p.tiny, large).pick(x, 0.0))
     y = shifted(one_and(core), core.bits)
 
     def rare() -> list[Lanes]:
-        limited = x.size_below(1100.0).pick(x, x.f.number("double", 1100.0).signed_as(x))
+        limited = x.size_below(p.beyond).pick(x, x.f.real(p.beyond).signed_as(x))
         finite = x.size_below(INFINITY)
-        core = reduce((finite & ~x.size_below(TINY)).pick(limited, 0.0))
+        core = reduce((finite & ~x.size_below(p.tiny)).pick(limited, 0.0))
         special = finite.pick(0.0, x)  # a large number, doubled, would be reported
-        beyond = x.bits().equals(SIGN | INF).pick(0.0, special + special)
+        beyond = x.bits().equals(p.sign | p.inf).pick(0.0, special + special)
         return [finite.pick(scaled(one_and(core), core), beyond)]
 
     return x.f.where_any(~usual, rare, [y])[0]
@@ -110,18 +110,18 @@ def _exponential(x: Lanes, reduce: Callable[[Lanes], ReducedExponent], large: fl
 
 def exp(x: Lanes) -> Lanes:
     """Return the exponential."""
-    return _exponential(x, reduced, LARGE)
+    return _exponential(x, reduced, x.f.form.large)
 
 
 def exp2(x: Lanes) -> Lanes:
     """Return the power of two."""
-    return _exponential(x, _reduced_power, 1022.0)
+    return _exponential(x, _reduced_power, x.f.form.bias - 1.0)
 
 
 def _growth(x: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``exp(x) - 1`` and what it lacks, of numbers whose exponential is normal."""
     core = reduced(x)
-    one, lost = two_sum(x.f.number("double", 1.0), -_power_of_two(0 - core.bits))
+    one, lost = two_sum(x.f.real(1.0), -_power_of_two(0 - core.bits))
     total, rest = quick_sum(one, core.r)
     high, low = quick_sum(total, rest + (lost + core.tail))
     factor = _power_of_two(core.bits)
@@ -130,27 +130,29 @@ def _growth(x: Lanes) -> tuple[Lanes, Lanes]:
 
 def expm1(x: Lanes) -> Lanes:
     """Return the exponential less one."""
-    usual = x.size_below(LARGE)
-    high, low = _growth(x.abs().between(TINY, LARGE).pick(x, 0.0))
+    p = x.f.form
+    usual = x.size_below(p.large)
+    high, low = _growth(x.abs().between(p.tiny, p.large).pick(x, 0.0))
 
     def rare() -> list[Lanes]:
-        negative = (x.bits() + SIGN).below(INF + 1)
+        negative = (x.bits() + p.sign).below(p.inf + 1)
         grown = x.f.formula("exp", (usual | negative).pick(0.0, x))
         return [usual.pick(high + low, negative.pick(-1.0, grown))]
 
     y = x.f.where_any(~usual, rare, [high + low])[0]
-    return x.size_below(TINY).pick(x, y)
+    return x.size_below(x.f.form.tiny).pick(x, y)
 
 
 def _half_sum(x: Lanes, of_even: bool) -> Lanes:
     """Return the hyperbolic cosine, or the sine of numbers that are not negative."""
-    usual = x.size_below(LARGE)
-    high, low = _growth(x.between(TINY, LARGE).pick(x, 0.0))
-    one, rest = two_sum(high, x.f.number("double", 1.0))
+    p = x.f.form
+    usual = x.size_below(p.large)
+    high, low = _growth(x.between(p.tiny, p.large).pick(x, 0.0))
+    one, rest = two_sum(high, x.f.real(1.0))
     rest = rest + low
     if of_even:
         high, low = one, rest
-        other, left = quotient(x.f.number("double", 1.0), x.f.number("double", 0.0), one, rest)
+        other, left = quotient(x.f.real(1.0), x.f.real(0.0), one, rest)
     else:
         other, left = quotient(high, low, one, rest)
     total, lost = quick_sum(high, other)
@@ -158,7 +160,7 @@ def _half_sum(x: Lanes, of_even: bool) -> Lanes:
 
     def rare() -> list[Lanes]:
         finite = x.size_below(INFINITY)
-        core = reduced((finite & ~usual).pick(x.size_below(1100.0).pick(x, 1100.0), 0.0))
+        core = reduced((finite & ~usual).pick(x.size_below(p.beyond).pick(x, p.beyond), 0.0))
         return [usual.pick(y, finite.pick(scaled(one_and(core) * 0.5, core), x))]
 
     return x.f.where_any(~usual, rare, [y])[0]
@@ -166,7 +168,7 @@ def _half_sum(x: Lanes, of_even: bool) -> Lanes:
 
 def sinh(x: Lanes) -> Lanes:
     """Return the hyperbolic sine."""
-    return x.size_below(TINY).pick(x, _half_sum(x.abs(), False).signed_as(x))
+    return x.size_below(x.f.form.tiny).pick(x, _half_sum(x.abs(), False).signed_as(x))
 
 
 def cosh(x: Lanes) -> Lanes:
@@ -177,9 +179,9 @@ def cosh(x: Lanes) -> Lanes:
 def tanh(x: Lanes) -> Lanes:
     """Return the hyperbolic tangent."""
     size = x.abs()
-    some = size.between(TINY, 22.0)
+    some = size.between(x.f.form.tiny, 22.0)
     high, low = _growth(some.pick(size + size, 1.0))
-    two, rest = two_sum(high, x.f.number("double", 2.0))
+    two, rest = two_sum(high, x.f.real(2.0))
     y, left = quotient(high, low, two, rest + low)
     y = some.pick(y + left, 1.0).signed_as(x)
-    return x.size_below(TINY).pick(x, x.unless_nan(y))
+    return x.size_below(x.f.form.tiny).pick(x, x.unless_nan(y))

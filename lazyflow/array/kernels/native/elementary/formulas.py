@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.native.elementary import exponentials, logarithms, powers, trigonometric
-from lazyflow.array.kernels.native.elementary.lanes import WIDTH, Lanes, VectorFunction
+from lazyflow.array.kernels.native.elementary.lanes import (
+    DOUBLE,
+    SINGLE,
+    Lanes,
+    VectorFunction,
+)
 
 Formula = Callable[..., Lanes]
 
@@ -36,7 +41,6 @@ FORMULAS: dict[np.ufunc, Formula] = {
 OWN: dict[Any, str] = {}
 
 _BY_NAME = {ufunc.__name__: formula for ufunc, formula in FORMULAS.items()}
-_VECTOR = f"<{WIDTH} x double>"
 
 
 def multiplies_and_adds() -> bool:
@@ -49,14 +53,15 @@ def multiplies_and_adds() -> bool:
 def _lines(name: str, fused: bool) -> tuple[str, ...]:
     if name == "turned_lane":
         return tuple(trigonometric.TURNED_LANE.splitlines())
-    function = VectorFunction(fused, name.endswith("_single"))
-    formula = _BY_NAME[name.removesuffix("_single")]
+    ufunc, _, real = name.partition(".")
+    function = VectorFunction(fused, {form.real: form for form in (DOUBLE, SINGLE)}[real])
+    formula = _BY_NAME[ufunc]
     count = formula.__code__.co_argcount
-    given = [Lanes(function, "double", f"%x{at}") for at in range(count)]
+    given = [Lanes(function, real, f"%x{at}") for at in range(count)]
     result = formula(*given)
-    function.do(f"ret {_VECTOR} {result.name}")
-    named = ", ".join(f"{_VECTOR} {x.name}" for x in given)
-    return (f"define internal {_VECTOR} @math.{name}({named}) {{", *function.lines, "}")
+    function.do(f"ret {result.type} {result.name}")
+    named = ", ".join(f"{x.type} {x.name}" for x in given)
+    return (f"define internal {result.type} @math.{name}({named}) {{", *function.lines, "}")
 
 
 def definitions(lines: Iterable[str], fused: bool | None = None) -> list[str]:
@@ -65,7 +70,7 @@ def definitions(lines: Iterable[str], fused: bool | None = None) -> list[str]:
     known: dict[str, tuple[str, ...]] = {}
     new = list(lines)
     while new:
-        called = {name for line in new for name in re.findall(r"call .* @math\.(\w+)", line)}
+        called = {name for line in new for name in re.findall(r"call .* @math\.([\w.]+)", line)}
         made = {name: _lines(name, fused) for name in sorted(called - known.keys())}
         known |= made
         new = [line for each in made.values() for line in each]

@@ -1,27 +1,112 @@
 """Formulae on vectors, written in Python and kept as LLVM's instructions.
 
 `a * b + 1.0` of two `Lanes` adds a multiplication and an addition to their function. All values
-of a function are vectors of WIDTH doubles, integers of 64 bits, or truth values.
+of a function are vectors of WIDTH floating-point numbers of its format, integers of as many bits,
+or truth values.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 WIDTH = 16  # lanes of all values: those of the vectors in kernels
 
 Number = float | int
 
 
-def bits_of(value: float) -> int:
-    """Return the bits of a positive number."""
-    return int.from_bytes(struct.pack(">d", value))
-
-
 INFINITY = float("inf")
-SIGN = -1 << 63  # the bit of the sign
-ONE, INF = bits_of(1.0), bits_of(INFINITY)
+
+
+class Format(NamedTuple):
+    """A format of floating-point numbers.
+
+    real
+        LLVM's type.
+    code
+        The format for `struct`.
+    bits, fraction
+        How many bits a number has, and how many of them are its fraction.
+    ln2
+        The logarithm of 2 in two parts; products of the first with exponents are exact.
+    """
+
+    real: str
+    code: str
+    bits: int
+    fraction: int
+    ln2: tuple[float, float]
+
+    def bits_of(self, value: float) -> int:
+        """Return the bits of a positive number."""
+        return int.from_bytes(struct.pack(self.code, value))
+
+    def nearest(self, value: float) -> float:
+        """Return the nearest number of this format."""
+        return float(struct.unpack(self.code, struct.pack(self.code, value))[0])
+
+    def parts(self, *value: float) -> tuple[float, ...]:
+        """Return the sum of some doubles as that of as many numbers of this format."""
+        found, left = [], value[0]
+        for following in (*value[1:], 0.0):
+            found.append(self.nearest(left))
+            left = left - found[-1] + following
+        return tuple(found)
+
+    @property
+    def whole(self) -> str:
+        """LLVM's type of integers of as many bits."""
+        return f"i{self.bits}"
+
+    @property
+    def sign(self) -> int:
+        """The bit of the sign."""
+        return -1 << self.bits - 1
+
+    @property
+    def one(self) -> int:
+        """The bits of 1."""
+        return self.bits_of(1.0)
+
+    @property
+    def inf(self) -> int:
+        """The bits of infinity."""
+        return self.bits_of(INFINITY)
+
+    @property
+    def bias(self) -> int:
+        """What is added to exponents."""
+        return self.one >> self.fraction
+
+    @property
+    def least(self) -> float:
+        """The least normal number."""
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def tiny(self) -> float:
+        """Below which numbers are their own sine, and one and they are one."""
+        return 2.0 ** -(self.fraction + 4)
+
+    @property
+    def rounder(self) -> float:
+        """Added to a number it leaves the nearest whole number in the low bits of the sum."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def large(self) -> float:
+        """Up to which exponentials are normal numbers."""
+        return (self.bias - 1) * 0.69
+
+    @property
+    def beyond(self) -> float:
+        """From which they are infinite or 0, also those of 2."""
+        return self.bias + self.fraction + 1.0
+
+
+DOUBLE = Format("double", ">d", 64, 52, (6.93147180369123816490e-01, 1.90821492927058770002e-10))
+SINGLE = Format("float", ">f", 32, 23, (0.693359375, -0.00021219444005469057))
 
 
 class VectorFunction:
@@ -29,13 +114,11 @@ class VectorFunction:
 
     fused
         The processor multiplies and adds in one step.
-    single
-        The result is for single precision: nothing is computed of what roundings lose.
     """
 
-    def __init__(self, fused: bool, single: bool = False) -> None:
+    def __init__(self, fused: bool, form: Format = DOUBLE) -> None:
         self.fused = fused
-        self.single = single
+        self.form = form
         self.lines = ["entry:"]
         self.block = "entry"
         self._names = 0
@@ -60,11 +143,15 @@ class VectorFunction:
         if isinstance(value, Lanes):
             assert value.kind == kind
             return value
-        if kind == "double":
-            text = "0x" + struct.pack(">d", value).hex().upper()
+        if kind == self.form.real:  # LLVM writes all formats as doubles
+            text = "0x" + struct.pack(">d", self.form.nearest(value)).hex().upper()
         else:
             text = str(int(value))
         return Lanes(self, kind, f"splat ({kind} {text})")
+
+    def real(self, value: float | Lanes) -> Lanes:
+        """Return a constant number."""
+        return self.number(self.form.real, value)
 
     def start(self, label: str) -> None:
         """Start a block."""
@@ -73,11 +160,12 @@ class VectorFunction:
 
     def formula(self, name: str, *given: Lanes) -> Lanes:
         """Call another of the formulae."""
-        return self.call(f"math.{name}{'_single' * self.single}", *given)
+        return self.call(f"math.{name}.{self.form.real}", *given)
 
-    def call(self, name: str, *given: Lanes, kind: str = "double") -> Lanes:
+    def call(self, name: str, *given: Lanes) -> Lanes:
         """Call a function of vectors."""
         many = ", ".join(f"{x.type} {x.name}" for x in given)
+        kind = self.form.real
         return self.let(kind, f"call <{WIDTH} x {kind}> @{name}({many})")
 
     def where_any(
@@ -117,10 +205,10 @@ class Lanes:
     @property
     def is_zero(self) -> bool:
         """Whether these are a constant 0.0: nothing is added or multiplied then."""
-        return self.name == "splat (double 0x0000000000000000)"
+        return self.name.endswith(" 0x0000000000000000)")
 
     def _do(self, real: str, whole: str, other: Number | Lanes) -> Lanes:
-        word = real if self.kind == "double" else whole
+        word = real if self.kind == self.f.form.real else whole
         y = self.f.number(self.kind, other)
         if word == "fmul" and (self.is_zero or y.is_zero):
             return self if self.is_zero else y
@@ -164,13 +252,13 @@ class Lanes:
         return self._do("", "lshr", count)
 
     def __neg__(self) -> Lanes:
-        return self if self.is_zero else self.f.let("double", f"fneg {self.type} {self.name}")
+        return self if self.is_zero else self.f.let(self.kind, f"fneg {self.type} {self.name}")
 
     def __invert__(self) -> Lanes:
         return self ^ -1
 
     def _compare(self, word: str, other: Number | Lanes) -> Lanes:
-        y = self.f.number("i64", other)
+        y = self.f.number(self.kind, other)
         return self.f.let("i1", f"icmp {word} {self.type} {self.name}, {y.name}")
 
     def below(self, other: Number | Lanes) -> Lanes:
@@ -182,23 +270,29 @@ class Lanes:
         return self._compare("eq", other)
 
     def bits(self) -> Lanes:
-        """Return the bits of doubles as integers."""
-        return self.f.let("i64", f"bitcast {self.type} {self.name} to <{WIDTH} x i64>")
+        """Return the bits of numbers as integers."""
+        return self.to(self.f.form.whole, "bitcast")
 
     def real(self) -> Lanes:
-        """Return the doubles that have these bits."""
-        return self.f.let("double", f"bitcast {self.type} {self.name} to <{WIDTH} x double>")
+        """Return the numbers that have these bits."""
+        return self.to(self.f.form.real, "bitcast")
 
-    def pick(self, a: Number | Lanes, b: Number | Lanes, kind: str = "double") -> Lanes:
+    def to(self, kind: str, word: str) -> Lanes:
+        """Return these values converted to another type by an instruction."""
+        return self.f.let(kind, f"{word} {self.type} {self.name} to <{WIDTH} x {kind}>")
+
+    def pick(self, a: Number | Lanes, b: Number | Lanes) -> Lanes:
         """Return `a` where these truth values hold, else `b`."""
+        whole = type(a) is int or any(isinstance(x, Lanes) and x.kind[0] == "i" for x in (a, b))
+        kind = self.f.form.whole if whole else self.f.form.real
         x, y = self.f.number(kind, a), self.f.number(kind, b)
         return self.f.let(
             kind, f"select {self.type} {self.name}, {x.type} {x.name}, {y.type} {y.name}"
         )
 
     def _intrinsic(self, word: str, *others: Number | Lanes) -> Lanes:
-        given = [self, *[self.f.number("double", x) for x in others]]
-        return self.f.call(f"llvm.{word}.v{WIDTH}f64", *given)
+        given = [self, *map(self.f.real, others)]
+        return self.f.call(f"llvm.{word}.v{WIDTH}f{self.f.form.bits}", *given)
 
     def abs(self) -> Lanes:
         """Return the absolute value."""
@@ -206,15 +300,16 @@ class Lanes:
 
     def size_below(self, limit: float) -> Lanes:
         """Tell whether the absolute value is below a limit (that of NaN is not), silently."""
-        return self.abs().bits().below(bits_of(limit))
+        return self.abs().bits().below(self.f.form.bits_of(limit))
 
     def unless_nan(self, other: Lanes) -> Lanes:
         """Return the other number where this is one."""
-        return self.abs().bits().below(INF + 1).pick(other, self)
+        return self.abs().bits().below(self.f.form.inf + 1).pick(other, self)
 
     def between(self, low: float, high: float) -> Lanes:
         """Tell whether ``low <= self < high``, of positive limits."""
-        return (self.bits() - bits_of(low)).below(bits_of(high) - bits_of(low))
+        first, last = map(self.f.form.bits_of, (low, high))
+        return (self.bits() - first).below(last - first)
 
     def signed_as(self, other: Number | Lanes) -> Lanes:
         """Return this magnitude with the other's sign."""
@@ -226,7 +321,7 @@ class Lanes:
 
     def times(self, factor: Number | Lanes, summand: Number | Lanes) -> Lanes:
         """Return ``self * factor + summand``, rounded once where the processor can, else twice."""
-        zero = [self.f.number("double", x).is_zero for x in (self, factor, summand)]
+        zero = [self.f.real(x).is_zero for x in (self, factor, summand)]
         if self.f.fused and not any(zero):
             return self.exactly(factor, summand)
         return self * factor + summand
@@ -235,24 +330,22 @@ class Lanes:
         """Return ``self * factor + summand`` rounded once, or nearly so."""
         if self.f.fused:
             return self._intrinsic("fma", factor, summand)
-        y = self.f.number("double", factor)
+        y = self.f.real(factor)
         high = self * y
         (a, b), (c, d) = self.halves(), y.halves()
         low = b * d + (b * c + (a * d + (a * c - high)))
-        total, rest = two_sum(high, self.f.number("double", summand))
+        total, rest = two_sum(high, self.f.real(summand))
         return total + (rest + low)
 
     def halves(self) -> tuple[Lanes, Lanes]:
-        """Return two numbers of 26 bits that this is the sum of."""
-        high = (self.bits() & ~((1 << 27) - 1)).real()
+        """Return two numbers of half as many bits that this is the sum of."""
+        high = (self.bits() & (-1 << (self.f.form.fraction + 2) // 2)).real()
         return high, self - high
 
 
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """Return the sum and its error."""
     total = a + b
-    if total.f.single:
-        return total, total.f.number("double", 0.0)
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
@@ -260,30 +353,34 @@ def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 def quick_sum(a: Lanes | float, b: Lanes) -> tuple[Lanes, Lanes]:
     """Return the sum and its error, where ``a`` is not the smaller one."""
     total = b + a
-    if b.f.single:
-        return total, b.f.number("double", 0.0)
     return total, b - (total - a)
 
 
 def product(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
     """Return the product and its error."""
     high = a * b
-    return high, a.f.number("double", 0.0) if a.f.single else a.exactly(b, -high)
+    return high, a.exactly(b, -high)
+
+
+def squared(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the square and its error, which is left out in single precision."""
+    return (x * x, x.f.real(0.0)) if x.f.form is SINGLE else product(x, x)
 
 
 def quotient(a: Lanes, a_low: Lanes, b: Lanes, b_low: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``(a + a_low) / (b + b_low)`` and what it lacks."""
     inverse = 1.0 / b
     high = a * inverse
-    if a.f.single:
-        return high, a.f.number("double", 0.0)
     rest = high.exactly(-b, a) + high.times(-b_low, a_low)
     return high, rest * inverse
 
 
-def polynomial(x: Lanes, *coefficients: float) -> Lanes:
-    """Return ``c[0] + c[1] * x + c[2] * x * x + ...``, in pairs, so that few steps wait."""
-    terms: list[float | Lanes] = list(coefficients)
+def polynomial(x: Lanes, double: Sequence[float], single: Sequence[float] = ()) -> Lanes:
+    """Return ``c[0] + c[1] * x + c[2] * x * x + ...``, in pairs, so that few steps wait.
+
+    In single precision it may have coefficients of its own.
+    """
+    terms: list[float | Lanes] = list((x.f.form is SINGLE and single) or double)
     power = x
     while len(terms) > 1:
         evens = range(0, len(terms) - 1, 2)

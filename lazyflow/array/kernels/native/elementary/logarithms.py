@@ -5,32 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lazyflow.array.kernels.native.elementary.exponentials import LN2_HIGH, LN2_LOW
 from lazyflow.array.kernels.native.elementary.lanes import (
-    INF,
     INFINITY,
-    ONE,
-    SIGN,
     Lanes,
-    bits_of,
     polynomial,
     product,
     quick_sum,
+    squared,
     two_sum,
 )
 
-LEAST = 2.0**-1022  # the least normal number
 #: 1 / log(2) and 1 / log(10) in two parts of 53 bits
 _PER_LN2 = (1.4426950408889634, 2.0355273740931033e-17)
 _PER_LN10 = (0.4342944819032518, 1.098319650216765e-17)
 
-#: (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(0.5) <= 1 + f <= sqrt(2), within 2**-59 / f**2
+#: (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(0.5) <= 1 + f <= sqrt(2), within 2**-59 / f**2,
+#: 2**-30 / f**2
 _LOG = (
-    *(0.33333333333333437, -0.24999999999999373, 0.1999999999994967, -0.16666666666808594),
-    *(0.14285714293511872, -0.12499999991524753, 0.11111110535838199, -0.09999999940775821),
-    *(0.09090932650205556, -0.08333357648788531, 0.07691739684643088, -0.07141810570838987),
-    *(0.06674675293464505, -0.0627151666265728, 0.05823103154344367, -0.053195587466266035),
-    *(0.0538336226719264, -0.06274966453475428, 0.0578029844902694, -0.024988058757971752),
+    (
+        *(0.33333333333333437, -0.24999999999999373, 0.1999999999994967, -0.16666666666808594),
+        *(0.14285714293511872, -0.12499999991524753, 0.11111110535838199, -0.09999999940775821),
+        *(0.09090932650205556, -0.08333357648788531, 0.07691739684643088, -0.07141810570838987),
+        *(0.06674675293464505, -0.0627151666265728, 0.05823103154344367, -0.053195587466266035),
+        *(0.0538336226719264, -0.06274966453475428, 0.0578029844902694, -0.024988058757971752),
+    ),
+    (
+        *(0.333333105, -0.249999866, 0.200021461, -0.166692182, 0.142200232, -0.1238553),
+        *(0.118651018, -0.117808126, 0.0692123696),
+    ),
 )
 
 
@@ -44,15 +46,17 @@ class SplitNumber(NamedTuple):
 
 def split(x: Lanes) -> SplitNumber:
     """Split normal positive numbers, so that ``sqrt(0.5) <= 1 + f < sqrt(2)``."""
-    above = x.bits() - bits_of(0.5**0.5)
-    whole = ((above + ONE) >> 52) | bits_of(2.0**52)
-    shift = above & (-1 << 52)
-    return SplitNumber(whole.real() - (2.0**52 + 1023), (x.bits() - shift).real() - 1.0, shift)
+    p = x.f.form
+    above = x.bits() - p.bits_of(0.5**0.5)
+    whole = ((above + p.one) >> p.fraction) | p.bits_of(2.0**p.fraction)
+    shift = above & (-1 << p.fraction)
+    k = whole.real() - (2.0**p.fraction + p.bias)
+    return SplitNumber(k, (x.bits() - shift).real() - 1.0, shift)
 
 
 def _near_one(f: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``log(1 + f)`` and what it lacks."""
-    square, left = product(f, f)
+    square, left = squared(f)
     high, low = quick_sum(f, square * -0.5)
     return high, (f * square).times(polynomial(f, *_LOG), left.times(-0.5, low))
 
@@ -60,14 +64,15 @@ def _near_one(f: Lanes) -> tuple[Lanes, Lanes]:
 def natural(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``k * log(2) + log(1 + f)`` and what it lacks."""
     high, low = _near_one(f)
-    total, rest = quick_sum(k * LN2_HIGH, high)
-    return total, rest + k.times(LN2_LOW, low)
+    total, rest = quick_sum(k * k.f.form.ln2[0], high)
+    return total, rest + k.times(k.f.form.ln2[1], low)
 
 
 def _times(high: Lanes, low: Lanes, factor: tuple[float, float]) -> tuple[Lanes, Lanes]:
     total, rest = quick_sum(high, low)
-    first, error = product(total, factor[0])
-    return first, error + total.times(factor[1], rest * factor[0])
+    most, left = total.f.form.parts(*factor)
+    first, error = product(total, most)
+    return first, error + total.times(left, rest * most)
 
 
 def _binary(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
@@ -81,18 +86,18 @@ def _decimal(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _logarithm(x: Lanes, kind: Callable[[Lanes, Lanes], tuple[Lanes, Lanes]]) -> Lanes:
-    bits = x.bits()
-    usual = x.between(LEAST, INFINITY)
+    p, bits = x.f.form, x.bits()
+    usual = x.between(p.least, INFINITY)
     core = split(usual.pick(x, 1.0))
     high, low = kind(core.k, core.f)
 
     def rare() -> list[Lanes]:
-        small = bits.below(bits_of(LEAST))
+        small = bits.below(p.bits_of(p.least))
         zero = (bits << 1).equals(0)
-        none = zero | (bits + (SIGN - 1)).below(INF)  # or negative
-        raised = small.pick(x, 0.0) * 2.0**54
+        none = zero | (bits + (p.sign - 1)).below(p.inf)  # or negative
+        raised = small.pick(x, 0.0) * 2.0 ** (p.fraction + 2)
         k, f, _ = split(usual.pick(x, (small & ~zero).pick(raised, 1.0)))
-        high, low = kind(small.pick(k - 54.0, k), f)
+        high, low = kind(small.pick(k - (p.fraction + 2), k), f)
         pole = zero.pick(-1.0, 0.0).fenced() / none.pick(0.0, 1.0).fenced()
         return [none.pick(pole, (usual | small).pick(high + low, x))]
 
@@ -116,19 +121,18 @@ def log10(x: Lanes) -> Lanes:
 
 def log1p(x: Lanes) -> Lanes:
     """Return the natural logarithm of one and a number."""
-    own = x.size_below(2.0**1000).pick(x, 0.0)
-    one, lost = two_sum(own, x.f.number("double", 1.0))
-    if x.f.single:  # of small numbers it is all
-        lost = own - (one - 1.0)
-    usual = one.between(LEAST, 2.0**1000) & x.size_below(2.0**1000)
+    p = x.f.form
+    usual = x.size_below(2.0**100)
+    one, lost = two_sum(usual.pick(x, 0.0), x.f.real(1.0))
+    usual = usual & one.between(p.least, INFINITY)
     k, f, shift = split(usual.pick(one, 1.0))
     high, low = natural(k, f)
-    lost = lost * (ONE - shift).real()
-    y = high + lost.times(polynomial(f, 1.0, -1.0, 1.0, -1.0, 1.0), low)
+    lost = lost * (p.one - shift).real()
+    y = high + lost.times(polynomial(f, (1.0, -1.0, 1.0, -1.0, 1.0)), low)
 
     def rare() -> list[Lanes]:
-        other = x.f.formula("log", usual.pick(1.0, x.size_below(2.0**1000).pick(one, x)))
+        other = x.f.formula("log", usual.pick(1.0, x.size_below(2.0**100).pick(one, x)))
         return [usual.pick(y, other)]
 
     y = x.f.where_any(~usual, rare, [y])[0]
-    return x.size_below(2.0**-54).pick(x, y)
+    return x.size_below(p.tiny).pick(x, y)

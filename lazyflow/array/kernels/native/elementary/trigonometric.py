@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lazyflow.array.kernels.native.elementary.exponentials import ROUNDER, TINY
 from lazyflow.array.kernels.native.elementary.lanes import (
     INFINITY,
+    SINGLE,
     WIDTH,
     Lanes,
     polynomial,
     product,
     quick_sum,
     quotient,
+    squared,
     two_sum,
 )
 
 #: pi / 2 in parts of 53 bits
 _QUARTER = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
 _PARTS = "{ i64, double, double }"
-_LARGE = 2.0**20
 
-#: (sin(r) / r - 1) / z and (cos(r) - 1 + z / 2) / z**2, z = r**2, |r| <= pi / 4, within 2**-58 / z
+#: (sin(r) / r - 1) / z and (cos(r) - 1 + z / 2) / z**2, z = r**2, |r| <= pi / 4, within 2**-58 / z,
+#: 2**-33 / z
 _SIN = (
-    *(-0.16666666666666632, 0.008333333333322512, -0.00019841269829863126),
-    *(2.755731370582561e-06, -2.5050759691502256e-08, 1.5896860138726917e-10),
+    (
+        *(-0.16666666666666632, 0.008333333333322512, -0.00019841269829863126),
+        *(2.755731370582561e-06, -2.5050759691502256e-08, 1.5896860138726917e-10),
+    ),
+    (-0.166666672, 0.00833332911, -0.000198393318, 2.71827594e-06),
 )
 _COS = (
-    *(0.041666666666666616, -0.0013888888888876074, 2.480158729053713e-05),
-    *(-2.7557314622380855e-07, 2.087575634738269e-09, -1.1361210272002209e-11),
+    (
+        *(0.041666666666666616, -0.0013888888888876074, 2.480158729053713e-05),
+        *(-2.7557314622380855e-07, 2.087575634738269e-09, -1.1361210272002209e-11),
+    ),
+    (0.0416666456, -0.00138873723, 2.44387647e-05),
 )
 
 
@@ -42,23 +49,24 @@ class Turned(NamedTuple):
 
 def turned(x: Lanes) -> Turned:
     """Take off the nearest multiple of a quarter turn."""
-    usual = x.size_below(_LARGE)
-    own = x.abs().between(TINY, _LARGE).pick(x, 0.0)
-    near = own.times(1 / _QUARTER[0], ROUNDER)
-    n = near - ROUNDER
-    rest = n.exactly(-_QUARTER[0], own)  # without a rounding
-    second, error = product(n, _QUARTER[1])
-    high, low = two_sum(rest, -second)
-    low = n.times(-_QUARTER[2], low - error)
+    p, quarter = x.f.form, x.f.form.parts(*_QUARTER)
+    large = 2.0**17 if p is SINGLE else 2.0**20
+    usual = x.size_below(large)
+    own = x.abs().between(p.tiny, large).pick(x, 0.0)
+    near = own.times(1 / quarter[0], p.rounder)
+    n = near - p.rounder
+    rest = n.exactly(-quarter[0], own)  # without a rounding
+    second, error = product(n, quarter[1])
+    high, low = quick_sum(rest, -second)  # `rest` is a multiple of the other's last place
+    low = n.times(-quarter[2], low - error)
 
     def rare() -> list[Lanes]:
         finite = x.size_below(INFINITY)
-        large = (~usual & finite).pick(x, _LARGE)
-        quarters, part, least = _by_lane(large)
-        first, error = product(part, _QUARTER[0])
-        least = error + part.times(_QUARTER[1], least * _QUARTER[0])
+        quarters, part, least = _by_lane((~usual & finite).pick(x, large))
+        first, error = product(part, quarter[0])
+        least = error + part.times(quarter[1], least * quarter[0])
         return [
-            usual.pick(near.bits(), quarters, "i64"),
+            usual.pick(near.bits(), quarters),
             usual.pick(high, finite.pick(first, x.fenced() - x)),
             usual.pick(low, least),
         ]
@@ -68,8 +76,10 @@ def turned(x: Lanes) -> Turned:
 
 def _by_lane(x: Lanes) -> list[Lanes]:
     """Return what TURNED_LANE gives of each lane."""
-    f, kinds = x.f, ("i64", "double", "double")
+    f, kinds, single = x.f, ("i64", "double", "double"), x.f.form is SINGLE
     made = [Lanes(f, kind, "poison") for kind in kinds]
+    if single:
+        x = x.to("double", "fpext")
     for lane in range(WIDTH):
         one, found = f"%{f.name()}", f"%{f.name()}"
         f.do(f"{one} = extractelement {x.type} {x.name}, i64 {lane}")
@@ -79,12 +89,19 @@ def _by_lane(x: Lanes) -> list[Lanes]:
             f.do(f"{part} = extractvalue {_PARTS} {found}, {at}")
             before = f"{made[at].type} {made[at].name}"
             made[at] = f.let(kind, f"insertelement {before}, {kind} {part}, i64 {lane}")
+    if single:
+        first = made[1].to("float", "fptrunc")
+        again = first.to("double", "fpext")
+        rest = f.let("double", f"fsub {again.type} {made[1].name}, {again.name}")
+        made = [made[0].to("i32", "trunc"), first, rest.to("float", "fptrunc")]
     return made
 
 
-def _both(x: Turned) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
+def _both(
+    x: Turned, square: tuple[Lanes, Lanes]
+) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
     """Return the sine and the cosine of what is left of a quarter turn, in two parts each."""
-    z, left = product(x.high, x.high)
+    z, left = square
     half = z * -0.5
     sine = (x.high * z).times(polynomial(z, *_SIN), x.low.times(half, x.low))
     most, rest = quick_sum(1.0, half)
@@ -95,15 +112,15 @@ def _both(x: Turned) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
 def _sine(x: Turned, quarters: int) -> Lanes:
     """Return the sine of an angle and a number of quarter turns."""
     bits = x.bits + quarters if quarters else x.bits
-    sine, cosine = _both(x)
+    sine, cosine = _both(x, squared(x.high))
     even = (bits & 1).equals(0)
     y = even.pick(sine[0], cosine[0]) + even.pick(sine[1], cosine[1])
-    return (y.bits() ^ ((bits & 2) << 62)).real()
+    return (y.bits() ^ ((bits & 2) << bits.f.form.bits - 2)).real()
 
 
 def sin(x: Lanes) -> Lanes:
     """Return the sine."""
-    return x.size_below(TINY).pick(x, _sine(turned(x), 0))
+    return x.size_below(x.f.form.tiny).pick(x, _sine(turned(x), 0))
 
 
 def cos(x: Lanes) -> Lanes:
@@ -114,38 +131,42 @@ def cos(x: Lanes) -> Lanes:
 def tan(x: Lanes) -> Lanes:
     """Return the tangent."""
     angle = turned(x)
-    sine, cosine = [quick_sum(*parts) for parts in _both(angle)]
+    sine, cosine = [quick_sum(*parts) for parts in _both(angle, product(angle.high, angle.high))]
     even = (angle.bits & 1).equals(0)
     above = [even.pick(a, -b) for a, b in zip(sine, cosine, strict=True)]
     below = [even.pick(b, a) for a, b in zip(sine, cosine, strict=True)]
     high, low = quotient(*above, *below)
-    return x.size_below(TINY).pick(x, high + low)
+    return x.size_below(x.f.form.tiny).pick(x, high + low)
 
 
-#: (atan(t) / t - 1) / z of z = t**2, t <= sqrt(2) - 1, within 2**-59 / z
+#: (atan(t) / t - 1) / z of z = t**2, t <= sqrt(2) - 1, within 2**-59 / z, 2**-30 / z
 _ATAN = (
-    *(-0.33333333333333204, 0.19999999999954465, -0.14285714280270081, 0.11111110786630547),
-    *(-0.09090897838100238, 0.07692061491816045, -0.06663117113452134, 0.05847975238166847),
-    *(-0.050396555815560844, 0.03807264892554271, -0.017915247438134534),
+    (
+        *(-0.33333333333333204, 0.19999999999954465, -0.14285714280270081, 0.11111110786630547),
+        *(-0.09090897838100238, 0.07692061491816045, -0.06663117113452134, 0.05847975238166847),
+        *(-0.050396555815560844, 0.03807264892554271, -0.017915247438134534),
+    ),
+    (-0.333333164, 0.199984893, -0.142438114, 0.105955996, -0.0608218946),
 )
 
 
 def arctan(x: Lanes) -> Lanes:
     """Return the inverse tangent: of x, of (x - 1) / (x + 1), or of -1 / x."""
-    size = x.abs()
-    size = size.between(TINY, 2.0**60).pick(size, size.size_below(1.0).pick(0.0, 2.0**60))
+    size, tiny = x.abs(), x.f.form.tiny
+    size = size.between(tiny, 1 / tiny).pick(size, size.size_below(1.0).pick(0.0, 1 / tiny))
     low, high = size.size_below(2**0.5 - 1), ~size.size_below(2**0.5 + 1)
     less, less_rest = quick_sum(-1.0, size)
-    more, more_rest = two_sum(size, x.f.number("double", 1.0))
+    more, more_rest = two_sum(size, x.f.real(1.0))
     middle = ~(low | high)
     above = low.pick(size, high.pick(-1.0, less)), middle.pick(less_rest, 0.0)
     below = low.pick(1.0, high.pick(size, more)), middle.pick(more_rest, 0.0)
     t, lost = quotient(*above, *below)
     z = t * t
-    start, start_rest = [low.pick(0.0, high.pick(part, part / 2)) for part in _QUARTER[:2]]
+    quarter = x.f.form.parts(*_QUARTER[:2])
+    start, start_rest = [low.pick(0.0, high.pick(part, part / 2)) for part in quarter]
     total, rest = quick_sum(start, t)
     y = total + (rest + (t * z).times(polynomial(z, *_ATAN), lost + start_rest))
-    return x.size_below(TINY).pick(x, x.unless_nan(y.signed_as(x)))
+    return x.size_below(x.f.form.tiny).pick(x, x.unless_nan(y.signed_as(x)))
 
 
 def _two_by_pi(bits: int) -> int:
@@ -163,7 +184,7 @@ def _two_by_pi(bits: int) -> int:
     return (1 << 2 * bits + 65) // pi
 
 
-#: Of numbers from 2**20 on: their product with as many bits of 2 / pi as matter, in integers; the
+#: Of numbers from 2**17 on: their product with as many bits of 2 / pi as matter, in integers; the
 #: quarter turns, and what is left of one in two parts.
 TURNED_LANE = f"""
 @math.two_by_pi = internal constant i1408 {_two_by_pi(1280)}
