@@ -323,13 +323,17 @@ def coalesced(chunks: Chunks) -> Chunks:
         most = max(block // max(others, 1), 1)
         if axis:  # leave room, so that blocks are not one row each
             most = min(most, max(int(block ** 0.5) * 2, longest[axis]))
-        found[axis] = _together(chunks[axis], most)
+        found[axis] = together(chunks[axis], most)
         others *= max(found[axis])
     return tuple(found)
 
 
-def _together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return neighbours joined to lengths of at most `most`, and about even."""
+def together(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Return neighbours joined to lengths of at most `most`, and about even.
+
+    >>> together((3, 3, 3, 3, 3), 9), together((3, 5), 4)
+    ((9, 6), (3, 5))
+    """
     ends = [0, *accumulate(sizes)]
     even = ends[-1] / max(-(-ends[-1] // most), 1)  # so that no small rest is left
     made: list[int] = []

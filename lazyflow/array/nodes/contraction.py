@@ -2,8 +2,9 @@
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
 matrices, and adds up; few blocks of the result with much to add up are several tasks, merged by
-sixteens, and fewer where their sums are larger than what they read. Which, is a function of the
-blocks' numbers and sizes only. The threads of the BLAS library are shared out among the tasks.
+sixteens. Where sums are large beside what is read, blocks are joined along what is summed. Which,
+is a function of the blocks' numbers and sizes only. The threads of the BLAS library are shared out
+among the tasks.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, in_steps
+from lazyflow.array.chunks import in_steps, together
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
-from lazyflow.array.nodes.views import View, seen
+from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
 
 _TASKS = 32  # tasks there should be where there is so much to multiply
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
-_FEWEST = 4  # blocks or tasks that are left then, at least
+_FEWEST = 4  # blocks that are left then, at least
+
+_LONG = 4096  # products that are added up by BLAS for an element of large sums, at most
+
+_OF_BLAS = "fdFD"  # characters of dtypes
 
 Labels = tuple[int, ...]
 
@@ -94,18 +99,8 @@ class Contraction(Expr):
         """Return the summed labels with their numbers of blocks, and pairs for a task."""
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
-        pairs = prod([n for _, n in sums])
-        tasks = pairs * prod(self.numblocks)
-        count = max(-(-tasks // _TASKS), min(self._sums_per_read(), tasks // _FEWEST))
-        return sums, min(max(count, 1), TOGETHER)
-
-    def _sums_per_read(self) -> int:
-        """Return by how much the parts of a sum are larger than the pairs that they are made of."""
-        sizes = [
-            prod([1 if None in axis else max(axis) for axis in chunks])
-            for chunks in (self.chunks, *[x.chunks for x in self.inputs])
-        ]
-        return -(-sizes[0] // max(sizes[1] + sizes[2], 1))
+        tasks = prod([n for _, n in sums]) * prod(self.numblocks)
+        return sums, min(-(-tasks // _TASKS), TOGETHER)
 
 
 def in_wide_blocks(node: Expr) -> Expr:
@@ -174,7 +169,10 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
     return MatrixLayout(orders, (len(batch), len(rows), len(columns)), back)
 
 
-def multiply(plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, *blocks: Any) -> Any:
+@writes_out
+def multiply(
+    plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, *blocks: Any, out: Any = None
+) -> Any:
     """Return the sum, in order, of the products of pairs of blocks; `tasks` do so together."""
     total: Any = None
     more: Any = None
@@ -182,10 +180,14 @@ def multiply(plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, *blocks: Any)
         for one, other in zip(blocks[::2], blocks[1::2], strict=True):
             a, b, shape = _matrices(plan, one, other)
             if total is None:
-                total = np.matmul(a, b)
+                made = (*a.shape[:-1], b.shape[-1])
+                fits = (made, a.dtype, list(plan.back)) == (shape, dtype, sorted(plan.back))
+                total = np.matmul(a, b, out=out if fits else None)
                 continue
             more = np.matmul(a, b, out=more)
             total += more
+    if total is out:
+        return out
     return total.reshape(shape).transpose(plan.back).astype(dtype, copy=False)
 
 
@@ -209,8 +211,10 @@ class Add(TreeReduction):
     def __init__(self, name: str) -> None:
         self.__name__ = self.merge_name = f"{name}-add"
 
-    def merge(self, parts: Sequence[Any]) -> Any:
-        total = parts[0] + parts[1]
+    takes_out = True
+
+    def merge(self, parts: Sequence[Any], out: Any = None) -> Any:
+        total = np.add(parts[0], parts[1], out=out)
         for part in parts[2:]:
             total += part
         return total
@@ -230,34 +234,51 @@ def contraction(
     labels = (at_one, at_other, labels[2])
     first = dict(zip(labels[0], one.chunks, strict=True))
     second = dict(zip(labels[1], other.chunks, strict=True))
+    sizes = first | second
     for label in set(first) & set(second):
         if first[label] != second[label]:
             if None in first[label] or None in second[label]:
                 raise SizesNeeded
-            finer = max(first[label], second[label], key=len)
-            first[label] = second[label] = finer  # so that no block grows
+            sizes[label] = max(first[label], second[label], key=len)  # so that no block grows
         elif None in first[label]:
             raise SizesNeeded
         if dtype.hasobject and label not in labels[2]:  # of which sums depend on the order
-            first[label] = second[label] = (sum(first[label]),)
-    inputs = (
-        _prepared(one, tuple([first[label] for label in labels[0]]), dtype),
-        _prepared(other, tuple([second[label] for label in labels[1]]), dtype),
-    )
-    return Contraction(inputs, labels, dtype)
+            sizes[label] = (sum(first[label]),)
+    if dtype.char in _OF_BLAS:
+        sizes |= _longer_sums(labels, sizes)
+    one, other = [
+        rechunk(cast(node, dtype), tuple([sizes[label] for label in each]))
+        for node, each in zip((one, other), labels, strict=False)
+    ]
+    return Contraction((one, other), labels, dtype)
+
+
+def _longer_sums(
+    labels: tuple[Labels, Labels, Labels], sizes: dict[int, tuple[Any, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """Return chunks of the summed axes: longer ones, where sums are large beside what is read.
+
+    Adding up sums of 500 products each took as long as the products of a matrix with itself did.
+    """
+    longest = {label: 1 if None in each else max(each) for label, each in sizes.items()}
+    one, other, out = [prod([longest[label] for label in each]) for each in labels]
+    if 4 * out < one + other:
+        return {}
+    found: dict[int, tuple[int, ...]] = {}
+    most = _LONG if any(len(sizes[label]) > 1 for label in labels[2]) else _LONG // 2
+    summed = [label for label in labels[0] if label not in labels[2]]
+    for label in summed:
+        others = prod([longest[x] for x in summed if x != label])
+        found[label] = together(sizes[label], max(most // max(others, 1), 1))
+        longest[label] = max(found[label])
+    return found
 
 
 def _in_own_order(node: Expr, labels: Labels) -> tuple[Expr, Labels]:
     """Take what a transposed view is of: a matrix times itself is then known to be symmetric."""
-    if not isinstance(node, View) or sorted(node.selection.axes) != list(range(node.ndim)):
+    if not isinstance(node, View) or any(axis < 0 for axis in node.selection.axes):
         return node, labels
-    (base,) = node.inputs
-    if base.ndim != node.ndim or any(pick is not None for pick in node.selection.picks):
-        return node, labels
-    own = dict(zip(node.selection.axes, labels, strict=True))
-    return base, tuple([own[axis] for axis in range(node.ndim)])
-
-
-def _prepared(node: Expr, chunks: Chunks, dtype: np.dtype[Any]) -> Expr:
-    return rechunk(cast(node, dtype), chunks)
-
+    picks, axes = node.selection
+    own = dict(zip(axes, labels, strict=True))
+    order = tuple(sorted(axes))
+    return view(node.inputs[0], Selection(picks, order)), tuple([own[axis] for axis in order])

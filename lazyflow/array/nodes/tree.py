@@ -18,7 +18,7 @@ from lazyflow.array.chunks import Chunks, normalize_chunks
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.task_parts import BlockPosition, named
+from lazyflow.array.nodes.task_parts import BlockPosition, named, takes_out
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
@@ -40,12 +40,15 @@ class TreeReduction:
         How many neighbours are merged at a time.
     merge_name
         What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
+    takes_out
+        `merge` has a keyword ``out``, as functions of blocks that take it.
     """
 
     __name__ = "tree"
     placed = False
     together = TOGETHER
     merge_name = ""
+    takes_out = False
 
     def first(self, *blocks: Any) -> Any:
         """Return the part of one block, given its position if `placed`, and all inputs' blocks."""
@@ -135,7 +138,9 @@ def first_part(op: TreeReduction, alone: bool, *blocks: Any) -> Any:
     return op.last(found) if alone else found
 
 
-def merged_parts(op: TreeReduction, is_last: bool, which: int | None, *parts: Any) -> Any:
+def merged_parts(
+    op: TreeReduction, is_last: bool, which: int | None, *parts: Any, **out: Any
+) -> Any:
     """Return one part for some neighbouring parts; the result, if they are the last.
 
     which
@@ -143,8 +148,14 @@ def merged_parts(op: TreeReduction, is_last: bool, which: int | None, *parts: An
     """
     if which is not None:
         parts = tuple([part[which] for part in parts])
-    found = op.merge(parts) if len(parts) > 1 else parts[0]
+    found = op.merge(parts, **out) if len(parts) > 1 else parts[0]
     return op.last(found) if is_last else found
+
+
+def _last_step(op: TreeReduction, which: int | None) -> Any:
+    made = named(op.__name__, merged_parts, op, True, which)
+    made.takes_out = takes_out(op)
+    return made
 
 
 def merged(
@@ -160,7 +171,7 @@ def merged(
             for i in range(0, len(parts), op.together)
         ]
         which = None
-    last = low.shared(node, ("last", which), named, op.__name__, merged_parts, op, True, which)
+    last = low.shared(node, ("last", which), _last_step, op, which)
     return low.task(last, parts, node)
 
 
