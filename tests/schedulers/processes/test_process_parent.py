@@ -111,14 +111,18 @@ INTERRUPTED = """
 import random
 rng = random.Random({seed})
 go, over = threading.Event(), []
+is_deciding = False
 def interrupt():
+    global is_deciding
     while True:
         go.wait()
         if over: return
         time.sleep(rng.random() * {span})
+        is_deciding = True
         if go.is_set():
             go.clear()
             os.kill(os.getpid(), signal.SIGINT)
+        is_deciding = False
 thread = threading.Thread(target=interrupt)
 thread.start()
 def work(i):
@@ -137,7 +141,8 @@ while stopped < {times}:
             done += 1
         finally:
             go.clear()
-            time.sleep(0.0005)  # one may be on its way
+            while is_deciding:  # an interrupt on its way is to come here
+                time.sleep(0)
     except KeyboardInterrupt:
         stopped += 1
         if {restart}: lazyflow.shutdown()
