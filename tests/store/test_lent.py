@@ -9,6 +9,8 @@ import pytest
 
 import lazyflow as lf
 from lazyflow.departures import wait_for_last_calls
+from lazyflow.store.memory import lent
+from lazyflow.store.memory.available import Budget
 from lazyflow.store.memory.lent import KEEP, LentMemory, borrowed, trim
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
@@ -88,6 +90,16 @@ def test_no_more_is_lent_than_may_be_shared():
         with pytest.raises(OSError, match="store_limit"):
             LentMemory(SIZE)
         assert len(memory.edited(False)) == SIZE
+
+
+def test_memory_that_is_lent_and_not_written_yet_counts_as_taken(monkeypatch):
+    there = Budget(None, lambda: None).reserve + SIZE + SIZE // 2
+    monkeypatch.setattr(lent, "available_memory", lambda: there)
+    first = LentMemory(SIZE)
+    with pytest.raises(OSError, match="the machine has"):
+        LentMemory(SIZE)
+    seen = first.edited(False)
+    assert len(LentMemory(SIZE).edited(False)) == len(seen) == SIZE
 
 
 def test_no_more_files_are_lent_than_a_process_may_have_open():

@@ -38,9 +38,12 @@ Address = tuple[int, int, str]
 
 
 class _File:
-    __slots__ = ("__weakref__", "address", "owned", "size")
+    """A file; `is_new`: others have yet to write it, and to take its memory."""
+
+    __slots__ = ("__weakref__", "address", "is_new", "owned", "size")
 
     def __init__(self, size: int) -> None:
+        self.is_new = True
         label = f"lazyflow-{os.urandom(8).hex()}"
         self.size = size
         self.owned = owned(memory_file(size, label))
@@ -110,6 +113,7 @@ class LentMemory:
         """
         found = self._seen.pop()
         self._given_up.forget()
+        self._file.is_new = False
         if again:
             found.held = _Use()
             known = gone(found.held, _dead.append, (self._file, _forks))
@@ -138,10 +142,12 @@ def _settle() -> None:
 
 
 def _new_file(size: int) -> _File:
-    sizes = [file.size for file in _files.living()]
-    why = Budget(config.get("store_limit"), available_memory).shortage(size, sum(sizes))
-    if len(sizes) >= _FILES:
-        why = f"there are {len(sizes)} files of lent memory already"
+    files = list(_files.living())
+    more = size + sum(file.size for file in files if file.is_new)
+    held = sum(file.size for file in files if not file.is_new)
+    why = Budget(config.get("store_limit"), available_memory).shortage(more, held)
+    if len(files) >= _FILES:
+        why = f"there are {len(files)} files of lent memory already"
     if why or not os.path.isdir(_DESCRIPTORS):
         raise OSError(why or "files of other processes can't be opened here")
     file = _File(size)
