@@ -100,13 +100,17 @@ def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
 def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
+    asked = []
+
     def refused(size):
+        asked.append(size)
         raise OSError("the system gives no memory")
 
     lent.trim()
     monkeypatch.setattr(lent, "_new_file", refused)
     x = la.from_array(DATA[:1000], chunks=(500, 625))
     same_values((x - 1).compute(scheduler="processes"), DATA[:1000] - 1)
+    assert asked == [DATA[:1000].nbytes]  # once for all blocks: it takes as long as a small one
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])

@@ -67,17 +67,18 @@ class Result:
             )
             raise
         self._lent: lent.LentMemory | None = None
+        self._is_refused = False
         self._lock = Lock()
 
     def address(self) -> Any:
         """Return where others find the lent memory, or None where the system gives none."""
         with self._lock:
-            if self._lent is None:
+            if self._lent is None and not self._is_refused:
                 try:
                     self._lent = lent.LentMemory(self.array.nbytes)
                 except OSError:
-                    return None
-        return self._lent.address
+                    self._is_refused = True
+            return None if self._lent is None else self._lent.address
 
     def written_by_others(self, again: bool) -> np.ndarray[Any, Any]:
         """Return the array in lent memory; `again`: see `LentMemory.edited`."""

@@ -142,14 +142,16 @@ def _settle() -> None:
 
 
 def _new_file(size: int) -> _File:
+    if not os.path.isdir(_DESCRIPTORS):
+        raise OSError("files of other processes can't be opened here")
     files = list(_files.living())
+    if len(files) >= _FILES:
+        raise OSError(f"there are {len(files)} files of lent memory already")
     more = size + sum(file.size for file in files if file.is_new)
     held = sum(file.size for file in files if not file.is_new)
     why = Budget(config.get("store_limit"), available_memory).shortage(more, held)
-    if len(files) >= _FILES:
-        why = f"there are {len(files)} files of lent memory already"
-    if why or not os.path.isdir(_DESCRIPTORS):
-        raise OSError(why or "files of other processes can't be opened here")
+    if why:
+        raise OSError(why)
     file = _File(size)
     _files[file] = None
     return file
