@@ -50,6 +50,25 @@ def test_a_long_chain(n: int) -> None:
     assert compute(x, **ON) == (n,)
 
 
+@pytest.mark.parametrize("share_from", [1, 1 << 16, 1 << 20])
+def test_small_arguments_may_be_large_together(share_from: int) -> None:
+    import numpy
+
+    texts = tuple(letter * 60_000 for letter in "abcdef")
+    arrays = [numpy.arange(7000) + i for i in range(3)]
+    calls = [(*arrays,), (texts,), (numpy.arange(3), *texts), (slice(7), *arrays, *texts)]
+    lazyflow.shutdown()
+    with config.set(share_from=share_from):
+        found = compute([delayed(repr)(each) for each in calls], **ON)[0]
+        apart = compute([delayed(_said)(*each) for each in calls], **ON)[0]
+    lazyflow.shutdown()
+    assert found == apart == [repr(each) for each in calls]
+
+
+def _said(*args: Any) -> str:
+    return repr(args)
+
+
 @pytest.mark.parametrize("name", ["add", "vectorize", "float64", "e", "ma"])
 def test_any_object_of_numpy_is_a_result(name: str) -> None:
     """One that stays in its worker, until the task that needs it."""
