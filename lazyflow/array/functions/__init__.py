@@ -36,6 +36,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     reductions.means              mean, var, std, average
     reductions.without_nan        nansum, nanmean, nanmax
     reductions.arg_extremes       argmin, argmax
+    reductions.order_statistics   medians and quantiles of all elements of large arrays
     reductions.quantiles          median, quantile, percentile
     cumulative                    cumsum, cumprod
     sorting                       sort, argsort, partition, topk

@@ -1,4 +1,4 @@
-"""Medians and quantiles, exact: blocks see whole axes."""
+"""Medians and quantiles, exact: blocks see whole axes, or order_statistics.py selects elements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
+from lazyflow.array.functions.reductions.order_statistics import Median, of_whole, quantiles_of
 from lazyflow.array.functions.reductions.without_nan import nanmean
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, keeps, without_empty
@@ -65,6 +66,11 @@ def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     if not node.size and func is np.nanmedian:
         return nanmean(a, axis, out=out, keepdims=keepdims)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), axis=own, keepdims=keepdims).dtype
+    if len(axes) == node.ndim:
+        shape = (1,) * node.ndim if keepdims else ()
+        whole = of_whole(node, [Median()], func is np.nanmedian, shape, dtype)
+        if whole is not None:
+            return as_result(whole, out)
     op = NumpyOp(func, (("axis", own), ("keepdims", keepdims)))
     return as_result(over_axes(op, [node], axes, keepdims, dtype), out)
 
@@ -73,8 +79,9 @@ def median(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
-    """Return the median over axes, exactly: axes become one chunk.
+    """Return the median over axes, exactly.
 
+    Axes become one chunk; of all elements of a large array only those near the median do.
     Parameters are those of ``np.median``; blocks are only read, whatever `overwrite_input` says.
 
     >>> import lazyflow.array as la
@@ -129,6 +136,13 @@ def _quantile(
         return nanmean(a, axis, out=out, keepdims=keepdims)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), *others, **keywords).dtype
     layout = (*[(n,) for n in np.shape(q)], *kept_axes(node.ndim, axes, keepdims))
+    if len(axes) == node.ndim and weights is None:
+        per = 100 if func in (np.percentile, np.nanpercentile) else 1
+        shape = (*np.shape(q), *(1,) * (len(layout) - np.ndim(q)))
+        wanted = quantiles_of(q, method, per)
+        whole = of_whole(node, wanted, func in _WITHOUT_NAN, shape, dtype)
+        if whole is not None:
+            return as_result(whole, out)
     inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
     op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q), dtype)
     return as_result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)
@@ -139,8 +153,9 @@ def quantile(
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
     weights: ArrayLike | None = None
 ) -> Array:
-    """Return quantiles over axes, exactly: axes become one chunk.
+    """Return quantiles over axes, exactly.
 
+    Axes become one chunk; of all elements of a large array only those near quantiles do.
     Parameters are those of ``np.quantile``, with all of its methods; `q` must not be lazy.
 
     >>> import lazyflow.array as la

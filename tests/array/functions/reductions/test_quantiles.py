@@ -1,5 +1,8 @@
 """Medians and quantiles, against NumPy."""
 
+import warnings
+from unittest import mock
+
 import numpy as np
 import pytest
 from array_checks import check, check_near
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
+from lazyflow.array.functions.reductions import order_statistics
 
 RNG = np.random.default_rng(7)
 
@@ -118,3 +122,58 @@ def test_a_whole_axis_makes_other_chunks_shorter():
     found = la.median(x, axis=1)
     assert len(found.chunks[0]) > 10
     assert sum(found.chunks[0]) == 4_000
+
+
+def _shared(func):
+    """Return what a function of NumPy gives for an array, and its warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = func()
+    return np.asarray(found), {str(w.message) for w in seen}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_quantiles_of_all_elements_have_numpys_bits(data):
+    draw = data.draw
+    dtype = draw(st.sampled_from(["f8", ">f8", "f4", "f2", "i8", "i1", "u2", "u8"]))
+    shape = draw(st.sampled_from([(40,), (7, 6), (2, 3, 5), (2,)]))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = (rng.standard_normal(shape) * 10 ** draw(st.integers(0, 3))).astype(dtype)
+    if x.dtype.kind == "f" and draw(st.booleans()):
+        odd = draw(st.sampled_from([np.nan, np.inf, -np.inf, x.flat[0]]))
+        x[rng.random(shape) < draw(st.sampled_from([0.05, 0.5, 1.0]))] = odd
+    a = la.from_array(x, chunks=draw(st.integers(1, 4)))
+    name = draw(st.sampled_from(["median", "quantile", "percentile"]))
+    args, options = [], {"keepdims": draw(st.booleans())}
+    if name != "median":
+        q = draw(st.sampled_from([
+            0, 1, 0.5, 0.31, [0.2, 0.21], np.float64(0.9), [[0.0], [1.0]], (0, 1), np.float32(0.4),
+        ]))
+        args = [q if name == "quantile" else q * 100 if isinstance(q, int | float)
+                else np.multiply(q, 100)]
+        options["method"] = draw(st.sampled_from(METHODS))
+    name = draw(st.sampled_from(["", "nan"])) + name
+    if name[:3] == "nan" and np.ndim(args[0] if args else 0) > 1:  # here NumPy mixes axes up
+        args = [np.ravel(args[0])]
+    with mock.patch.multiple(order_statistics, _PAYS=1, _SAMPLE=draw(st.sampled_from([1, 4, 100])),
+                             _FAR=draw(st.sampled_from([0.0, 3.0]))):
+        found, warned = _shared(lambda: getattr(la, name)(a, *args, **options).compute())
+    expected, warns = _shared(lambda: getattr(np, name)(x, *args, **options))
+    if (x != x).all():  # of which NumPy's functions that leave NaN out give another type
+        expected = expected.astype(found.dtype)
+    np.testing.assert_array_equal(found, expected, strict=True)
+    assert warned == warns
+
+
+def test_quantiles_of_large_arrays_sort_little(monkeypatch):
+    x = RNG.standard_normal(1 << 20)
+    a = la.from_array(x, chunks=1 << 17)
+    sorted_here = []
+    partition = np.partition
+    monkeypatch.setattr(np, "partition", lambda x, *at: sorted_here.append(len(x)) or
+                        partition(x, *at))
+    found = la.percentile(a, [1, 50, 99.99]).compute()
+    assert sorted_here and max(sorted_here) < x.size / 10
+    monkeypatch.undo()
+    np.testing.assert_array_equal(found, np.percentile(x, [1, 50, 99.99]))
