@@ -34,8 +34,8 @@ Zeros of both signs
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
     are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
     differ from those of other arrays.
-`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `power`, `float_power`, `sin`, `cos`,
-`tan`, `arctan`, `sinh`, `cosh`, `tanh`
+`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `power`, `float_power`, `hypot`, `sin`,
+`cos`, `tan`, `arctan`, `sinh`, `cosh`, `tanh`
     of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
     the true value. They have the same bits in any chunks, fused or not, on any
     scheduler, and on all processors that multiply and add in one step. NumPy's, which may differ by

@@ -23,6 +23,7 @@ CASES = [
     for dtype in FLOATS
     if f"{dtype.char * ufunc.nin}->{dtype.char}" in ufunc.types
 ]
+EXACT = [np.floor_divide, np.fmod, np.remainder]
 SPECIAL = [
     *(0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 1e-310, -1e-310),
     *(5e-324, 1e-40, -1e-40, 1e300, -1e300, 1e22, 1e10, -1e10, 710.0, -745.0, 88.8, -104.0),
@@ -59,7 +60,7 @@ def values(ufunc, dtype, count=100_000):
 
 def own(ufunc, dtype):
     """Return the ufunc that arrays go through."""
-    made = ufuncs.own_ufunc(ufunc, (dtype,) * ufunc.nargs, None)
+    made = ufuncs.own_ufunc(ufunc, (dtype,) * ufunc.nargs, None, ufunc.__name__)
     assert made is not ufunc
     return made
 
@@ -67,6 +68,9 @@ def own(ufunc, dtype):
 def distance(found, ufunc, given):
     """Return how far numbers are from the true values, in units in the last place."""
     with np.errstate(all="ignore"):
+        if ufunc in EXACT:
+            same_values(found, ufunc(*given))
+            return 0
         exact = ufunc(*[x.astype("g") for x in given])
         true = exact.astype(found.dtype)
         assert np.array_equal(np.isnan(found), np.isnan(true))
@@ -88,7 +92,7 @@ def test_functions_are_within_a_unit_in_the_last_place(ufunc, dtype):
 @pytest.mark.parametrize(("ufunc", "dtype"), CASES)
 def test_processors_that_round_twice_are_as_near(ufunc, dtype, monkeypatch):
     monkeypatch.setattr(formulas, "multiplies_and_adds", lambda: False)
-    made = ufuncs._make(ufunc, (dtype,) * ufunc.nargs, None)
+    made = ufuncs._make(ufunc, (dtype,) * ufunc.nargs, None, ufunc.__name__)
     given = values(ufunc, dtype, 20_000)
     with np.errstate(all="ignore"):
         found = made(*given)
@@ -149,6 +153,30 @@ def test_powers_of_one_exponent_are_those_of_its_own_function(exponent, ufunc):
     same_values(np.power(x, exponent), ufunc(x))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_small_whole_powers_are_right_beside_others(dtype):
+    x = values(np.exp, dtype, 20_000)[0]
+    y = np.random.default_rng(0).choice(np.array([3.0, 4.0, 2.5, -3.0], dtype), x.size)
+    with np.errstate(all="ignore"):
+        assert distance(own(np.power, dtype)(x, y), np.power, [x, y]) < 0.95
+        for n in (3, 4):
+            cubes = own(np.power, dtype)(x, dtype.type(n))
+            assert distance(cubes, np.power, [x, np.full_like(x, n)]) < 0.95
+            beside = own(np.power, dtype)(x, np.where(y == n, y, dtype.type(n) + 1))
+            same_values(beside[y == n], cubes[y == n])
+            same_values((la.from_array(x, chunks=9000) ** n).compute(), cubes)
+
+
+@pytest.mark.parametrize("ufunc", [u for u in UFUNCS if u.nin == 2], ids=lambda f: f.__name__)
+def test_one_number_for_all_elements_gives_the_same_bits(ufunc):
+    x, y = values(ufunc, FLOATS[0], 100)
+    made = own(ufunc, FLOATS[0])
+    with np.errstate(all="ignore"):
+        for one in y[:50]:
+            same_values(made(x, one), made(x, np.full_like(x, one)))
+            same_values(made(one, x[::3]), made(np.full_like(x, one), x)[::3])
+
+
 def test_numpys_functions_are_used_where_they_are_asked_for():
     x = np.linspace(0.1, 10, 100_000)
     with config.set(math="numpy"):
@@ -163,6 +191,22 @@ def test_numpys_functions_are_used_where_nothing_can_be_compiled(monkeypatch):
     monkeypatch.setattr(ufuncs.compiler, "unavailable", lambda: "a reason")
     x = np.linspace(0.1, 10, 1000)
     same_values(la.exp(la.from_array(x)).compute(), np.exp(x))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("kernels", ["native", "numpy"])
+def test_whole_quotients_are_numpys(dtype, kernels):
+    rng = np.random.default_rng(0)
+    b = rng.choice(values(np.exp, dtype, 20_000)[0], 200_000)
+    with np.errstate(all="ignore"):
+        near = b * rng.integers(-1000, 1000, b.size).astype(dtype)  # the quotient is nearly whole
+    for a in rng.permutation(b), near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf):
+        with config.set(kernels=kernels), np.errstate(all="ignore"):
+            x, y = la.from_array(a.astype(dtype)), la.from_array(b)
+            found = *la.divmod(x, y), x // y, la.divmod(x, y)[1] + x % y, np.fmod(x, y)
+            wanted = *np.divmod(a, b), a // b, a % b + a % b, np.fmod(a, b)
+            for each, true in zip(found, wanted, strict=True):
+                same_values(each.compute(), true)
 
 
 def test_math_is_one_of_two():

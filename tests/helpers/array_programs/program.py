@@ -29,7 +29,8 @@ _CASES = {
 }
 _NO_KERNEL = "no kernel for this expression"  # what kernels="native" says of objects, for one
 #: What calls an elementary function, by its name, by ``**`` or inside.
-_ELEMENTARY = re.compile(rf"\b({'|'.join(sorted(f.__name__ for f in FORMULAS))}|logspace)\b|\*\*")
+_OWN = sorted({f.__name__ for f in FORMULAS} - {"floor_divide", "fmod", "remainder"})
+_ELEMENTARY = re.compile(rf"\b({'|'.join(_OWN)}|logspace)\b|\*\*")
 _COPIES = re.compile(r"xp\.array\(|copy\(|astype|flatten")  # never what they were given
 
 

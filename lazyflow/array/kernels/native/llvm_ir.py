@@ -125,7 +125,7 @@ class Writer(Text):
         value = self.load(self.body, pointer, dtype)
         wide = self.at(self.width)
         self.constants[at, 1] = value
-        self.constants[at, self.width] = self.splat(wide, value, dtype)
+        self.constants[at, self.width] = wide.splat(value, dtype)
 
     def _get(self, name: str) -> str:
         return self.body.let(f"load i64, ptr %{name}")

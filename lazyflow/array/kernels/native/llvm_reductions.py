@@ -139,7 +139,7 @@ class _Reducer(Text):
         if not self.more:
             return found
         counts = self.element(b, "%counts", index, F8) if "counts" in self.more else ""
-        return _square(self, b, found, self.splat(b, "%mean", F8), counts)
+        return _square(self, b, found, b.splat("%mean", F8), counts)
 
     def _halves(self) -> None:
         b, scalar = self.body, register(self.dtype)
@@ -265,7 +265,7 @@ def in_columns(text: Text, tile: Tile) -> None:
 
             count = text.fold(b, "%rows", start, dtype, one_more)
         else:
-            count = text.splat(b, text.body.let("sitofp i64 %rows to double"), F8)
+            count = b.splat(text.body.let("sitofp i64 %rows to double"), F8)
         mean = _mean(b, value, count)
 
         def squared(row: str, value: str) -> str:

@@ -120,16 +120,6 @@ class Text:
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
         b.do(f"store {kind} {value}, ptr {pointer}, align 1")
 
-    def splat(self, b: Body, value: str, dtype: np.dtype[Any]) -> str:
-        """Return a vector with one value everywhere."""
-        if b.width == 1:
-            return value
-        kind, wide = register(dtype), b.type(dtype)
-        one = b.let(f"insertelement {wide} poison, {kind} {value}, i64 0")
-        return b.let(
-            f"shufflevector {wide} {one}, {wide} poison, <{b.width} x i32> zeroinitializer"
-        )
-
     def select(self, b: Body, mask: str, value: str) -> str:
         """Return doubles where a mask is true, else zeros; all of them are computed."""
         value = b.intrinsic("arithmetic.fence", F8, value)

@@ -71,6 +71,15 @@ class Body:
         """Return zeros."""
         return self.fixed(register(dtype), "0.0" if dtype in FLOATS else "0")
 
+    def splat(self, value: str, dtype: DType) -> str:
+        """Return a value in all lanes."""
+        if self.width == 1:
+            return value
+        kind = self.type(dtype)
+        one = self.let(f"insertelement {kind} poison, {register(dtype)} {value}, i64 0")
+        zeros = f"<{self.width} x i32> zeroinitializer"
+        return self.let(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+
     def intrinsic(self, name: str, dtype: DType, *operands: str) -> str:
         """Call an LLVM intrinsic on values of a dtype."""
         kind = self.type(dtype)
@@ -342,17 +351,9 @@ def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
     """Emit a call of an elementary function (see elementary/)."""
     wide = b.at(WIDTH)
     kind = wide.type(t)
-    given = ", ".join(f"{kind} {_spread(b, kind, t, v)}" for v in x)
+    given = ", ".join(f"{kind} {v if b.width > 1 else wide.splat(v, t)}" for v in x)
     found = wide.let(f"call {kind} @math.{name}.{register(t)}({given})")
     return found if b.width > 1 else b.let(f"extractelement {kind} {found}, i64 0")
-
-
-def _spread(b: Body, kind: str, t: DType, x: str) -> str:
-    if b.width > 1:
-        return x
-    first = b.let(f"insertelement {kind} poison, {register(t)} {x}, i64 0")
-    zeros = f"<{WIDTH} x i32> zeroinitializer"
-    return b.let(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
 
 
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native.elementary import exponentials, logarithms, powers, trigonometric
+from lazyflow.array.kernels.native.elementary import (
+    division,
+    exponentials,
+    logarithms,
+    powers,
+    trigonometric,
+)
 from lazyflow.array.kernels.native.elementary.lanes import (
     DOUBLE,
     SINGLE,
@@ -27,11 +33,15 @@ FORMULAS: dict[np.ufunc, Formula] = {
     np.exp2: exponentials.exp2,
     np.expm1: exponentials.expm1,
     np.float_power: powers.power,
+    np.floor_divide: division.floor_divide,
+    np.fmod: division.fmod,
+    np.hypot: powers.hypot,
     np.log: logarithms.log,
     np.log10: logarithms.log10,
     np.log1p: logarithms.log1p,
     np.log2: logarithms.log2,
     np.power: powers.power,
+    np.remainder: division.remainder,
     np.sin: trigonometric.sin,
     np.sinh: exponentials.sinh,
     np.tan: trigonometric.tan,

@@ -315,6 +315,14 @@ class Lanes:
         """Return this magnitude with the other's sign."""
         return self._intrinsic("copysign", other)
 
+    def rounded(self, way: str) -> Lanes:
+        """Return the whole number that LLVM's `floor` or `trunc` gives."""
+        return self._intrinsic(way)
+
+    def sqrt(self) -> Lanes:
+        """Return the square root."""
+        return self._intrinsic("sqrt")
+
     def fenced(self) -> Lanes:
         """Return the value; nothing is known of it, so that what follows raises its flags."""
         return self._intrinsic("arithmetic.fence")

@@ -1,4 +1,4 @@
-"""Powers: ``x**y`` is ``exp(y * log(x))``, with a logarithm in two parts, right to 68 bits."""
+"""Powers: ``x**y`` is ``exp(y * log(x))``, the logarithm in two parts, right to 68 bits. Roots."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ def _raised(log: tuple[Lanes, Lanes], y: Lanes) -> tuple[Lanes, Lanes]:
 
 def power(x: Lanes, y: Lanes) -> Lanes:
     """Return a number to the power of another."""
+    low = 2.0 ** -(x.f.form.bias // 5)
+    cube, fourth = (y.bits().equals(x.f.form.bits_of(n)) for n in (3.0, 4.0))
+    few = (cube | fourth) & x.abs().between(low, 1 / low)
+
+    def multiplied() -> list[Lanes]:
+        base = few.pick(x, 1.0)
+        square, left = product(base, base)
+        factor, rest = fourth.pick(square, base), fourth.pick(left, 0.0)
+        high, low = product(square, factor)
+        return [few.pick(high + square.times(rest, left.times(factor, low)), found)]
+
+    def others() -> list[Lanes]:
+        return [_power(few.pick(1.0, x), few.pick(1.0, y))]
+
+    (found,) = x.f.where_any(~few, others, [x])
+    return x.f.where_any(few, multiplied, [found])[0]
+
+
+def _power(x: Lanes, y: Lanes) -> Lanes:
     usual = x.between(x.f.form.least, INFINITY) & y.abs().between(1 / _MOST, _MOST)
     core = split(usual.pick(x, 1.0))
     high, low = _raised(_log(core.k, core.f), usual.pick(y, 1.0))
@@ -113,3 +132,32 @@ def _any_power(x: Lanes, y: Lanes) -> Lanes:
     found = (found.bits() ^ (negative & odd).pick(p.sign, 0)).real()
     one = power_size.bits().equals(0) | x.bits().equals(p.one)
     return ((x_nan | y_nan) & ~one).pick(x_nan.pick(x, y), one.pick(1.0, found))
+
+
+def _root_of_squares(a: Lanes, b: Lanes) -> Lanes:
+    (first, left), (second, more) = product(a, a), product(b, b)
+    total, rest = quick_sum(first, second)
+    return (total + (rest + (left + more))).sqrt()
+
+
+def hypot(x: Lanes, y: Lanes) -> Lanes:
+    """Return the square root of the sum of squares."""
+    p, a, b = x.f.form, x.abs(), y.abs()
+    less = a.bits().below(b.bits())
+    a, b = less.pick(b, a), less.pick(a, b)
+    low = 2.0 ** -(p.bias // 4)
+    usual = a.between(low, 1 / low)
+    # what is less than that of the larger number does not matter
+    least = low * 2.0 ** -(p.fraction // 2 + 3)
+    found = _root_of_squares(usual.pick(a, 1.0), (usual & ~b.size_below(least)).pick(b, 0.0))
+
+    def rare() -> list[Lanes]:
+        finite = a.size_below(INFINITY) & ~usual
+        exponent = finite.pick(a, 1.0).bits() >> p.fraction
+        exponent = exponent.below(2).pick(2, exponent)
+        scale = ((2 * p.bias + 1 - exponent) << p.fraction).real()
+        root = _root_of_squares(finite.pick(a, 1.0) * scale, finite.pick(b, 0.0) * scale) / scale
+        infinite = a.bits().equals(p.inf) | b.bits().equals(p.inf)
+        return [usual.pick(found, finite.pick(root, infinite.pick(INFINITY, a)))]
+
+    return x.f.where_any(~usual, rare, [found])[0]

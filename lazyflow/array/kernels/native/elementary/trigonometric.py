@@ -97,13 +97,14 @@ def _by_lane(x: Lanes) -> list[Lanes]:
     return made
 
 
-def _both(
-    x: Turned, square: tuple[Lanes, Lanes]
-) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
+def _both(x: Turned, for_quotient: bool) -> tuple[tuple[Lanes, Lanes], tuple[Lanes, Lanes]]:
     """Return the sine and the cosine of what is left of a quarter turn, in two parts each."""
-    z, left = square
+    z, left = product(x.high, x.high) if for_quotient else squared(x.high)
     half = z * -0.5
-    sine = (x.high * z).times(polynomial(z, *_SIN), x.low.times(half, x.low))
+    rest = x.low.times(half, x.low)
+    if for_quotient:
+        rest = (left * x.high).times(-1 / 6, rest)
+    sine = (x.high * z).times(polynomial(z, *_SIN), rest)
     most, rest = quick_sum(1.0, half)
     rest = x.high.times(-x.low, left.times(-0.5, rest))
     return (x.high, sine), (most, (z * z).times(polynomial(z, *_COS), rest))
@@ -112,7 +113,7 @@ def _both(
 def _sine(x: Turned, quarters: int) -> Lanes:
     """Return the sine of an angle and a number of quarter turns."""
     bits = x.bits + quarters if quarters else x.bits
-    sine, cosine = _both(x, squared(x.high))
+    sine, cosine = _both(x, False)
     even = (bits & 1).equals(0)
     y = even.pick(sine[0], cosine[0]) + even.pick(sine[1], cosine[1])
     return (y.bits() ^ ((bits & 2) << bits.f.form.bits - 2)).real()
@@ -131,7 +132,7 @@ def cos(x: Lanes) -> Lanes:
 def tan(x: Lanes) -> Lanes:
     """Return the tangent."""
     angle = turned(x)
-    sine, cosine = [quick_sum(*parts) for parts in _both(angle, product(angle.high, angle.high))]
+    sine, cosine = [quick_sum(*parts) for parts in _both(angle, True)]
     even = (angle.bits & 1).equals(0)
     above = [even.pick(a, -b) for a, b in zip(sine, cosine, strict=True)]
     below = [even.pick(b, a) for a, b in zip(sine, cosine, strict=True)]

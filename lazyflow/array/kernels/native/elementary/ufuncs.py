@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Lowered
+from lazyflow.array.kernels.lowering import Lowered, LoweredStep, needed
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
@@ -18,45 +19,62 @@ from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary, r
 
 Loop = tuple[np.dtype[Any], ...]
 
-_made: dict[tuple[Any, Loop], Any] = {}
+_made: dict[tuple[Any, Loop, str], Any] = {}
+#: Functions with two results, and those of ours for each.
+_PARTS = {np.divmod: (np.floor_divide, np.remainder)}
 _kept: list[Any] = []  # what ufuncs point to
 
 
 def with_own_functions(lowered: Lowered, folder: Callable[[], str | None]) -> Lowered:
     """Return steps that call the functions of this package, where it has them."""
-    steps = [
-        step._replace(op=own_ufunc(step.op, step.loop, folder())) if step.op in FORMULAS else step
-        for step in lowered.steps
+    steps = [part for step in lowered.steps for part in _own_steps(step, folder)]
+    ends = {n for output in lowered.outputs for n in output.values}
+    return lowered._replace(steps=tuple(needed(steps, ends)))
+
+
+def _own_steps(step: LoweredStep, folder: Callable[[], str | None]) -> list[LoweredStep]:
+    ops = _PARTS.get(step.op, (step.op,))
+    if any(op not in FORMULAS for op in ops):
+        return [step]
+    loop = step.loop[: len(step.operands) + 1]
+    own = [own_ufunc(op, loop, folder(), step.op.__name__) for op in ops]
+    if len(own) > 1 and any(map(is_, own, ops)):
+        return [step]
+    return [
+        LoweredStep(op, step.operands, loop, (n,))
+        for op, n in zip(own, step.results, strict=True)
     ]
-    return lowered._replace(steps=tuple(steps))
 
 
-def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None) -> Any:
+def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
     """Return our ufunc for one of NumPy's, which is compiled or read from the folder; or NumPy's.
 
     It is NumPy's for other numbers than float64 and float32, and where nothing can be compiled.
+
+    name
+        What it is called in warnings.
     """
     if any(dtype != loop[0] for dtype in loop) or loop[0] not in FLOATS:
         return op
-    found = _made.get((op, loop))
+    found = _made.get((op, loop, name))
     if found is None:
-        found = op if compiler.unavailable() else _make(op, loop, folder)
-        found = _made.setdefault((op, loop), found)
+        found = op if compiler.unavailable() else _make(op, loop, folder, name)
+        found = _made.setdefault((op, loop, name), found)
         if found is not op:
             OWN[found] = op.__name__
     return found
 
 
-def _make(op: np.ufunc, loop: Loop, folder: str | None) -> Any:
+def _make(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
     def check(function: Any) -> str | None:
-        return _difference(_ufunc(op, loop, function), op, loop[0])
+        return _difference(_ufunc(op, loop, function, name), op, loop[0])
 
     kernel = Kernel(_text(op, loop), check)
     compile_now(kernel, folder)
-    return _ufunc(op, loop, kernel.function) if kernel.state == READY else op
+    return _ufunc(op, loop, kernel.function, name) if kernel.state == READY else op
 
 
-def _ufunc(op: np.ufunc, loop: Loop, function: Any) -> Any:
+def _ufunc(op: np.ufunc, loop: Loop, function: Any, called: str) -> Any:
     """Return a ufunc of one loop at an address; it stays for ever, as NumPy's do."""
     capsule = ctypes.py_object(np._core._multiarray_umath._UFUNC_API)  # type: ignore[attr-defined]
     get = ctypes.pythonapi.PyCapsule_GetPointer
@@ -74,7 +92,7 @@ def _ufunc(op: np.ufunc, loop: Loop, function: Any) -> Any:
         (ctypes.c_void_p * 1)(address),
         (ctypes.c_void_p * 1)(None),
         (ctypes.c_ubyte * len(loop))(*[dtype.num for dtype in loop]),
-        ctypes.create_string_buffer(op.__name__.encode()),
+        ctypes.create_string_buffer(called.encode()),
     )
     _kept.append((function, parts))
     functions, data, types, name = parts
@@ -99,22 +117,31 @@ def _text(op: np.ufunc, loop: Loop) -> str:
     lines = ["define void @NAME(ptr %args, ptr %count, ptr %steps, ptr %data) {", "entry:"]
     b = Body(1, lines, [0])
     count = b.let("load i64, ptr %count")
-    pointers, strides, flat = [], [], "true"
+    b.do(f"br i1 {b.let(f'icmp sgt i64 {count}, 0')}, label %some, label %end")
+    lines.append("some:")
+    pointers, strides, fronts, flat = [], [], [], "true"
     for at, dtype in enumerate(loop):
         pointers.append(b.let(f"load ptr, ptr {b.let(f'getelementptr ptr, ptr %args, i64 {at}')}"))
         strides.append(b.let(f"load i64, ptr {b.let(f'getelementptr i64, ptr %steps, i64 {at}')}"))
-        flat = b.let(f"and i1 {flat}, {b.let(f'icmp eq i64 {strides[at]}, {dtype.itemsize}')}")
+        follows = b.let(f"icmp eq i64 {strides[at]}, {dtype.itemsize}")
+        fronts.append(pointers[at])
+        if at < len(loop) - 1:
+            same = b.let(f"icmp eq i64 {strides[at]}, 0")
+            first = _copies(b, dtype, pointers[at])
+            fronts[at] = b.let(f"select i1 {same}, ptr {first}, ptr {pointers[at]}")
+            follows = b.let(f"or i1 {follows}, {same}")
+        flat = b.let(f"and i1 {flat}, {follows}")
     last = b.let(f"sub i64 {count}, 1")
-    b.do(f"br i1 {b.let(f'icmp sgt i64 {count}, 0')}, label %head, label %end")
+    b.do("br label %head")
     lines.append("head:")
-    b.do("%i = phi i64 [ 0, %entry ], [ %next, %tail ]")
+    b.do("%i = phi i64 [ 0, %some ], [ %next, %tail ]")
     b.do(f"%next = add i64 %i, {WIDTH}")
     full = b.let(f"icmp sle i64 %next, {count}")
     b.do(f"br i1 {b.let(f'and i1 {flat}, {full}')}, label %flat, label %any")
-    for way, step in (("flat", _flat), ("any", _gathered)):
+    for way, step, starts in (("flat", _flat, fronts), ("any", _gathered, pointers)):
         lines.append(f"{way}:")
         wide = b.at(WIDTH)
-        places = [step(b, *each, last) for each in zip(loop, pointers, strides, strict=True)]
+        places = [step(b, *each, last) for each in zip(loop, starts, strides, strict=True)]
         given = [_read(wide, *each) for each in zip(loop, places, strict=False)][:-1]
         _write(wide, loop[-1], places[-1], elementary(wide, op.__name__, loop[0], given))
         b.do("br label %tail")
@@ -124,8 +151,17 @@ def _text(op: np.ufunc, loop: Loop) -> str:
     return module_text(lines)
 
 
+def _copies(b: Body, dtype: np.dtype[Any], pointer: str) -> str:
+    """Return a pointer to a vector of the first element."""
+    one = b.let(f"load {register(dtype)}, ptr {pointer}")
+    wide = b.at(WIDTH)
+    place = b.let(f"alloca {wide.type(dtype)}")
+    b.do(f"store {wide.type(dtype)} {wide.splat(one, dtype)}, ptr {place}")
+    return place
+
+
 def _flat(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
-    return [b.let(f"getelementptr {register(dtype)}, ptr {pointer}, i64 %i")]
+    return [b.let(f"getelementptr i8, ptr {pointer}, i64 {b.let(f'mul i64 %i, {stride}')}")]
 
 
 def _gathered(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
