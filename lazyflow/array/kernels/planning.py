@@ -163,7 +163,7 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) ->
     own = _shapes(lowered, shapes)
     ends = {n for output in lowered.outputs for n in output.values}
     whole = _whole_steps(lowered, own, lowered.steps, last_reads(lowered.steps, ends))
-    why = _why_whole(lowered, size, drawn)
+    why = _why_whole(lowered, size, shapes, drawn)
     before = [step for step in lowered.steps if prod(own[step.results[0]] or ()) < size]
     early = {n for step in before for n in step.results}
     inside = [step for step in lowered.steps if step.results[0] not in early]
@@ -177,13 +177,15 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) ->
     return BlockPlan(lowered, shape, size, own, why, exact, aliased, whole, first, passes)
 
 
-def _why_whole(lowered: Lowered, size: int, drawn: bool) -> str:
+def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool) -> str:
     """Return why no kernel could gain over NumPy's functions; empty if one could."""
     if size <= WHOLE:
         return f"kernels gain from {WHOLE:,} elements on"
     found = [output.reduction for output in lowered.outputs if output.reduction is not None]
     blockwise = any(each.kind == "moments" or in_order(each) for each in found)
-    if not drawn and not blockwise and len(lowered.steps) + len(found) <= 1:
+    broadcasts = any(1 < prod(shape) < size for shape in shapes)
+    one = len(lowered.steps) + len(found) <= 1
+    if one and not (drawn or blockwise or broadcasts):
         return "there is one operation, for which NumPy's function is as fast"
     return ""
 

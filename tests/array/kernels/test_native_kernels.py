@@ -179,6 +179,30 @@ def test_blocks_may_lie_in_any_way(cut):
         same_values(by_kernel[1], by_numpy[1])
 
 
+@pytest.mark.parametrize("of", [F8, np.dtype("f4"), I2, B])
+def test_results_may_begin_anywhere(of):
+    x = np.random.default_rng(0).integers(-5, 5, 1200).astype(of)
+    step = Step(np.logical_not, (0,), (B, B)) if of == B else binary(np.add, 0, 0, of)
+    expected = ~x if of == B else x + x
+    for length in (511, 512, 527, 528, 1100):
+        for start in range(1, 18):
+            out = np.full(1200, 1, of)
+            part = out[start : start + length]
+            with config.set(kernels="native"):
+                program = Program((of,), (step,), ((1, None),))
+                (found,) = run_program(program, [x[:length]], None, {0: part})
+            assert found is part and out[:start].all() and out[start + length :].all()
+            same_values(part, expected[:length])
+
+
+def test_one_operation_that_broadcasts_gains_by_a_kernel():
+    program = Program((F8, F8), (binary(np.add, 0, 1),), ((2, None),))
+    whole = np.ones((200, 100))
+    assert "no kernel yet" in report(program, [whole, np.ones((200, 1))])
+    assert "no kernel yet" in report(program, [np.ones(100), np.ones((200, 1))])
+    assert "as fast" in report(program, [whole, np.ones(())])
+
+
 def test_a_chain_may_be_long():
     steps = tuple(binary(np.add, n, 0) for n in range(2000))
     program = Program((F8,), steps, ((2000, None), (2000, Reduction("moments", (0,), F8))))

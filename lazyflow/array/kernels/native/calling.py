@@ -13,6 +13,7 @@ from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.draws.block import DrawnBlock
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import SourceLayouts
+from lazyflow.array.kernels.native.llvm_text import LINE
 from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
@@ -40,7 +41,8 @@ def call_kernel(
         How many values go through scratch memory.
     """
     results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
-    memory = np.empty(scratch * PIECE * 8, np.uint8)
+    memory = np.empty(scratch * PIECE * 8 + LINE, np.uint8)
+    memory = memory[-memory.ctypes.data % LINE :]
     drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
     arrays = (*sources.arrays, *results, memory, *drawn)
     pointers = (*compiler.flag_functions(), *loops, *map(_address, arrays))

@@ -255,12 +255,22 @@ class Writer(Text):
         last = number == len(self.staging.stages) - 1
         self.label(f"{name}.start")
         if stage.inline or stage.kept or last:
+            first = self._second_vector() if last else str(self.width)
             b.do(f"br label %{name}.loops")
-            self.loops(f"{name}.loops", "0", "%n", f"{name}.calls", self._inside(stage, last))
+            self.loops(f"{name}.loops", "%n", f"{name}.calls", self._inside(stage, last), first)
             self.label(f"{name}.calls")
         for step in stage.loops:
             self._call_loop(step)
         b.do(f"br label %g{number + 1}.start")
+
+    def _second_vector(self) -> str:
+        """Return where the second vector of a run begins: a line of what is written, if it is long.
+        """
+        for at, (value, kind, _) in enumerate(self.spec.outputs):
+            if kind is None:
+                size = self.spec.dtypes[value].itemsize
+                return self.to_whole_line(self.results[at], "%n", size)
+        return str(self.width)
 
     def _inside(self, stage: Stage, last: bool) -> Inside:
         """Return the writer of a stage's loop: compute, keep, and in the last store the outputs."""

@@ -276,7 +276,7 @@ def in_columns(text: Text, tile: Tile) -> None:
         _store_moments(text, b, at, slot, (count if tile.masked else "", mean, squares))
 
     text.body.do(f"br label %columns{at}")
-    text.loops(f"columns{at}", "0", "%cols", f"columns{at}.over", inside)
+    text.loops(f"columns{at}", "%cols", f"columns{at}.over", inside)
     text.label(f"columns{at}.over")
 
 

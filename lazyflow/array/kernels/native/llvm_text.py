@@ -13,6 +13,8 @@ from lazyflow.array.kernels.native.operations import Body, memory, register
 Inside = Callable[[Body, str], None]
 
 F8 = np.dtype("f8")
+LINE = 64  # bytes that are stored at once where they begin at a multiple of it
+LONG = 512  # elements from which a run gains by that
 
 
 class Text:
@@ -22,6 +24,8 @@ class Text:
         Elements of a vector.
     current
         The label of the block that is being written.
+    ended
+        That of the last block of the last loop.
     """
 
     width = WIDTH
@@ -31,6 +35,7 @@ class Text:
         self.names = [0]
         self.body = self.at(1)
         self.current = ""
+        self.ended = ""
 
     def at(self, width: int) -> Body:
         """Return a body of another width for the same function."""
@@ -41,32 +46,53 @@ class Text:
         self.lines.append(f"{name}:")
         self.current = name
 
-    def loops(self, name: str, low: str, high: str, after: str, inside: Inside) -> None:
-        """Write a block that goes from `low` to `high`: by vectors, then one by one."""
+    def loops(
+        self, name: str, high: str, after: str, inside: Inside, first: str = str(WIDTH)
+    ) -> None:
+        """Write a block that goes from 0 to `high`: by vectors, then one by one.
+
+        first
+            Where the second vector begins, at most a vector on: it may do again what the first did.
+        """
         one = self.body
         self.label(name)
-        length = one.let(f"sub i64 {high}, {low}")
-        whole = one.let(f"and i64 {length}, {-self.width}")
-        middle = one.let(f"add i64 {low}, {whole}")
-        some = one.let(f"icmp sgt i64 {whole}, 0")
+        further = one.let(f"sub i64 {high}, {first}")
+        middle = one.let(f"add i64 {one.let(f'and i64 {further}, {-self.width}')}, {first}")
+        some = one.let(f"icmp sge i64 {high}, {self.width}")
         one.do(f"br i1 {some}, label %{name}.vector, label %{name}.rest")
-        self._loop(f"{name}.vector", self.width, low, middle, f"{name}.rest", inside, name)
+        self._loop(f"{name}.vector", self.width, "0", middle, f"{name}.rest", inside, name, first)
         self.label(f"{name}.rest")
-        some = one.let(f"icmp slt i64 {middle}, {high}")
+        begin = one.let(f"phi i64 [ 0, %{name} ], [ {middle}, %{self.ended} ]")
+        some = one.let(f"icmp slt i64 {begin}, {high}")
         one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
-        self._loop(f"{name}.scalar", 1, middle, high, after, inside, f"{name}.rest")
+        self._loop(f"{name}.scalar", 1, begin, high, after, inside, f"{name}.rest", "1")
+
+    def to_whole_line(self, pointer: str, length: str, size: int) -> str:
+        """Return after how many elements a line of the cache begins; a vector on for short runs."""
+        b, line = self.body, min(self.width * size, LINE)
+        away = b.let(f"sub i64 0, {b.let(f'ptrtoint ptr {pointer} to i64')}")
+        away = b.let(f"and i64 {away}, {line - 1}")
+        before = b.let(f"udiv i64 {away}, {size}")
+        gains = b.let(f"icmp sge i64 {length}, {LONG}")
+        apart = b.let(f"icmp ne i64 {before}, 0")
+        both = b.let(f"and i1 {gains}, {apart}")
+        return b.let(f"select i1 {both}, i64 {before}, i64 {self.width}")
 
     def _loop(
-        self, name: str, width: int, low: str, high: str, after: str, inside: Inside, before: str
+        self, name: str, width: int, low: str, high: str, after: str, inside: Inside, before: str,
+        first: str,
     ) -> None:
         b = self.at(width)
         self.label(name)
-        index, following = b.name(), b.name()
+        index, following, step = b.name(), b.name(), b.name()
         start = len(self.lines)
         inside(b, index)
-        back = f"[ {low}, %{before} ], [ {following}, %{self.current} ]"
-        self.lines.insert(start, f"  {index} = phi i64 {back}")
-        b.do(f"{following} = add i64 {index}, {width}")
+        self.ended = self.current
+        self.lines[start:start] = [
+            f"  {index} = phi i64 [ {low}, %{before} ], [ {following}, %{self.ended} ]",
+            f"  {step} = phi i64 [ {first}, %{before} ], [ {width}, %{self.ended} ]",
+        ]
+        b.do(f"{following} = add i64 {index}, {step}")
         done = b.let(f"icmp eq i64 {following}, {high}")
         b.do(f"br i1 {done}, label %{after}, label %{name}")
 
@@ -74,7 +100,7 @@ class Text:
         """Write a loop from 0 to `high`, at least once, one by one."""
         before = self.current
         self.body.do(f"br label %{name}")
-        self._loop(name, 1, "0", high, f"{name}.over", inside, before)
+        self._loop(name, 1, "0", high, f"{name}.over", inside, before, "1")
         self.label(f"{name}.over")
 
     def fold(
