@@ -113,19 +113,23 @@ _ON_FIRST_USE = {
 }
 
 
+#: Modules that most programs do not need either; some load numpy.
+_MODULES = ("array", "diagnostics", "learn", "testing", "weights")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "weights":  # a module that needs numpy
+    if name in _MODULES:
         from importlib import import_module
 
-        return import_module("lazyflow.weights")
+        return import_module(f"lazyflow.{name}")
     if name in _ON_FIRST_USE:
         from importlib import import_module
 
         found = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
         return found
-    hint = config.nearest(name, __all__)
+    hint = config.nearest(name, [*__all__, *_MODULES])
     raise AttributeError(f"module 'lazyflow' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ON_FIRST_USE})
+    return sorted({*globals(), *__all__, *_ON_FIRST_USE, *_MODULES})

@@ -288,3 +288,13 @@ def test_every_public_name_is_there_and_documented():
     for name in lazyflow.__all__:
         assert getattr(lazyflow, name).__doc__, name
     assert set(lazyflow.__all__) <= set(dir(lazyflow))
+
+
+def test_public_packages_are_there_without_an_import_of_their_own():
+    packages = ["array", "diagnostics", "learn", "testing", "weights"]
+    code = (
+        "import sys, lazyflow; dir(lazyflow); assert 'numpy' not in sys.modules; "
+        f"print([getattr(lazyflow, name).__name__ for name in {packages}])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == str([f"lazyflow.{name}" for name in packages])
