@@ -19,6 +19,7 @@ that have to be copied, dropped futures) sits behind one test per task: is `atte
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
@@ -322,9 +323,20 @@ class Run(Lifecycle):
         if not self.stop:
             self._then_offer(self._arrive, i, None)
 
-    def _deliver_future(self, i: int, future: TaskFuture) -> None:
+    def _deliver_future(self, i: int, future: TaskFuture, brings: bool = False) -> None:
+        """Take the outcome of a future that leaf `i` stands for.
+
+        A value of another process is brought here by a thread of its own: the one that tells of
+        it may be the one through which it has to come.
+        """
         try:
-            self._then_offer(self._arrive_future, i, future)
+            if future.is_elsewhere() and not brings:
+                threading.Thread(
+                    target=self._deliver_future, args=(i, future, True), name="lazyflow-fetch",
+                    daemon=True,
+                ).start()
+            else:
+                self._then_offer(self._arrive_future, i, future)
         except BaseException as error:  # for example Ctrl-C: the run would wait for ever
             self.cancel(Cancelled(f"an input could not be delivered: {type(error).__name__}"))
             raise

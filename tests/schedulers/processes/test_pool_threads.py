@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,33 @@ def test_a_worker_that_is_to_blame_is_named_after_its_service_died() -> None:
 
     with pytest.raises(WorkerDied, match=r"hopeless.*given up after 3 attempts"):
         compute(delayed(hopeless)(), **alone)
+
+
+# -- values for other schedulers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "sync", "executor"])
+def test_a_run_elsewhere_gets_what_is_still_computed_in_the_pool(scheduler: str) -> None:
+    """The driver's thread tells of it, through which it has to come."""
+    gate = Gate()
+
+    def made(size: int) -> list[int]:
+        gate.wait()
+        return list(range(size))
+
+    def failed() -> None:
+        raise KeyError("no such day")
+
+    with ThreadPoolExecutor(2) as executor:
+        elsewhere: Any = executor if scheduler == "executor" else scheduler
+        parts = persist(*[delayed(made)(50_000 + i) for i in range(5)], **ON)
+        opened = delayed(gate.open)()
+        lengths = [delayed(len)(part) for part in parts]
+        found, none = compute(lengths, opened, scheduler=elsewhere, timeout=LIMIT)
+        assert (found, none) == ([50_000 + i for i in range(5)], None)
+        (bad,) = persist(delayed(failed)(), **ON)
+        with pytest.raises(KeyError, match="no such day"):
+            compute(delayed(len)(bad), scheduler=elsewhere, timeout=LIMIT)
 
 
 # -- pickling -------------------------------------------------------------------------------
