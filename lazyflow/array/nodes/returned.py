@@ -73,6 +73,11 @@ class ReturnCheck:
     def _array(self, found: Any, index: Index) -> Any:
         if isinstance(found, bool | int | float | complex):
             return np.asarray(found)
+        if found is None:
+            raise TypeError(
+                f"{self.name} returned None for block {index}, but an array was expected. Is its "
+                "return missing, or what a method gives that edits in place, such as sort()?"
+            )
         raise TypeError(
             f"{self.name} returned a {type(found).__name__} for block {index}, but an array was "
             f"expected. For blocks of other kinds use lazyflow.delayed on x.to_delayed()."

@@ -320,7 +320,7 @@ def test_a_block_of_another_dtype_is_named(scheduler):
 
 @pytest.mark.parametrize("found, words", [
     ([1, 2], r"<lambda> returned a list for block \(0,\), but an array was expected"),
-    (None, r"returned a NoneType for block \(0,\)"),
+    (None, r"<lambda> returned None for block \(0,\), but an array was expected. Is its return"),
     ("text", r"returned a str for block \(0,\)"),
 ])
 def test_what_is_no_array_is_named(found, words):

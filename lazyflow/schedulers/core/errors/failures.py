@@ -88,7 +88,7 @@ def _advice(error: BaseException) -> str:
         if "read-only" in text or "readonly" in text:
             return (
                 "\nArrays reach tasks read-only, since other tasks may share them. Edit a copy, "
-                "or get a private, writable value by delayed(f, mutates=True)."
+                "x = x.copy(), or get a private, writable value by delayed(f, mutates=True)."
             )
     return ""
 
