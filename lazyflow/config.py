@@ -150,10 +150,11 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if text:
             try:
                 found[name] = key.parse(text)
-            except LookupError:
-                raise ValueError(
-                    f"{variable}={text!r} in the environment can't be understood"
-                ) from None
+            except (LookupError, ValueError):
+                try:
+                    found[name] = key.check(text)
+                except ValueError as error:  # which says what may be given
+                    raise ValueError(f"{variable} in the environment: {error}") from None
     return found
 
 
