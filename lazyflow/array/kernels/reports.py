@@ -94,6 +94,11 @@ class FloatReports:
         self._warnings = array_warnings
         self._found: dict[str, str] = {}
 
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that were found so far, as `np.geterr` names them."""
+        return {_KINDS[text] for text in self._found}
+
     def _note(self, text: str, flag: int) -> None:
         self._found.setdefault(text, self.now)
 

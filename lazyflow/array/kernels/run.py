@@ -12,7 +12,7 @@ from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.lowering import Lowered, lower
-from lazyflow.array.kernels.native.calling import call_kernel, finish_output, wants_report
+from lazyflow.array.kernels.native.calling import asked_for, call_kernel, finish_output
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import folder
@@ -21,7 +21,7 @@ from lazyflow.array.kernels.order import merge_reduced
 from lazyflow.array.kernels.planning import Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
-from lazyflow.array.kernels.whole import run_before, run_whole
+from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
 
@@ -78,19 +78,20 @@ def _by_kernels(
     ]
     if not all(ready):
         return None
-    results: list[Any] = [None] * len(plan.lowered.outputs)
+    done: list[tuple[int, Any]] = []
+    kinds: set[str] = set()
     for some, decision in zip(plan.passes, decisions, strict=True):
         sources, prepared = decision.sources, decision.prepared
         assert sources is not None and prepared is not None and prepared.kernel is not None
         written, flags = call_kernel(
             prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
         )
-        if wants_report(flags, np.geterr()):
-            return None
-        reports.now = "reduce"
-        for at, own in zip(some.outputs, written, strict=True):
-            results[at] = finish_output(plan, at, own)
-    return results
+        kinds |= asked_for(flags, np.geterr())
+        done += zip(some.outputs, written, strict=True)
+    if kinds and not find_reports(plan, blocks, kinds, reports):
+        return None
+    reports.now = "reduce"
+    return [finish_output(plan, at, own) for at, own in sorted(done, key=lambda pair: pair[0])]
 
 
 def _is_ready(decision: Decision, mode: str, work: int) -> bool:

@@ -6,17 +6,20 @@ A value's memory is given to a result, or freed, as soon as no later step reads 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array.kernels import moments
+from lazyflow.array.kernels.draws.block import made
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits
+from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan
 from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
 from lazyflow.array.kernels.reports import FloatReports
+
+_PARTS = 64  # of a block, of which the first that raise a kernel's flags tell the names
 
 
 def _perform(step: LoweredStep, operands: Sequence[Any]) -> Sequence[Any]:
@@ -51,9 +54,8 @@ def run_whole(
     outs
         For outputs, by number, arrays that they may be written into.
     """
-    plain = [x if _is_plain(x, plan) else np.array(x, order="C") for x in blocks]
     written = _written(plan, outs)
-    values = _run(plan, plan.whole, plain, reports, written)
+    values = _run(plan, plan.whole, _plain(plan, blocks), reports, written)
     found = []
     for at, output in enumerate(plan.lowered.outputs):
         reports.now = output.reported_name
@@ -61,13 +63,39 @@ def run_whole(
     return found
 
 
-def _is_plain(block: Any, plan: BlockPlan) -> bool:
-    return block.flags.aligned and (plan.exact or block.flags.c_contiguous)
+def _plain(plan: BlockPlan, blocks: Sequence[Any]) -> list[Any]:
+    """Return blocks that lie so that NumPy's functions give the same bits everywhere."""
+    return [
+        x if x.flags.aligned and (plan.exact or x.flags.c_contiguous) else np.array(x, order="C")
+        for x in blocks
+    ]
 
 
 def run_before(plan: BlockPlan, blocks: Sequence[Any], reports: FloatReports) -> list[Any]:
     """Return the values: the blocks, and the results of the steps before the passes."""
     return _run(plan, plan.before, blocks, reports, {})
+
+
+def find_reports(
+    plan: BlockPlan, blocks: Sequence[Any], kinds: Set[str], reports: FloatReports
+) -> bool:
+    """Run the steps on parts of the blocks, one by one, until reports of all these kinds are made.
+
+    A kernel tells which kinds there are, and not of which operations. False: reductions have them.
+    """
+    arrays = list(map(made, blocks))
+    axis = int(np.argmax(plan.shape)) - len(plan.shape)
+    length, part = plan.shape[axis], plan
+    for low in range(0, length, step := max(1, length // _PARTS)):
+        where = (..., slice(low, low + step), *[slice(None)] * ~axis)
+        some = [x[where] if x.ndim >= -axis and x.shape[axis] > 1 else x for x in arrays]
+        shapes = tuple([x.shape for x in some])
+        if shapes != part.shapes[: len(shapes)]:
+            part = make_plan(plan.lowered, shapes)
+        _run(part, part.whole, _plain(part, some), reports, {})
+        if kinds <= reports.kinds:
+            return True
+    return False
 
 
 def _written(plan: BlockPlan, outs: Mapping[int, Any]) -> dict[int, Any]:

@@ -299,7 +299,7 @@ def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypat
 
     blocks = [MISSING, np.array(0.5)][:count]
     with config.set(kernels="native"), monkeypatch.context() as patched:
-        patched.setattr(module, "run_whole", refused)
+        patched.setattr(module, "find_reports", refused)
         run_program(program, blocks)
     assert said(program, blocks) == []
 
@@ -318,6 +318,42 @@ def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypat
 def test_what_one_element_raises_is_reported(step, value, words):
     x = np.where(np.arange(1000) == 777, value, 1.0)
     assert said(Program((F8,), (step,), ((1, None),)), [x]) == [words]
+
+
+@pytest.mark.parametrize("shape", [(90_000,), (1, 90_000), (300, 300), (3, 1, 30_000)])
+def test_a_block_that_raises_is_not_run_again_whole(shape, monkeypatch):
+    from lazyflow.array.kernels import run as module
+
+    x = np.full(shape, 2.0)
+    x.flat[x.size // 200], x.flat[x.size // 100] = 0, -1
+    y = np.full(shape[-1:], 3.0)
+    steps = (binary(np.divide, 1, 0), Step(np.sqrt, (2,), (F8, F8)), binary(np.add, 3, 2))
+    program = Program((F8, F8), steps, ((4, None), (3, Reduction("max", (0,), F8))))
+    words = ["divide by zero encountered in divide", "invalid value encountered in sqrt"]
+    assert said(program, [x, y]) == words
+    calls = []
+    original, whole = module.find_reports, module.run_whole
+    with config.set(kernels="native"), monkeypatch.context() as patched:
+        patched.setattr(module, "find_reports", lambda *given: calls.append(1) or original(*given))
+        patched.setattr(module, "run_whole", lambda *given: calls.append(2) or whole(*given))
+        with np.errstate(all="call", call=lambda text, _: calls.append(text)):
+            found = run_program(program, [x, y])
+        assert calls == [1, *[text.partition(" encountered")[0] for text in words]]
+        with np.errstate(invalid="raise"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(FloatingPointError, match="^invalid value encountered in sqrt$"):
+                run_program(program, [x, y])
+    with np.errstate(all="ignore"):
+        same_values(found[0], np.sqrt(y / x) + y / x)
+
+
+def test_what_only_reductions_raise_is_reported():
+    x = np.full(90_000, 1e306)
+    steps = (binary(np.add, 0, 0), binary(np.divide, 2, 1))
+    program = Program((F8, F8), steps, ((2, Reduction("sum", (0,), F8)), (3, None)))
+    zero = np.where(np.arange(x.size) == 9, 0.0, 1.0)
+    assert said(program, [x, zero]) == ["divide by zero encountered in divide",
+                                        "overflow encountered in reduce"]
 
 
 def test_overflow_of_a_sum_is_reported_once():

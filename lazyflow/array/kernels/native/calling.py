@@ -18,7 +18,7 @@ from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
 _WIDE = 2048  # columns that are reduced at once where they lie
-_FLAGS = ((1, "invalid"), (4, "divide"), (8, "over"), (16, "under"))  # of x86
+_FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
 
 
 def call_kernel(
@@ -94,6 +94,6 @@ def finish_output(plan: BlockPlan, at: int, written: np.ndarray) -> np.ndarray:
     return from_blocks(reduction, plan.shape, written)
 
 
-def wants_report(flags: int, modes: Any) -> bool:
-    """Return whether the caller, with these modes of `np.geterr`, asked to report a flag."""
-    return any(flags & bit and modes[kind] != "ignore" for bit, kind in _FLAGS)
+def asked_for(flags: int, modes: Any) -> set[str]:
+    """Return the kinds of flags that the caller, with these modes of `np.geterr`, asked for."""
+    return {kind for bit, kind in _FLAGS.items() if flags & bit and modes[kind] != "ignore"}

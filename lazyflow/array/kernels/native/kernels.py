@@ -4,7 +4,7 @@ A kernel reads each input once, writes nothing between, and takes a whole block 
 It gives the bits that NumPy's functions give: operations are IEEE's or NumPy's own loops,
 reductions keep the order of order.py, and before a kernel is used its results are compared with
 those of NumPy's functions on made-up values. When it raises a floating-point flag that the caller
-asked to report, the block is run again by NumPy's functions, which report it.
+asked to report, NumPy's functions run on parts of the block until they have reported it, too.
 """
 
 from __future__ import annotations
