@@ -13,8 +13,8 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
-from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.kernels.draws.tables import table
+from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.random.discrete import Discrete
@@ -116,11 +116,10 @@ class Sampling(Discrete):
         if isinstance(x, int | np.integer):
             sample = Sample("permutation", self._next(), int(x), None, {})
             return _one_task(sample, (int(x),), np.dtype(np.int64), chunks)
-        found = as_array(x)
+        found = as_array(x).with_known_sizes()
         (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, found.ndim)
-        count = found.with_known_sizes().shape[axis]
-        order = Sample("permutation", self._next(), count, None, {})()
-        return take(found, order, axis=axis)
+        order = Sample("permutation", self._next(), found.shape[axis], None, {})()
+        return Array(gather(found.expr, (axis,), (order,)))
 
     def shuffle(self, x: Array, axis: int = 0) -> None:
         """Put a chunked array in random order along an axis, in place.
