@@ -7,6 +7,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
+from lazyflow.array.functions.elementwise import call_ufunc, where
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import broadcast_shape
@@ -23,6 +24,13 @@ def isclose(
     array([ True, False])
     """
     nodes = as_node(a), as_node(b)
+    plain = all(type(t) in (int, float) and abs(t) < 1e30 for t in (rtol, atol))
+    if plain and all(x.dtype in (np.float32, np.float64) for x in nodes):
+        x, y = map(Array, nodes)
+        finite = call_ufunc(np.isfinite, (y,))
+        other = where(finite, y, 0.0)  # a difference of infinities would be reported
+        found = finite & (abs(x - other) <= atol + rtol * abs(other)) | (x == y)
+        return found | (x != x) & (y != y) if equal_nan else found
     return Array(elementwise.function(
         np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
     ))

@@ -217,12 +217,17 @@ def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
     array([0., 2., 2.])
     """
     node = as_node(a)
+    decimals, x = operator.index(decimals), Array(node)
     if decimals == 0 and node.dtype.kind == "f":
-        made = _called(np.rint, (Array(node),)).expr
+        made = _called(np.rint, (x,)).expr
+    elif abs(decimals) <= 30 and node.dtype in (np.float32, np.float64):
+        power, ways = 10.0 ** abs(decimals), (np.multiply, np.divide)
+        before, after = ways if decimals > 0 else ways[::-1]
+        made = _called(after, (_called(np.rint, (_called(before, (x, power)),)), power)).expr
     else:
         few = 0 if node.dtype.hasobject else 1  # nothing is known of what objects can do
         dtype = np.round(np.zeros(few, node.dtype), decimals).dtype
-        made = elementwise.function(np.round, (node,), dtype, decimals=int(decimals))
+        made = elementwise.function(np.round, (node,), dtype, decimals=decimals)
     return as_result(made, out)
 
 
@@ -280,6 +285,9 @@ def angle(x: ArrayLike, deg: bool = False) -> Array:
     return of_each(np.angle, x, deg=bool(deg))
 
 
+_PLAIN = {int, float, type(None)}
+
+
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
@@ -292,9 +300,16 @@ def nan_to_num(
     array([1., 0., 9.])
     """
     node = as_node(x)
-    made = elementwise.function(
-        np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
-    )
+    if node.dtype in (np.float32, np.float64) and {type(nan), type(posinf), type(neginf)} <= _PLAIN:
+        limits = np.finfo(node.dtype)
+        y = Array(node)
+        for bound, given, other in (-np.inf, neginf, limits.min), (np.inf, posinf, limits.max):
+            y = where(Array(node) == bound, other if given is None else given, y)
+        made = where(_called(np.isnan, (Array(node),)), nan, y).expr
+    else:
+        made = elementwise.function(
+            np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
+        )
     return as_result(made, None if copy else x)
 
 

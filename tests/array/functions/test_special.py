@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
+from lazyflow import config
 
 FLOATS = np.array([[-2.5, -0.0, 0.0, np.inf], [np.nan, -np.inf, 1.5, 3.0]])
 
@@ -31,6 +32,44 @@ def test_functions_of_elements(name, a):
             return
         check(getattr(la, name)(x), expected)
         check(getattr(np, name)(x), expected)
+
+
+ROUNDED = [("round", (n,), {}) for n in (0, 1, 3, -1, 20, -20, 310)]
+REPLACED = [("nan_to_num", (), words) for words in (
+    {}, {"nan": 1}, {"nan": 1.5, "posinf": 7, "neginf": -0.0}, {"posinf": np.nan},
+)]
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", ">f8"])
+@pytest.mark.parametrize(("name", "args", "words"), [*ROUNDED, *REPLACED])
+def test_rounded_and_replaced_numbers_are_numpys(name, args, words, dtype, kernels):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal(3000) * 10.0 ** rng.integers(-4, 5, 3000)
+    with np.errstate(all="ignore"):
+        a[::50] = rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 0.125, 2.5, 1e308], 60)
+        a = a.astype(dtype)
+        expected = getattr(np, name)(a, *args, **words)
+        made = getattr(la, name)(la.from_array(a, chunks=1000), *args, **words)
+        with config.set(kernels=kernels if dtype in ("f8", "f4") and args != (310,) else "auto"):
+            check(made, expected)
+
+
+@pytest.mark.parametrize("words", [
+    {}, {"rtol": 0}, {"atol": 0.0}, {"equal_nan": True}, {"rtol": 1e-3, "atol": 1},
+    {"rtol": np.inf}, {"rtol": np.float64(0.1)}, {"rtol": 1e250},
+], ids=str)
+@pytest.mark.parametrize("dtypes", [("f8", "f8"), ("f4", "f8"), ("f4", "f4"), ("f8", "i8")])
+@pytest.mark.filterwarnings("ignore:One of rtol")
+def test_close_numbers_are_numpys(words, dtypes):
+    rng = np.random.default_rng(0)
+    a = rng.choice([0, -0.0, 1, 1 + 1e-9, 1 + 1e-5, 1.1, 2, np.inf, -np.inf, np.nan, 1e-8], 3000)
+    b = rng.permutation(a)
+    with np.errstate(invalid="ignore"):
+        a, b = a.astype(dtypes[0]), b.astype(dtypes[1])
+    made = la.isclose(la.from_array(a, chunks=1000), la.from_array(b, chunks=1000), **words)
+    with np.errstate(over="ignore"):
+        check(made, np.isclose(a, b, **words))
 
 
 def test_functions_of_elements_write_into_out():
