@@ -130,6 +130,17 @@ def test_tasks_that_become_ready_one_by_one_go_to_the_workers_in_turn():
     assert [plan.at for plan in plans] == scene.state.workers * 3
 
 
+def test_held_values_lie_evenly_however_short_their_tasks_are():
+    scene = Scene(workers=2)
+    scene.learn(1, seconds=LEAST / 100)
+    plans = [Plan(kind=LARGE) for _ in range(9)]
+    scene.job(plans, held=True, background=True, unpacked=True)
+    scene.packed(plans[:1])
+    scene.finish()
+    scene.packed(plans[1:])
+    assert sorted(scene.state.workers.index(plan.at) for plan in plans) == [0] * 5 + [1] * 4
+
+
 def test_an_idle_worker_steals_when_it_is_worth_it():
     for size, is_stolen in [(1000, True), (10**12, False)]:
         scene = Scene()

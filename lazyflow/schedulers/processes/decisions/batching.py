@@ -8,8 +8,10 @@ leave the worker.
 How much goes into a flight follows from the measured durations. A task of a function that was never
 measured goes alone, then at most four times as many go as were measured, up to about `TARGET`
 seconds of work; and only so many that the flights of all workers end together, since with flights
-of five one of two workers would get ten tasks of sixteen. A second flight may wait at the worker
-behind a short one; behind a long one, or one of unknown length, it would be held up.
+of five one of two workers would get ten tasks of sixteen. Of what is ready in a background job
+each worker gets as many tasks, so that values which somebody holds lie evenly. A second flight may
+wait at the worker behind a short one; behind a long one, or one of unknown length, it would be held
+up.
 """
 
 from __future__ import annotations
@@ -107,7 +109,10 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
         flight.is_short = False
     else:
         flight.cost = pace.mean
-        _extend(state, worker, flight, [pace.allowed - 1, pace.mean])
+        more = pace.allowed - 1
+        if node.job.background:
+            more = min(more, _even(state, worker, node.job))
+        _extend(state, worker, flight, [more, pace.mean])
         flight.is_short = flight.cost < 2 * TARGET
     flight.unanswered = len(flight.nodes)
     flight.forget, worker.forget = worker.forget, []
@@ -181,6 +186,15 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
         part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
     flights = 1 if part <= 2 * TARGET else round(part / TARGET)
     return max(part / flights, LEAST) - mean / 2
+
+
+def _even(state: State, worker: WorkerRecord, job: Job) -> int:
+    """Return how many more tasks a worker may have of a job whose values stay where they are made.
+
+    All work that follows goes where they are: their number counts, however short the tasks are.
+    """
+    left = len(job.ready) + sum(job.active.values())
+    return -(-left // max(1, min(state.size, job.cap))) - job.active[worker]
 
 
 def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
