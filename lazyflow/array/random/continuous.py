@@ -128,7 +128,11 @@ class Continuous(Streams):
         >>> x.std().compute().round(1)
         np.float64(1.3)
         """
-        return self._draw("standard_t", (df,), size, chunks)
+        return self._gamma(
+            "standard_t", (df,), size, chunks,
+            lambda x, df: self.standard_normal(x.shape, chunks=x.chunks) * np.sqrt(df * 0.5 / x),
+            part=0.5, least=1.0,
+        )
 
     def standard_cauchy(self, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of the standard Cauchy distribution.

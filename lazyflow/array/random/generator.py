@@ -82,6 +82,31 @@ class Streams:
             ])
         return made if made.chunks == sizes else made.rechunk(sizes)
 
+    def _gamma(
+        self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
+        make: Callable[..., Any], part: float = 1.0, least: float = 0.0, **options: Any,
+    ) -> Array:
+        """Return what is made of gamma draws whose shape is a part of the first parameter.
+
+        least
+            The smallest shape with which `make` needs no care; NumPy makes it of smaller ones.
+        """
+        (first, *_), _, dtype = given_of(name, params, size, options)
+        shape = 0.0 if isinstance(first, Values) else float(first) * part
+        if not least <= shape < np.inf or not shape:
+            return self._draw(name, params, size, chunks, **options)
+
+        def of_draws(x: Any, *given: Any) -> Any:
+            if shape < 1:  # draws of a shape larger by 1, and a power of uniform ones
+                waited = self._placed(
+                    "standard_exponential", "exponential", (), x.shape, x.chunks
+                )
+                x = x * np.exp(waited * (-1 / shape))
+            return make(x, *given).astype(dtype)
+
+        own = np.float64(shape + (shape < 1)).tobytes()
+        return self._placed(name, "gamma", params, size, chunks, of_draws, own=own, **options)
+
     def _by_place(
         self, name: str, formula: str, dtype: Any, shape: Any, chunks: ChunksLike, own: bytes
     ) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.random.continuous import Continuous
-from lazyflow.array.random.generator import Size, given_of, spread
-from lazyflow.array.random.streams import Values
+from lazyflow.array.random.generator import Size, spread
 
 
 class Positive(Continuous):
@@ -120,20 +118,6 @@ class Positive(Continuous):
             "gamma", (shape, scale), size, chunks, lambda x, shape, scale: spread(x, 0.0, scale)
         )
 
-    def _gamma(
-        self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
-        make: Callable[..., Any], part: float = 1.0, **options: Any,
-    ) -> Array:
-        """Return what is made of gamma draws whose shape is a part of the first parameter."""
-        (first, *_), _, dtype = given_of(name, params, size, options)
-        shape = 0.0 if isinstance(first, Values) else float(first) * part
-        if not 0 < shape < np.inf:
-            return self._draw(name, params, size, chunks, **options)
-        own = np.float64(shape + (shape < 1)).tobytes()
-        x = self._placed(name, "gamma", params, size, chunks, make, own=own, **options)
-        if shape < 1:  # a draw of a shape larger by 1, and a power of a uniform one
-            x = x * np.exp(self.standard_exponential(x.shape, chunks=x.chunks) * (-1 / shape))
-        return x.astype(dtype)
 
     def beta(
         self, a: ArrayLike, b: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto",
@@ -156,7 +140,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(0.5)
         """
-        return self._draw("beta", (a, b), size, chunks)
+        return self._gamma(
+            "beta", (a, b), size, chunks,
+            lambda x, a, b: x / (x + self.standard_gamma(b, x.shape, chunks=x.chunks)), least=1.0,
+        )
 
     def chisquare(self, df: ArrayLike, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return draws of chi-square distributions.
@@ -387,4 +374,10 @@ class Positive(Continuous):
         >>> x.mean().compute().round(1)
         np.float64(2.0)
         """
-        return self._draw("wald", (mean, scale), size, chunks)
+        def of_normal(x: Any, mean: Any, scale: Any) -> Any:  # Michael, Schucany and Haas (1976)
+            ratio = 4 * scale / (mean * x * x)
+            low = mean * ratio / np.square(np.sqrt(ratio + 1) + 1)
+            which = self.random(x.shape, chunks=x.chunks) * (mean + low) <= mean
+            return np.where(which, low, mean * mean / low)
+
+        return self._placed("wald", "normal", (mean, scale), size, chunks, of_normal)

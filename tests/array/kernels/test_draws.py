@@ -32,6 +32,9 @@ FLOATS = {
     "gamma": ({"shape": 2.5, "scale": 3.0}, stats.gamma(2.5, 0, 3)),
     "standard_gamma": ({"shape": 0.3}, stats.gamma(0.3)),
     "chisquare": ({"df": 70.0}, stats.chi2(70)),
+    "wald": ({"mean": 2.0, "scale": 3.0}, stats.invgauss(2 / 3, 0, 3)),
+    "beta": ({"a": 1.5, "b": 0.3}, stats.beta(1.5, 0.3)),
+    "standard_t": ({"df": 2.5}, stats.t(2.5)),
 }
 COUNTS = [
     ("poisson", (3.0,), stats.poisson(3)),
