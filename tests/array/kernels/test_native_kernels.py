@@ -21,7 +21,7 @@ from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
 
-I1, U1, I2, U2, I4, I8, U8 = map(np.dtype, ["i1", "u1", "i2", "u2", "i4", "i8", "u8"])
+I1, U1, I2, U2, I4, I8, U8, F4 = map(np.dtype, ["i1", "u1", "i2", "u2", "i4", "i8", "u8", "f4"])
 
 
 @pytest.fixture(autouse=True)
@@ -201,6 +201,28 @@ def test_one_operation_that_broadcasts_gains_by_a_kernel():
     assert "no kernel yet" in report(program, [whole, np.ones((200, 1))])
     assert "no kernel yet" in report(program, [np.ones(100), np.ones((200, 1))])
     assert "as fast" in report(program, [whole, np.ones(())])
+
+
+@pytest.mark.parametrize("n", [1, 3, 10, 15, 16, 17, 31, 50])
+def test_functions_take_short_rows_and_rests_as_whole_vectors(n):
+    exp, f4 = Step(np.exp, (0,), (F4, F4)), Step(CAST, (1,), (I1, F4))
+    less = Step(np.less, (2, 4), (F4, F4, B))
+    mixed = Step(np.add, (3, 4), (F4, F4, F4))
+    outputs = (6, None), (5, None), (6, Reduction("sum", (0,), F4))
+    program = Program((F4, I1, F4), (exp, f4, less, mixed), outputs)
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(70, 2 * n)).astype(F4)[:, ::2]
+    blocks = [x, rng.integers(-9, 9, (70, n), I1), rng.normal(size=n).astype(F4)]
+    for wanted, found in zip(*both(program, blocks), strict=True):
+        same_values(found, wanted)
+
+
+def test_rows_that_are_shorter_than_a_vector_go_through_numpys_functions_where_others_are_called():
+    rows, row = np.ones((20_000, 10)), np.ones(10)
+    for op, words in ((np.exp, "runs of 10 elements are too short"), (np.sqrt, "no kernel yet")):
+        program = Program((F8, F8), (binary(np.add, 0, 1), Step(op, (2,), (F8, F8))), ((3, None),))
+        assert words in report(program, [rows, row])
+        assert "no kernel yet" in report(program, [rows, rows])
 
 
 def test_a_chain_may_be_long():

@@ -18,6 +18,8 @@ import numpy as np
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
+from lazyflow.array.kernels.native.elementary.formulas import OWN
+from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
 from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
@@ -31,7 +33,9 @@ from lazyflow.array.kernels.native.staging import (
 from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
 from lazyflow.array.kernels.program import CAST, TileFunction
 
-_SHORT = 8  # elements of a run, from which a kernel is faster than NumPy's functions
+#: Elements of a run, from which a kernel is faster than NumPy's functions: a vector where it takes
+#: functions of our own.
+_SHORT = 8
 _MOST = 1024  # kernels that are remembered
 
 
@@ -103,7 +107,7 @@ class PlanKernels:
         if prepared is None:
             prepared = _prepared(make_spec(lowered, some, layouts, in_place))
             self._kernels[named] = prepared
-        why = prepared.refusal or (_short_runs(sources) if mode == "auto" else "")
+        why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)
 
 
@@ -163,8 +167,8 @@ def _why_refused(spec: KernelSpec) -> str:
     return compiler.unavailable()
 
 
-def _short_runs(sources: SourceLayouts) -> str:
+def _short_runs(some: BlockPass, sources: SourceLayouts) -> str:
     """Return why the runs are too short for a kernel; empty if they are not."""
-    if sources.row >= _SHORT:
+    if sources.row >= (WIDTH if any(step.op in OWN for step in some.steps) else _SHORT):
         return ""
     return f"runs of {sources.row} elements are too short for a kernel"

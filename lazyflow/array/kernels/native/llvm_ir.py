@@ -24,6 +24,7 @@ import numpy as np
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
+from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.llvm_reductions import Tile, in_columns, in_rows, reducers
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
@@ -257,7 +258,9 @@ class Writer(Text):
         if stage.inline or stage.kept or last:
             first = self._second_vector() if last else str(self.width)
             b.do(f"br label %{name}.loops")
-            self.loops(f"{name}.loops", "%n", f"{name}.calls", self._inside(stage, last), first)
+            costly = any(step.op in OWN for step in stage.inline)
+            inside = self._inside(stage, last)
+            self.loops(f"{name}.loops", "%n", f"{name}.calls", inside, first, costly)
             self.label(f"{name}.calls")
         for step in stage.loops:
             self._call_loop(step)
@@ -322,7 +325,11 @@ class Writer(Text):
         kind = b.type(dtype)
         found = "poison"
         for lane in range(b.width):
-            number = one.let(f"add i64 {index}, {lane}") if lane else index
+            number = index
+            if b.apart:
+                number = one.let(f"extractelement {b.wide('i64')} {index}, i64 {lane}")
+            elif lane:
+                number = one.let(f"add i64 {index}, {lane}")
             where = one.let(f"mul i64 {number}, %along{n}")
             pointer = one.let(f"getelementptr i8, ptr {self.here[n]}, i64 {where}")
             value = self.load(one, pointer, dtype)

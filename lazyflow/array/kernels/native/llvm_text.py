@@ -12,7 +12,7 @@ from lazyflow.array.kernels.native.operations import Body, memory, register
 
 Inside = Callable[[Body, str], None]
 
-F8 = np.dtype("f8")
+F8, I8 = np.dtype("f8"), np.dtype("i8")
 LINE = 64  # bytes that are stored at once where they begin at a multiple of it
 LONG = 512  # elements from which a run gains by that
 
@@ -47,12 +47,15 @@ class Text:
         self.current = name
 
     def loops(
-        self, name: str, high: str, after: str, inside: Inside, first: str = str(WIDTH)
+        self, name: str, high: str, after: str, inside: Inside, first: str = str(WIDTH),
+        costly: bool = False,
     ) -> None:
         """Write a block that goes from 0 to `high`: by vectors, then one by one.
 
         first
             Where the second vector begins, at most a vector on: it may do again what the first did.
+        costly
+            The rest is one vector, too, in which the last element is there again and again.
         """
         one = self.body
         self.label(name)
@@ -65,7 +68,20 @@ class Text:
         begin = one.let(f"phi i64 [ 0, %{name} ], [ {middle}, %{self.ended} ]")
         some = one.let(f"icmp slt i64 {begin}, {high}")
         one.do(f"br i1 {some}, label %{name}.scalar, label %{after}")
-        self._loop(f"{name}.scalar", 1, begin, high, after, inside, f"{name}.rest", "1")
+        if costly:
+            self._last_vector(f"{name}.scalar", begin, high, after, inside)
+        else:
+            self._loop(f"{name}.scalar", 1, begin, high, after, inside, f"{name}.rest", "1")
+
+    def _last_vector(self, name: str, first: str, high: str, after: str, inside: Inside) -> None:
+        self.label(name)
+        one, b = self.body, Body(self.width, self.lines, self.names, apart=True)
+        kind, order = b.wide("i64"), ", ".join(f"i64 {n}" for n in range(self.width))
+        lanes = b.let(f"add {kind} {b.splat(first, I8)}, <{order}>")
+        last = b.splat(one.let(f"sub i64 {high}, 1"), I8)
+        before = b.let(f"icmp slt {kind} {lanes}, {last}")
+        inside(b, b.let(f"select {b.wide('i1')} {before}, {kind} {lanes}, {kind} {last}"))
+        one.do(f"br label %{after}")
 
     def to_whole_line(self, pointer: str, length: str, size: int) -> str:
         """Return after how many elements a line of the cache begins; a vector on for short runs."""
@@ -128,26 +144,43 @@ class Text:
         return found
 
     def element(self, b: Body, pointer: str, index: str, dtype: np.dtype[Any]) -> str:
-        """Return the pointer to an element."""
-        return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, i64 {index}")
+        """Return the pointer to an element; for lanes that lie apart, the pointers."""
+        kind = b.wide("i64") if b.apart else "i64"
+        return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, {kind} {index}")
 
     def load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
         """Return the values at a pointer."""
-        kind = b.wide(memory(dtype))
-        value = b.let(f"load {kind}, ptr {pointer}, align 1")
-        if memory(dtype) == register(dtype):
+        one, kind = memory(dtype), b.wide(memory(dtype))
+        if b.apart:
+            value = "poison"
+            for lane, place in enumerate(_lanes(b, "ptr", pointer)):
+                found = b.let(f"load {one}, ptr {place}, align 1")
+                value = b.let(f"insertelement {kind} {value}, {one} {found}, i64 {lane}")
+        else:
+            value = b.let(f"load {kind}, ptr {pointer}, align 1")
+        if one == register(dtype):
             return value
         return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
 
     def store(self, b: Body, value: str, pointer: str, dtype: np.dtype[Any]) -> None:
         """Write values to a pointer."""
-        kind = b.wide(memory(dtype))
-        if memory(dtype) != register(dtype):
+        one, kind = memory(dtype), b.wide(memory(dtype))
+        if one != register(dtype):
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
-        b.do(f"store {kind} {value}, ptr {pointer}, align 1")
+        values, places = [value], [pointer]
+        if b.apart:
+            kind, values, places = one, _lanes(b, one, value), _lanes(b, "ptr", pointer)
+        for each, place in zip(values, places, strict=True):
+            b.do(f"store {kind} {each}, ptr {place}, align 1")
 
     def select(self, b: Body, mask: str, value: str) -> str:
         """Return doubles where a mask is true, else zeros; all of them are computed."""
         value = b.intrinsic("arithmetic.fence", F8, value)
         kind = b.type(F8)
         return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
+
+
+def _lanes(b: Body, scalar: str, vector: str) -> list[str]:
+    """Return the lanes of a vector."""
+    kind = b.wide(scalar)
+    return [b.let(f"extractelement {kind} {vector}, i64 {lane}") for lane in range(b.width)]

@@ -27,10 +27,17 @@ SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)
 
 
 class Body:
-    """The lines of a basic block; names are numbered through the whole function."""
+    """The lines of a basic block; names are numbered through the whole function.
 
-    def __init__(self, width: int, lines: list[str], names: list[int]) -> None:
+    apart
+        The lanes of a vector are read from and written to places of their own.
+    """
+
+    def __init__(
+        self, width: int, lines: list[str], names: list[int], apart: bool = False
+    ) -> None:
         self.width = width
+        self.apart = apart
         self.lines = lines
         self._names = names
 
@@ -348,12 +355,10 @@ def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
 
 
 def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
-    """Emit a call of an elementary function (see elementary/)."""
-    wide = b.at(WIDTH)
-    kind = wide.type(t)
-    given = ", ".join(f"{kind} {v if b.width > 1 else wide.splat(v, t)}" for v in x)
-    found = wide.let(f"call {kind} @math.{name}.{register(t)}({given})")
-    return found if b.width > 1 else b.let(f"extractelement {kind} {found}, i64 0")
+    """Emit a call of an elementary function (see elementary/): of whole vectors."""
+    assert b.width == WIDTH
+    given = ", ".join(f"{b.type(t)} {v}" for v in x)
+    return b.let(f"call {b.type(t)} @math.{name}.{register(t)}({given})")
 
 
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
