@@ -121,6 +121,19 @@ def test_special_values_and_reports_are_numpys(ufunc, dtype):
             same_values(found, wanted)
 
 
+@pytest.mark.parametrize(("ufunc", "dtype"), [
+    case for case in CASES
+    if case.values[0] not in (np.floor_divide, np.fmod, np.hypot, np.remainder)  # their ratios do
+])
+def test_no_underflow_is_reported_of_results_that_are_normal(ufunc, dtype):
+    given, made = values(ufunc, dtype, 20_000), own(ufunc, dtype)
+    with np.errstate(all="ignore"):
+        found = made(*given)
+        normal = np.isfinite(found) & (abs(found) >= 2 * np.finfo(dtype).tiny)
+        with np.errstate(under="raise"):
+            made(*[x[normal] for x in given])
+
+
 def ways(ufunc, x, y):
     """Return what a function gives of whole arrays, in kernels, in small and odd pieces."""
     given = [la.from_array(a, chunks=30_000) for a in (x, y)][: ufunc.nin]

@@ -152,7 +152,9 @@ def _half_sum(x: Lanes, of_even: bool) -> Lanes:
     rest = rest + low
     if of_even:
         high, low = one, rest
-        other, left = quotient(x.f.real(1.0), x.f.real(0.0), one, rest)
+        some = one.size_below(2.0**60)  # beside larger ones their inverse does not count
+        inverted = some.pick(one, 2.0**60), some.pick(rest, 0.0)
+        other, left = quotient(x.f.real(1.0), x.f.real(0.0), *inverted)
     else:
         other, left = quotient(high, low, one, rest)
     total, lost = quick_sum(high, other)

@@ -391,10 +391,10 @@ def polynomial(x: Lanes, double: Sequence[float], single: Sequence[float] = ()) 
     terms: list[float | Lanes] = list((x.f.form is SINGLE and single) or double)
     power = x
     while len(terms) > 1:
-        evens = range(0, len(terms) - 1, 2)
-        pairs = [power.times(terms[at + 1], terms[at]) for at in evens]
+        pairs = [power.times(terms[at + 1], terms[at]) for at in range(0, len(terms) - 1, 2)]
         terms = [*pairs, *terms[len(pairs) * 2 :]]
         if len(terms) > 1:
-            power = power * power
+            small = x.f.form is SINGLE and power is x  # whose higher powers would underflow
+            power = (x.size_below(2.0**-15).pick(0.0, x) if small else power) * power
     assert isinstance(terms[0], Lanes)
     return terms[0]

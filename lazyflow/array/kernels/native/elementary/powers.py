@@ -30,7 +30,7 @@ _ATANH = (
 )
 #: 2 / 5, 2 / 3 and 2 in two parts
 _TERMS = ((0.4, -2.2204460492503132e-17), (0.6666666666666666, 3.700743415417188e-17), (2.0, 0.0))
-_MOST = 2.0**64  # powers of this, but of one, are infinite or zero, and of its inverse one
+_MOST = 2.0**64  # powers of this, but of one, are infinite or zero
 
 
 def _times(a: tuple[Lanes, Lanes], b: tuple[Lanes, Lanes]) -> tuple[Lanes, Lanes]:
@@ -55,7 +55,13 @@ def _log(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
 
 def _raised(log: tuple[Lanes, Lanes], y: Lanes) -> tuple[Lanes, Lanes]:
     high, low = product(log[0], y)
-    return high, low + log[1] * y
+    some = ~high.size_below(y.f.form.tiny)  # squares of other ones would underflow
+    return some.pick(high, 0.0), some.pick(low + log[1] * y, 0.0)
+
+
+def _least(y: Lanes) -> float:
+    """Return the least exponent with which a power is not 1."""
+    return y.f.form.tiny / 256
 
 
 def power(x: Lanes, y: Lanes) -> Lanes:
@@ -79,7 +85,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
 
 
 def _power(x: Lanes, y: Lanes) -> Lanes:
-    usual = x.between(x.f.form.least, INFINITY) & y.abs().between(1 / _MOST, _MOST)
+    usual = x.between(x.f.form.least, INFINITY) & y.abs().between(_least(y), _MOST)
     core = split(usual.pick(x, 1.0))
     high, low = _raised(_log(core.k, core.f), usual.pick(y, 1.0))
     usual = usual & high.size_below(x.f.form.large)
@@ -121,7 +127,7 @@ def _any_power(x: Lanes, y: Lanes) -> Lanes:
     zero, y_finite = size.bits().equals(0), power_size.size_below(INFINITY)
     finite = size.size_below(INFINITY) & y_finite & ~zero
     wrong = finite & negative & ~is_whole
-    plain = finite & ~wrong & ~power_size.size_below(1 / _MOST)
+    plain = finite & ~wrong & ~power_size.size_below(_least(y))
     found = _finite_power(size, y, plain)
     extreme = ~finite & ~power_size.bits().equals(0) & ~size.bits().equals(p.one)
     found = extreme.pick((~size.size_below(1.0) ^ down).pick(INFINITY, 0.0), found)
