@@ -76,6 +76,15 @@ def one_and(x: ReducedExponent) -> Lanes:
     return total + (rest + x.tail)
 
 
+def power_of_e(x: Lanes, lack: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the exponential of a number that lacks a little, and what it lacks."""
+    core = reduced(x, lack)
+    total, rest = quick_sum(1.0, core.r)
+    high, low = quick_sum(total, rest + core.tail)
+    factor = _power_of_two(core.bits)
+    return high * factor, low * factor
+
+
 def shifted(y: Lanes, bits: Lanes) -> Lanes:
     """Return ``y * 2**n``, a normal number, where `bits` are those of n and the rounder."""
     return (y.bits() + (bits << y.f.form.fraction)).real()

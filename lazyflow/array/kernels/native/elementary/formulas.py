@@ -40,6 +40,7 @@ FORMULAS: dict[np.ufunc, Formula] = {
     np.log10: logarithms.log10,
     np.log1p: logarithms.log1p,
     np.log2: logarithms.log2,
+    np.logaddexp: logarithms.logaddexp,
     np.power: powers.power,
     np.remainder: division.remainder,
     np.sin: trigonometric.sin,

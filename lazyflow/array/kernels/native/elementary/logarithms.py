@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from lazyflow.array.kernels.native.elementary.exponentials import power_of_e
 from lazyflow.array.kernels.native.elementary.lanes import (
     INFINITY,
     Lanes,
@@ -119,20 +120,56 @@ def log10(x: Lanes) -> Lanes:
     return _logarithm(x, _decimal)
 
 
+def _of_sum(one: Lanes, lost: Lanes) -> tuple[Lanes, Lanes]:
+    """Return the logarithm of a sum with its error, and what it lacks."""
+    k, f, shift = split(one)
+    high, low = natural(k, f)
+    lost = lost * (one.f.form.one - shift).real()
+    return high, lost.times(polynomial(f, (1.0, -1.0, 1.0, -1.0, 1.0)), low)
+
+
 def log1p(x: Lanes) -> Lanes:
     """Return the natural logarithm of one and a number."""
     p = x.f.form
     usual = x.size_below(2.0**100)
     one, lost = two_sum(usual.pick(x, 0.0), x.f.real(1.0))
     usual = usual & one.between(p.least, INFINITY)
-    k, f, shift = split(usual.pick(one, 1.0))
-    high, low = natural(k, f)
-    lost = lost * (p.one - shift).real()
-    y = high + lost.times(polynomial(f, (1.0, -1.0, 1.0, -1.0, 1.0)), low)
+    high, low = _of_sum(usual.pick(one, 1.0), lost)
 
     def rare() -> list[Lanes]:
         other = x.f.formula("log", usual.pick(1.0, x.size_below(2.0**100).pick(one, x)))
-        return [usual.pick(y, other)]
+        return [usual.pick(high + low, other)]
 
-    y = x.f.where_any(~usual, rare, [y])[0]
+    y = x.f.where_any(~usual, rare, [high + low])[0]
     return x.size_below(p.tiny).pick(x, y)
+
+
+def _ordered(x: Lanes, y: Lanes) -> tuple[Lanes, Lanes]:
+    less = ~(x - y).bits().below(x.f.form.sign)
+    return less.pick(x, y), less.pick(y, x)
+
+
+def logaddexp(x: Lanes, y: Lanes) -> Lanes:
+    """Return the logarithm of the sum of two exponentials."""
+    p = x.f.form
+    usual = x.size_below(2.0**50) & y.size_below(2.0**50)
+    least, most = _ordered(usual.pick(x, 0.0), usual.pick(y, 0.0))
+    distance, lack = two_sum(least, -most)
+    usual = usual & distance.size_below(p.large / 2)
+    near = distance.abs().between(p.tiny, p.large / 2)
+    high, low = power_of_e(near.pick(distance, 0.0), near.pick(lack, 0.0))
+    one, lost = quick_sum(1.0, high)
+    high, low = _of_sum(one, lost + low)
+    total, rest = two_sum(most, high)
+    found = total + (rest + low)
+
+    def rare() -> list[Lanes]:
+        same = x.bits().equals(y.bits())
+        known = usual | same
+        least, most = _ordered(known.pick(0.0, x), known.pick(0.0, y))
+        other = most + x.f.formula("exp", least - most)
+        nan = ~(x.abs().bits().below(p.inf + 1) & y.abs().bits().below(p.inf + 1))
+        infinity = nan.pick(INFINITY, 0.0).fenced()  # NumPy reports NaN, too
+        return [usual.pick(found, nan.pick(infinity - infinity, same.pick(x, other)))]
+
+    return x.f.where_any(~usual, rare, [found])[0]
