@@ -3,6 +3,7 @@
 import math
 import signal
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -196,3 +197,32 @@ def test_blocks_of_stacked_arrays_are_merged_as_they_are(kind, count):
     found = getattr(x, kind)(0)
     assert tasks_of(found) == 0
     same_values(found.compute(), getattr(data, kind)(0))
+
+
+@pytest.mark.parametrize("of", ["f8", "f4", "i8", "f2", "c16", "m8[s]"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_large_parts_are_merged_one_by_one_and_into_the_result(of, axis):
+    rng = np.random.default_rng(0)
+    data = [(rng.integers(-9, 9, 140_002) * 1.1).astype(of) for _ in range(3)]
+    whole = np.stack(data, axis)
+    x = la.stack([la.from_array(row, chunks=70_001) for row in data], axis)
+    for kind in ("sum", "max") if of == "m8[s]" else ("sum", "prod", "max", "min"):
+        expected = data[0] + np.zeros((), of) if kind == "sum" else data[0]
+        for row in data[1:]:
+            expected = getattr(np, {"sum": "add", "prod": "multiply", "max": "maximum",
+                                    "min": "minimum"}[kind])(expected, row)
+        for keepdims in (False, True):
+            wanted = expected if not keepdims else np.expand_dims(expected, axis)
+            for kernels in ("numpy", "native" if of in ("f8", "f4", "i8") else "auto"):
+                with lazyflow.config.set(kernels=kernels):
+                    found = getattr(x, kind)(axis=axis, keepdims=keepdims)
+                    same_values(found.compute(), wanted)
+                    assert found.dtype == getattr(whole, kind)(axis=axis).dtype
+
+
+def test_large_parts_report_as_a_reduction_once():
+    x = la.stack([la.from_array(np.full(140_002, 1e308), chunks=70_001) for _ in range(2)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert np.isinf(x.sum(0).compute()).all()
+    assert {str(each.message) for each in caught} == {"overflow encountered in reduce"}

@@ -161,7 +161,7 @@ class PutBlock:
         found = self.func(*args, out=out)
         if out is None:
             return found
-        if found is not out:
+        if not np.may_share_memory(found, out):
             out[...] = found
         return part.written
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ from lazyflow.array.kernels.program import Reduction
 
 GROUP = 16  # rows in a block of columns, and parts that are merged at once
 PIECE = 2048  # elements in a block of a row: 16 KB of doubles, which leave room in L1
-_SPAN = 1 << 16  # elements of parts that are merged at once: see TILE
 
 
 class Form(NamedTuple):
@@ -207,24 +205,5 @@ def _in_any_order(
 
 def merge_reduced(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Reduce partial results, all of one shape, elementwise in the order of `columns`."""
-    ufunc, shape = KINDS[reduction.kind], parts[0].shape
-    flat = [part.reshape(-1) for part in parts]
-    if flat[0].size > _SPAN:
-        raised = {kind: "raise" for kind, how in np.geterr().items() if how != "ignore"}
-        try:
-            with np.errstate(**raised):  # type: ignore[arg-type]
-                return _merged_by_pieces(ufunc, flat).reshape(shape)
-        except FloatingPointError:
-            pass  # reported below, once
-    return contiguous(columns(ufunc, np.stack(flat)[None]).reshape(shape))
-
-
-def _merged_by_pieces(ufunc: np.ufunc, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Reduce partial results piece by piece, so that the stack of them stays in a cache."""
-    size = parts[0].size
-    out = np.empty(size, parts[0].dtype)
-    count = -(-size // _SPAN)  # about equal pieces: NumPy adds single columns in another order
-    for low, high in pairwise(range(0, size * count + 1, size)):
-        piece = slice(low // count, high // count)
-        out[piece] = columns(ufunc, np.stack([part[piece] for part in parts])[None])[0]
-    return out
+    stack = np.stack([part.reshape(-1) for part in parts])[None]
+    return contiguous(columns(KINDS[reduction.kind], stack).reshape(parts[0].shape))

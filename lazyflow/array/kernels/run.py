@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ from lazyflow import config
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
-from lazyflow.array.kernels.lowering import Lowered, lower
+from lazyflow.array.kernels.lowering import KINDS, Lowered, lower
 from lazyflow.array.kernels.native.calling import asked_for, call_kernel, finish_output
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
-from lazyflow.array.kernels.order import merge_reduced
+from lazyflow.array.kernels.native.operations import SUPPORTED
+from lazyflow.array.kernels.order import GROUP, merge_reduced
 from lazyflow.array.kernels.planning import Shape, make_plan
-from lazyflow.array.kernels.program import Program, Reduction
+from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
 
+_PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
 _MOST = 1024  # programs and plans that are remembered
 #: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
 #: 27 ms, beside the run.
@@ -220,8 +223,13 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlo
     return describe(kernels, arrays, config.get("kernels"))
 
 
-def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
+def merge(
+    reduction: Reduction, parts: Sequence[np.ndarray], out: np.ndarray | None = None
+) -> np.ndarray:
     """Merge partial results of neighbouring blocks, given in order; all have one shape.
+
+    out
+        None, or an array of as many elements that the result may be written into.
 
     >>> total = Reduction("sum", (0,), np.dtype("f8"))
     >>> merge(total, [np.array([1.0]), np.array([2.0]), np.array([4.0])])
@@ -229,4 +237,28 @@ def merge(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
     """
     if reduction.kind == "moments":
         return moments.merge_moments(parts)
-    return merge_reduced(reduction, parts)
+    if parts[0].size <= _PIECE or not 1 < len(parts) <= GROUP:
+        return merge_reduced(reduction, parts)
+    into = {}
+    if out is not None and out.flags.c_contiguous:
+        into[0] = out.reshape(parts[0].shape)
+    zero = [np.zeros((), reduction.dtype)] if reduction.kind == "sum" else []  # 0 + -0.0 is 0.0
+    raised: Any = {kind: "raise" for kind, how in np.geterr().items() if how != "ignore"}
+    mode = config.get("kernels") if reduction.dtype in SUPPORTED else "numpy"
+    try:
+        with np.errstate(**raised), config.set(kernels=mode):
+            return run_program(_one_by_one(reduction, len(parts)), [*zero, *parts], None, into)[0]
+    except FloatingPointError:
+        return merge_reduced(reduction, parts)  # which reports it
+
+
+@lru_cache(128)
+def _one_by_one(reduction: Reduction, count: int) -> Program:
+    """Return the program that merges large partial results as `merge_reduced` does."""
+    dtype = reduction.dtype
+    inputs = count + (reduction.kind == "sum")
+    steps = [
+        Step(KINDS[reduction.kind], (0 if n == 1 else inputs + n - 2, n), (dtype,) * 3)
+        for n in range(1, inputs)
+    ]
+    return Program((dtype,) * inputs, tuple(steps), ((2 * inputs - 2, None),))

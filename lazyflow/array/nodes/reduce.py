@@ -130,14 +130,15 @@ class MergePartials(TreeReduction):
         self.finish = finish
         self.dropped = tuple([axis for axis in reduction.axes if axis not in axes])
         self.new = tuple([None if axis < 0 else slice(None) for axis in axes])
+        self.takes_out = finish is None
         self.merge_name = f"{reduction.kind}-merge"
         name = getattr(finish, "__name__", reduction.kind)
         self.__name__ = self.merge_name if finish is None else name
 
-    def merge(self, parts: Sequence[Any]) -> Any:
+    def merge(self, parts: Sequence[Any], out: Any = None) -> Any:
         from lazyflow.array.kernels.run import merge  # 25 ms: with the first kernel
 
-        return merge(self.reduction, parts)
+        return merge(self.reduction, parts, out)
 
     def last(self, part: Any) -> Any:
         found = part if self.finish is None else self.finish(part)

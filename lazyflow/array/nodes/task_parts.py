@@ -35,7 +35,7 @@ def takes_out(func: Any) -> bool:
 
     Such a function has an attribute ``takes_out = True`` and a keyword ``out``: None, or an array
     of the block's shape and of the dtype that the node declares, of any strides. If it writes the
-    block there it returns ``out``; it may return any other array instead, which is copied then.
+    block there it returns ``out`` or a view of it; any other array that it returns is copied then.
     """
     return getattr(func, "takes_out", False) is True
 
