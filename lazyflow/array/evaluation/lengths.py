@@ -65,7 +65,7 @@ def _by_masks(nodes: list[Expr]) -> list[Expr]:
         if isinstance(node, Masked) and not node.counts:
             found = node.mask_counts()
             note_counts(made.inputs[1], found)
-            return Masked(made.inputs, node.first, found)
+            return type(node)(made.inputs, node.first, found)
         return made
 
     return rebuilt(nodes, change)

@@ -161,7 +161,8 @@ class LoadRegion:
         if self.new is not None:
             found = found[self.new]
         if self.stretched:
-            found = np.broadcast_to(found, shape)
+            whole = [m if n is None else n for n, m in zip(shape, found.shape, strict=True)]
+            found = np.broadcast_to(found, whole)
         return found
 
     def _read(self, region: tuple[slice, ...], store: Any) -> Any:

@@ -57,6 +57,8 @@ def test_nonzero(chunks):
     check(la.flatnonzero(x[0]), np.flatnonzero(a[0]))
     assert raised(lambda: la.nonzero(x[0, 0])) == raised(lambda: np.nonzero(a[0, 0]))
     check(la.argwhere(x[0, 1]), np.argwhere(a[0, 1]))
+    check(x[x > 1][:, None][:, :0], a[a > 1][:, None][:, :0])
+    check(la.broadcast_to(x[x > 1], (2, np.sum(a > 1))), np.stack([a[a > 1]] * 2))
     np.testing.assert_array_equal(x[la.nonzero(x)].compute(), a[a.nonzero()])
 
 

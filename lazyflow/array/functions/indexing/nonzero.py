@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,38 +9,8 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike
-from lazyflow.array.functions.indexing.index_arrays import take_by_mask
 from lazyflow.array.nodes import elementwise
-from lazyflow.array.nodes.sources import Made, Region
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """The indices of each element, along a new last axis."""
-
-    ndim: int
-    __name__ = "argwhere"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        *places, which = region
-        out = np.empty([s.stop - s.start for s in region], dtype=np.intp)
-        for k in range(which.start, which.stop):
-            shape = [-1 if axis == k else 1 for axis in range(self.ndim)]
-            out[..., k - which.start] = np.arange(places[k].start, places[k].stop).reshape(shape)
-        return out
-
-
-@dataclass(frozen=True)
-class Number:
-    """The index of each element in C order."""
-
-    shape: tuple[int, ...]
-    __name__ = "flatnonzero"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        places = np.ogrid[region]
-        found = np.ravel_multi_index(tuple(places), self.shape)
-        return found.astype(np.intp, copy=False)
+from lazyflow.array.nodes.indexing.masks import places_of
 
 
 def _mask(a: Any) -> Array:
@@ -63,9 +32,11 @@ def argwhere(a: ArrayLike) -> Array:
     known(mask)
     if not mask.ndim:
         return argwhere(mask[None])[:, :0]
-    ndim = mask.ndim
-    made = Made(Coordinates(ndim), np.dtype(np.intp), (*mask.chunks, (ndim,)))
-    return Array(take_by_mask(Array(made), mask, 0))
+    places = Array(places_of(mask.expr))[:, None]
+    if mask.ndim == 1:
+        return places
+    lengths = np.array(mask.shape, np.intp)
+    return places // np.append(np.cumprod(lengths[:0:-1])[::-1], 1) % lengths
 
 
 def nonzero(a: ArrayLike) -> tuple[Array, ...]:
@@ -97,5 +68,4 @@ def flatnonzero(a: ArrayLike) -> Array:
     known(mask)
     if not mask.ndim:
         mask = mask[None]
-    made = Made(Number(mask.shape), np.dtype(np.intp), mask.chunks)
-    return Array(take_by_mask(Array(made), mask, 0))
+    return Array(places_of(mask.expr))
