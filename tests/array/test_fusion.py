@@ -226,3 +226,10 @@ def test_large_parts_report_as_a_reduction_once():
         warnings.simplefilter("always")
         assert np.isinf(x.sum(0).compute()).all()
     assert {str(each.message) for each in caught} == {"overflow encountered in reduce"}
+
+
+def test_weights_of_places_are_summed_once():
+    x = la.from_array(np.ones((4000, 500)), chunks=(1000, 500))
+    found, scale = la.average(x, axis=1, weights=np.arange(500.0), returned=True)
+    assert "sum: blocks of 1 x 500," in la.report(found)
+    same_values(scale.compute(), np.full(4000, 500 * 499 / 2))

@@ -156,7 +156,7 @@ def std(
 
 
 def spread_weights(weights: Expr, node: Expr, axis: Any) -> Expr:
-    """Return weights, of the elements or of their places along axes, for each element."""
+    """Return weights, of the elements or of their places along axes, so that they broadcast."""
     if weights.shape == node.shape:
         return weights
     if None in (*weights.shape, *node.shape):
@@ -169,7 +169,7 @@ def spread_weights(weights: Expr, node: Expr, axis: Any) -> Expr:
             "Shape of weights must be consistent with shape of a along specified axis."
         )
     spread = tuple([axes.index(k) if k in axes else ~1 for k in range(node.ndim)])
-    return broadcast_node(view(weights, Selection((None,) * weights.ndim, spread)), node.shape)
+    return view(weights, Selection((None,) * weights.ndim, spread))
 
 
 def _normalised(total: Any, scale: Any) -> Any:
@@ -214,4 +214,6 @@ def average(
     total = sum(Array(products), axis, dtype=dtype, keepdims=keepdims)
     kind = np.true_divide.resolve_dtypes((total.dtype, scale.dtype, None))[2]
     found = Array(elementwise.function(_normalised, (total.expr, scale.expr), kind))
+    if scale.shape != found.shape:
+        scale = Array(broadcast_node(scale.expr, found.shape))
     return (found, scale) if returned else found

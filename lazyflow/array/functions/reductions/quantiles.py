@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.order_statistics import Median, of_whole, quantiles_of
@@ -127,7 +127,7 @@ def _quantile(
             raise ValueError(
                 f"Only method 'inverted_cdf' supports weights. Got: {method}."
             )
-        weights = spread_weights(as_node(weights), node, axis)
+        weights = broadcast_node(spread_weights(as_node(weights), node, axis), node.shape)
     if node.dtype == bool and func not in _WITHOUT_NAN and 0 in [node.shape[k] for k in axes]:
         raise IndexError("index 0 is out of bounds for axis 0 with size 0")  # NumPy's
     # NumPy's checks of q and method, and its type of the result
