@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from stress_tools import PATIENCE
 from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.threads import threads as pool
 from lazyflow.testing.tasks import inc
 
@@ -33,6 +35,42 @@ def test_nested_computes_on_one_executor() -> None:
 
         found = compute([delayed(outer)(i) for i in range(8)], scheduler=executor)[0]
     assert found == [sum(i + k + 1 for k in range(4)) for i in range(8)]
+
+
+
+def test_a_nested_compute_that_is_given_up_hides_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The caller gets the failure, not what it led to, however the threads take turns."""
+    both, stopping, given_up = threading.Barrier(2), threading.Event(), threading.Event()
+    fail, note_failure = Run._fail, Run.note_failure
+
+    def late(run: Any, error: BaseException, *more: Any) -> None:
+        if isinstance(error, ZeroDivisionError):
+            stopping.set()
+            assert given_up.wait(PATIENCE)
+        fail(run, error, *more)
+
+    def noted(run: Any, i: int, error: BaseException) -> None:
+        note_failure(run, i, error)
+        if isinstance(error, lazyflow.Cancelled):
+            given_up.set()
+
+    monkeypatch.setattr(Run, "_fail", late)
+    monkeypatch.setattr(Run, "note_failure", noted)
+
+    def divide() -> float:
+        both.wait(PATIENCE)
+        return 1 / 0
+
+    def ask() -> Any:
+        both.wait(PATIENCE)
+        assert stopping.wait(PATIENCE)
+        return compute(delayed(abs)(-1))
+
+    with pytest.raises(ZeroDivisionError):
+        compute(delayed(divide)(), delayed(ask)(), scheduler="threads", num_workers=2)
+
 
 ONE = {"num_workers": 1}
 

@@ -308,7 +308,7 @@ class Lifecycle(ABC):
         if self.request.collect:
             self.failed[i] = error
             self.attention.append(None)
-        else:
+        elif not self.stop:  # else it ends with an error of its own, which may have led to this one
             self.stop.append(None)
             self._fail(error)
 
