@@ -225,5 +225,11 @@ def finished(node: Expr, values: list[Any]) -> Any:
     if isinstance(node, BufferedTasks):
         return node.finish(values)
     assert isinstance(node, Tasks)
-    found = assembled(node.chunks, node.known_dtype, values)
-    return found if node.whole is None else found.reshape(node.whole)[()]
+    found, dtype = assembled(node.chunks, node.known_dtype, values), node.known_dtype
+    if node.whole is None:
+        return found
+    if not node.chunks and dtype is not None:
+        one = np.empty(1, dtype)  # an element may have no shape, and has not the width of a text
+        one[0] = found
+        found = one
+    return found.reshape(node.whole)[()]

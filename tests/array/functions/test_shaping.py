@@ -119,6 +119,8 @@ def test_reshape_in_its_forms():
     check(x[:0].reshape(3, 0, 2), np.zeros((3, 0, 2), int))
     check(la.ones((2, 0), chunks=1).reshape(-1), np.ones(0))
     check(la.reshape([[1, 2], [3, 4]], 4), np.arange(1, 5))
+    for element in (np.array("", "U3"), np.array(None)):  # which know less than their arrays
+        check(la.from_array(element).reshape(1, 1), element.reshape(1, 1))
 
 
 def test_slices_of_what_was_reshaped_reach_the_source(here):
