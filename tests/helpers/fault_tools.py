@@ -293,9 +293,9 @@ class Program:
             self.process.send_signal(number)
         return time.monotonic()
 
-    def end(self) -> tuple[int, str, str]:
-        """Wait for its end; return exit code, and what was printed."""
-        out, err = self.process.communicate(timeout=LIMIT)
+    def end(self, limit: float = LIMIT) -> tuple[int, str, str]:
+        """Wait for its end, some seconds at most; return exit code, and what was printed."""
+        out, err = self.process.communicate(timeout=limit)
         return self.process.returncode, out, err
 
     def left(self) -> set[int]:
