@@ -163,21 +163,23 @@ def reduce_whole(reduction: Reduction, values: Any, one_zero: bool) -> Any:
 
 def from_blocks(reduction: Reduction, shape: tuple[int, ...], partial: Any) -> np.ndarray:
     """Return the result for an array of a shape from those of the first round's blocks."""
-    ufunc, kept = KINDS[reduction.kind], kept_shape(shape, reduction.axes)
     first, *more = rounds(shape, reduction.axes)
-    if not in_order(reduction):
-        found = _in_any_order(reduction, partial, (1,), one_zero=True)
-        for form in more:
-            found = _in_any_order(reduction, found.reshape(form), (1,), one_zero=True)
-        return contiguous(found).reshape(kept)
-    found = _finish(ufunc, first, partial)
+    found = _from_form(reduction, first, partial)
     for form in more:
-        found = _finish(ufunc, form, reduce_blocks(ufunc, form, contiguous(found)))
-    return contiguous(found).reshape(kept)
+        partial = contiguous(found).reshape(form)
+        if in_order(reduction):
+            partial = reduce_blocks(KINDS[reduction.kind], form, partial)
+        found = _from_form(reduction, form, partial)
+    return contiguous(found).reshape(kept_shape(shape, reduction.axes))
 
 
-def _finish(ufunc: np.ufunc, form: Form, partial: Any) -> Any:
-    """Reduce the results of the blocks of a form: to (outer, inner)."""
+def _from_form(reduction: Reduction, form: Form, partial: Any) -> Any:
+    """Reduce the results of the blocks of a form, or its elements: to (outer, inner)."""
+    if partial.shape[1] == 1:
+        return partial[:, 0]
+    if not in_order(reduction):
+        return _in_any_order(reduction, partial, (1,), one_zero=True)
+    ufunc = KINDS[reduction.kind]
     return columns(ufunc, partial) if form.inner > 1 else ufunc.reduce(partial, axis=1)
 
 
