@@ -96,6 +96,8 @@ def test_blocks_have_the_byte_order_that_is_said(dtype):
                  la.concatenate([x, x]), la.repeat(x, 2, 0), x.reshape(-1)):
         for block in lazyflow.compute(list(made.to_delayed().flat))[0]:
             assert block.dtype == made.dtype
+    check(x[1, 2].reshape(1, 1), array[1:2, 2:3])
+    check(la.from_array(array[1, 2:3].reshape(())).reshape(-1), array[1, 2:3])
 
 
 def test_weighted_means_do_not_overflow():

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from array_checks import check, raised
 from array_examples import CHUNKS, A
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lazyflow.array as la
 
@@ -162,6 +164,22 @@ def test_delete_and_insert(place, chunks):
     check(la.insert(x, at, np.arange(6), 0), np.insert(A, at, np.arange(6), 0))
     check(la.insert(x.T, at, la.from_array(np.arange(6)[:, None], chunks=2), 1),
           np.insert(A.T, at, np.arange(6)[:, None], 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 90), st.integers(1, 40), st.integers(0, 10_000))
+def test_deleting_many_and_inserting_one(n, chunk, seed):
+    rng = np.random.default_rng(seed)
+    a = rng.random((n, 2))
+    x = la.from_array(a, chunks=(chunk, 1))
+    gone = rng.integers(-n, n, rng.integers(0, 3 * n + 1)) if n else np.zeros(0, int)
+    check(la.delete(x, gone, 0), np.delete(a, gone, 0))
+    check(la.delete(x, gone), np.delete(a, gone))
+    place = int(rng.integers(-n, n + 1))
+    for value, axis in ((1, 0), ([[3, 4]], 0), (True, None)):
+        check(la.insert(x, place, value, axis), np.insert(a, place, value, axis))
+    new = la.from_array(rng.random(2), chunks=1)
+    check(la.insert(x, place, new, 0), np.insert(a, place, new.compute(), 0))
 
 
 def test_insert_of_blocks():

@@ -20,12 +20,15 @@ from lazyflow.array.functions.indexing.index_arrays import (
     take_by_mask,
     take_points,
 )
-from lazyflow.array.functions.manipulation.shaping import broadcast_to
+from lazyflow.array.functions.manipulation.shaping import broadcast_to, flat
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.indexing.keys import is_basic, parse
+from lazyflow.array.nodes.joined import concatenated
 from lazyflow.array.nodes.moments import axis_of
+
+_RUNS = 16  # slices that are joined where elements are deleted, at most
 
 
 def getitem_by_arrays(x: Array, entries: list[Any]) -> Array:
@@ -166,20 +169,33 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
     x = as_array(arr)
     known(x)
     if axis is None:
-        n, axis = x.size, None if x.ndim != 1 else 0
-    else:
-        axis = axis_of(axis, x.ndim)
-        n = x.shape[axis]
+        x, axis = flat(x), 0
+    axis = axis_of(axis, x.ndim)
     gone: Any = obj
     if not isinstance(obj, slice | int):
         gone = np.asarray(gone) if len(gone) or isinstance(gone, Array | np.ndarray) else []
+    keep = np.ones(x.shape[axis], bool)
     try:
-        kept = np.delete(np.arange(n), gone)
+        np.delete(keep, gone)
     except IndexError as error:
-        raise IndexError(str(error).replace("axis 0", f"axis {axis or 0}")) from None
+        raise IndexError(str(error).replace("axis 0", f"axis {axis}")) from None
     except ValueError as error:  # a boolean array of another length
-        raise ValueError(str(error).replace("axis 0", f"axis {axis or 0}")) from None
-    return take(x, kept, axis)
+        raise ValueError(str(error).replace("axis 0", f"axis {axis}")) from None
+    keep[gone] = False
+    edges = np.diff(keep, prepend=False, append=False)
+    if np.count_nonzero(edges) > 2 * _RUNS:
+        return Array(take_by_mask(x, keep, axis))
+    runs = edges.nonzero()[0].reshape(-1, 2).tolist()
+    return _joined([_part(x, axis, *run) for run in runs or [[0, 0]]], axis)
+
+
+def _part(x: Array, axis: int, start: int, stop: int) -> Array:
+    part: Array = x[(*(slice(None),) * axis, slice(start, stop))]
+    return part
+
+
+def _joined(parts: list[Array], axis: int) -> Array:
+    return Array(concatenated([x.expr for x in parts], axis))
 
 
 def insert(
@@ -196,9 +212,7 @@ def insert(
     x = as_array(arr)
     known(x)
     if axis is None:
-        if x.ndim != 1:
-            x = take(x, np.arange(x.size))
-        axis = 0
+        x, axis = flat(x), 0
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     if not isinstance(obj, slice | int):
@@ -213,21 +227,26 @@ def insert(
             raise IndexError(f"index {place} is out of bounds for axis {axis} with size {n}")
         if not at.ndim:  # x[:, place] and x[:, [place]] differ in what they broadcast
             value = value.transpose((*range(1, axis + 1), 0, *range(axis + 1, value.ndim)))
+        if value.ndim == x.ndim:
+            new = broadcast_to(value, (*x.shape[:axis], value.shape[axis], *x.shape[axis + 1:]))
+            place += n * (place < 0)
+            parts = [_part(x, axis, 0, place), new.astype(x.dtype), _part(x, axis, place, n)]
+            return _joined(parts, axis)
         at = at.repeat(value.shape[axis])
     try:
         where = np.insert(np.arange(n), at, -1)
     except IndexError as error:
         raise IndexError(str(error).replace("axis 0", f"axis {axis}")) from None
-    new = np.flatnonzero(where < 0)
+    added = np.flatnonzero(where < 0)
     lead = (slice(None),) * axis
     if n:
-        where[new] = 0
+        where[added] = 0
         made = take(x, where, axis)
     else:
         shape = (*x.shape[:axis], len(where), *x.shape[axis + 1:])
         made = zeros(shape, x.dtype)
-    if len(new):
-        made[(*lead, new)] = value
+    if len(added):
+        made[(*lead, added)] = value
     return made
 
 
