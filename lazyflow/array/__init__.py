@@ -35,13 +35,13 @@ Casts of floats to unsigned numbers that they are too large for, NaN to whole nu
     are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
     differ from those of other arrays.
 `exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
-`hypot`, `sin`, `cos`, `tan`, `arctan`, `sinh`, `cosh`, `tanh`
+`hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`
     of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
     the true value, but for `logaddexp` where it is nearly 0; `sinc` is made of `sin`. They have the
     same bits in any chunks, fused or not, on any scheduler, and on all processors that multiply and
     add in one step. NumPy's, which may differ by some units and from processor to processor, are
     used with ``lazyflow.config.set(math="numpy")``, and where no kernel can be compiled.
-`arctan2` and other functions
+Other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`
     are NumPy's of the block: in NumPy 2.4 they depend on whether one row is reduced or several.

@@ -111,8 +111,11 @@ def test_powers_are_numpys():
         for power in (3, -2, 1.5):
             np.testing.assert_array_max_ulp((x**power).compute(), a**power, 1)
         np.testing.assert_array_max_ulp((2**x).compute(), 2**a, 1)
-    i = np.arange(-3, 4)
-    same_values((la.from_array(i, chunks=3) ** 2).compute(), i**2)
+    for kind in "biu":
+        for size in (1,) if kind == "b" else (1, 2, 4, 8):
+            i = np.arange(-3, 200).astype(f"{kind}{size}")
+            for power in (0, 1, 2, 3, 4, 5):
+                same_values((la.from_array(i, chunks=30) ** power).compute(), i**power)
 
 
 def test_what_is_shown():

@@ -103,6 +103,9 @@ def power_by(x: Array, exponent: Any) -> Any:
         return _called(_POWERS[exponent], (x,))
     if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
         return _called(np.square, (x,))
+    if type(exponent) is int and exponent in (3, 4) and x.dtype.kind in "iu":
+        square = _called(np.square, (x,))  # products wrap as the power does
+        return _called(np.multiply, (square, x if exponent == 3 else square))
     return _called(np.power, (x, exponent))
 
 

@@ -4,6 +4,7 @@ In reading order:
 
     lanes.py          formulae in Python as LLVM's instructions
     exponentials.py   logarithms.py   powers.py   trigonometric.py
+    inverses.py       the inverse tangent
     division.py       quotients that are whole numbers, with NumPy's bits
     formulas.py       the functions by name, as text
     ufuncs.py         ufuncs of them

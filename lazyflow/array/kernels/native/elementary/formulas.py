@@ -12,6 +12,7 @@ import numpy as np
 from lazyflow.array.kernels.native.elementary import (
     division,
     exponentials,
+    inverses,
     logarithms,
     powers,
     trigonometric,
@@ -26,7 +27,8 @@ from lazyflow.array.kernels.native.elementary.lanes import (
 Formula = Callable[..., Lanes]
 
 FORMULAS: dict[np.ufunc, Formula] = {
-    np.arctan: trigonometric.arctan,
+    np.arctan: inverses.arctan,
+    np.arctan2: inverses.arctan2,
     np.cos: trigonometric.cos,
     np.cosh: exponentials.cosh,
     np.exp: exponentials.exp,

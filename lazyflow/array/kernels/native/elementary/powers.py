@@ -140,6 +140,13 @@ def _any_power(x: Lanes, y: Lanes) -> Lanes:
     return ((x_nan | y_nan) & ~one).pick(x_nan.pick(x, y), one.pick(1.0, found))
 
 
+def unit_scale(x: Lanes) -> Lanes:
+    """Return powers of two whose products with positive numbers are near 1, but for tiny ones."""
+    p, exponent = x.f.form, x.bits() >> x.f.form.fraction
+    exponent = exponent.below(2).pick(2, exponent)
+    return ((2 * p.bias + 1 - exponent) << p.fraction).real()
+
+
 def _root_of_squares(a: Lanes, b: Lanes) -> Lanes:
     (first, left), (second, more) = product(a, a), product(b, b)
     total, rest = quick_sum(first, second)
@@ -159,9 +166,7 @@ def hypot(x: Lanes, y: Lanes) -> Lanes:
 
     def rare() -> list[Lanes]:
         finite = a.size_below(INFINITY) & ~usual
-        exponent = finite.pick(a, 1.0).bits() >> p.fraction
-        exponent = exponent.below(2).pick(2, exponent)
-        scale = ((2 * p.bias + 1 - exponent) << p.fraction).real()
+        scale = unit_scale(finite.pick(a, 1.0))
         root = _root_of_squares(finite.pick(a, 1.0) * scale, finite.pick(b, 0.0) * scale) / scale
         infinite = a.bits().equals(p.inf) | b.bits().equals(p.inf)
         return [usual.pick(found, finite.pick(root, infinite.pick(INFINITY, a)))]

@@ -14,11 +14,10 @@ from lazyflow.array.kernels.native.elementary.lanes import (
     quick_sum,
     quotient,
     squared,
-    two_sum,
 )
 
 #: pi / 2 in parts of 53 bits
-_QUARTER = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+QUARTER = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
 _PARTS = "{ i64, double, double }"
 
 #: (sin(r) / r - 1) / z and (cos(r) - 1 + z / 2) / z**2, z = r**2, |r| <= pi / 4, within 2**-58 / z,
@@ -49,7 +48,7 @@ class Turned(NamedTuple):
 
 def turned(x: Lanes) -> Turned:
     """Take off the nearest multiple of a quarter turn."""
-    p, quarter = x.f.form, x.f.form.parts(*_QUARTER)
+    p, quarter = x.f.form, x.f.form.parts(*QUARTER)
     large = 2.0**17 if p is SINGLE else 2.0**20
     usual = x.size_below(large)
     own = x.abs().between(p.tiny, large).pick(x, 0.0)
@@ -138,36 +137,6 @@ def tan(x: Lanes) -> Lanes:
     below = [even.pick(b, a) for a, b in zip(sine, cosine, strict=True)]
     high, low = quotient(*above, *below)
     return x.size_below(x.f.form.tiny).pick(x, high + low)
-
-
-#: (atan(t) / t - 1) / z of z = t**2, t <= sqrt(2) - 1, within 2**-59 / z, 2**-30 / z
-_ATAN = (
-    (
-        *(-0.33333333333333204, 0.19999999999954465, -0.14285714280270081, 0.11111110786630547),
-        *(-0.09090897838100238, 0.07692061491816045, -0.06663117113452134, 0.05847975238166847),
-        *(-0.050396555815560844, 0.03807264892554271, -0.017915247438134534),
-    ),
-    (-0.333333164, 0.199984893, -0.142438114, 0.105955996, -0.0608218946),
-)
-
-
-def arctan(x: Lanes) -> Lanes:
-    """Return the inverse tangent: of x, of (x - 1) / (x + 1), or of -1 / x."""
-    size, tiny = x.abs(), x.f.form.tiny
-    size = size.between(tiny, 1 / tiny).pick(size, size.size_below(1.0).pick(0.0, 1 / tiny))
-    low, high = size.size_below(2**0.5 - 1), ~size.size_below(2**0.5 + 1)
-    less, less_rest = quick_sum(-1.0, size)
-    more, more_rest = two_sum(size, x.f.real(1.0))
-    middle = ~(low | high)
-    above = low.pick(size, high.pick(-1.0, less)), middle.pick(less_rest, 0.0)
-    below = low.pick(1.0, high.pick(size, more)), middle.pick(more_rest, 0.0)
-    t, lost = quotient(*above, *below)
-    z = t * t
-    quarter = x.f.form.parts(*_QUARTER[:2])
-    start, start_rest = [low.pick(0.0, high.pick(part, part / 2)) for part in quarter]
-    total, rest = quick_sum(start, t)
-    y = total + (rest + (t * z).times(polynomial(z, *_ATAN), lost + start_rest))
-    return x.size_below(x.f.form.tiny).pick(x, x.unless_nan(y.signed_as(x)))
 
 
 def _two_by_pi(bits: int) -> int:
