@@ -157,7 +157,8 @@ def logaddexp(x: Lanes, y: Lanes) -> Lanes:
     distance, lack = two_sum(least, -most)
     usual = usual & distance.size_below(p.large / 2)
     near = distance.abs().between(p.tiny, p.large / 2)
-    high, low = power_of_e(near.pick(distance, 0.0), near.pick(lack, 0.0))
+    counts = near & ~lack.size_below(p.tiny**2)
+    high, low = power_of_e(near.pick(distance, 0.0), counts.pick(lack, 0.0))
     one, lost = quick_sum(1.0, high)
     high, low = _of_sum(one, lost + low)
     total, rest = two_sum(most, high)
@@ -167,7 +168,9 @@ def logaddexp(x: Lanes, y: Lanes) -> Lanes:
         same = x.bits().equals(y.bits())
         known = usual | same
         least, most = _ordered(known.pick(0.0, x), known.pick(0.0, y))
-        other = most + x.f.formula("exp", least - most)
+        distance = least - most
+        far = ~distance.size_below(p.large) & ~(most.bits() << 1).equals(0)
+        other = far.pick(most, most + x.f.formula("exp", far.pick(0.0, distance)))
         nan = ~(x.abs().bits().below(p.inf + 1) & y.abs().bits().below(p.inf + 1))
         infinity = nan.pick(INFINITY, 0.0).fenced()  # NumPy reports NaN, too
         return [usual.pick(found, nan.pick(infinity - infinity, same.pick(x, other)))]
