@@ -268,6 +268,16 @@ def test_import_of_arrays_is_light():
     assert out.stdout.strip() == "[]"
 
 
+def test_a_first_sum_imports_little():
+    code = (
+        "import sys, lazyflow.array as la; la.asarray([1.0, 2.0]).sum().compute(); "
+        "heavy = ['numba', 'llvmlite', 'numpy.ma', 'numpy.random', 'tempfile', 'subprocess']; "
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
 def test_no_module_shares_its_name_with_a_public_name():
     tops = {m.split(".")[1] for m in MODULES if m.count(".") == 1}
     public = set(lazyflow.__all__) - {"config"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         ...
     TypeError: chunked arrays have no masks, and the one of this masked array would be lost. ...
     """
-    if isinstance(array, np.ma.MaskedArray):
+    # NumPy imports this module, for 8 ms, when it is first named.
+    if isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(
             "chunked arrays have no masks, and the one of this masked array would be lost. Fill it "
             "first: x.filled(value), for example x.filled(np.nan)"

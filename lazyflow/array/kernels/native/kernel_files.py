@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 
 from lazyflow import config
 
@@ -44,6 +43,8 @@ def read(folder: str, name: str) -> bytes | None:
 
 def write(folder: str, name: str, code: bytes) -> None:
     """Keep object code in a file, if that is possible."""
+    import tempfile  # 4 ms, and most programs only read
+
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         fd, path = tempfile.mkstemp(dir=folder, prefix=".new-")  # readable to its owner only
