@@ -12,6 +12,7 @@ from array_examples import Store
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow import config
 from lazyflow.api.runs import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
@@ -135,14 +136,15 @@ def test_light_work_is_done_in_the_callers_thread(at_each_task):
     threads = []
     at_each_task(lambda: threads.append(threading.current_thread()))
     x = la.from_array(np.arange(20.0).reshape(5, 4), chunks=2)
-    assert (x + 1).sum().compute() == 210.0
-    assert set(threads) == {threading.current_thread()}
-    threads.clear()
-    assert (x + 1).sum().compute(num_workers=2) == 210.0
-    assert threading.current_thread() not in threads
-    threads.clear()
-    assert np.exp(x).max().compute() == np.exp(19.0)
-    assert threading.current_thread() not in threads
+    with config.set(scheduler="threads"):
+        assert (x + 1).sum().compute() == 210.0
+        assert set(threads) == {threading.current_thread()}
+        threads.clear()
+        assert (x + 1).sum().compute(num_workers=2) == 210.0
+        assert threading.current_thread() not in threads
+        threads.clear()
+        assert np.exp(x).max().compute() == np.exp(19.0)
+        assert threading.current_thread() not in threads
 
 
 def test_light_work_can_be_interrupted(at_each_task):
