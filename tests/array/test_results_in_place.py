@@ -34,7 +34,15 @@ IN_PLACE = {
     ("kernels", "name"), [("numpy", "one operation"), *(("native", name) for name in IN_PLACE)]
 )
 def test_the_blocks_of_a_result_take_no_memory_of_their_own(name, kernels, chunks):
-    make = IN_PLACE[name]
+    check_in_place(IN_PLACE[name], kernels, chunks)
+
+
+def test_what_is_taken_of_whole_rows_takes_no_memory_of_its_own():
+    places = np.arange(0, 6400, 2) % 3200
+    check_in_place(lambda m, x: m.take(x, places, axis=0), "numpy", (400, 1250))
+
+
+def check_in_place(make, kernels, chunks):
     made = make(la, la.from_array(DATA, chunks=chunks))
     with lf.config.set(kernels=kernels, scheduler="threads", num_workers=1):
         made.compute()  # compiles

@@ -19,7 +19,7 @@ from lazyflow.array.chunks import block_slices, coalesced
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
 from lazyflow.array.nodes.selection import base_region
-from lazyflow.array.nodes.task_parts import TaskDetails, named
+from lazyflow.array.nodes.task_parts import TaskDetails, named, writes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 
@@ -78,7 +78,8 @@ def _seen(node: Expr) -> np.ndarray[Any, Any]:
     return load(where, iter([_seen(base)]))
 
 
-def take(axes: Index, points: TaskDetails, array: Any) -> Any:
+@writes_out
+def take(axes: Index, points: TaskDetails, array: Any, out: Any = None) -> Any:
     """Return points of a whole array.
 
     points
@@ -87,16 +88,16 @@ def take(axes: Index, points: TaskDetails, array: Any) -> Any:
     places, spans = points.values
     rest = iter(spans)
     part = array[tuple([slice(None) if k in axes else next(rest) for k in range(array.ndim)])]
-    return taken(part, axes, places)
+    return taken(part, axes, places, out)
 
 
-def taken(block: Any, axes: Index, places: tuple[Any, ...]) -> Any:
+def taken(block: Any, axes: Index, places: tuple[Any, ...], out: Any = None) -> Any:
     """Return points of an array: index arrays for some axes, all of the others."""
     if len(axes) > 1:
         return np.moveaxis(block, axes, range(len(axes)))[places]
     (axis,), (at,) = axes, places
     if block.flags.c_contiguous and block.shape[axis]:
-        return block.take(at, axis, mode="clip")  # places were checked when the array was built
+        return block.take(at, axis, out, "clip")  # places were checked when the array was built
     return block[(*(slice(None),) * axis, at)]
 
 
