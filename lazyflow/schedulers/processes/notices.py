@@ -89,7 +89,9 @@ def handler_key(handler: Any) -> str:
 def _pickled(entry: Any) -> bytes | None:
     """Pickle a filter, with a category that may be of ``__main__``; None if that fails."""
     try:
-        found: Any = encode(tuple(entry), bytes, sys.maxsize)  # type: ignore[arg-type]
+        found: Any = encode(
+            tuple(entry), bytes, sys.maxsize, explain=False  # type: ignore[arg-type]
+        )
     except Unpicklable:
         return None
     payload: bytes = found.payload

@@ -58,7 +58,7 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
     found = []
     for pair in variables:
         try:
-            encoded = encode(pair, bytes)  # type: ignore[arg-type]
+            encoded = encode(pair, bytes, explain=False)  # type: ignore[arg-type]
             found.append((encoded.payload, encoded.buffers, encoded.size))
         except Unpicklable:
             pass

@@ -76,6 +76,7 @@ def encode(
     least: int = _LEAST,
     free: Callable[[Segment], None] | None = None,
     by_path: bool = False,
+    explain: bool = True,
 ) -> Encoded:
     """Return a value in the form in which it travels.
 
@@ -89,6 +90,9 @@ def encode(
         Takes back the segments that were written before `write` raised.
     by_path : bool
         Parts of mapped files are not written, but mapped again by the receiver.
+    explain : bool
+        Whether to look for what can't be pickled, which takes long; else `Unpicklable` does not
+        tell.
 
     Raises
     ------
@@ -108,7 +112,7 @@ def encode(
             return Encoded(payload, (), len(payload))
     writer = PieceWriter()
     pickler = Pickler(writer, least, by_path)
-    dump(value, pickler)
+    dump(value, pickler, explain)
     pieces = writer.pieces
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
         return Encoded(pieces[0], (), len(pieces[0]))

@@ -46,8 +46,14 @@ class Unpicklable(Exception):
         self.culprit = culprit
 
 
-def dump(value: Any, pickler: Pickler) -> None:
+def dump(value: Any, pickler: Pickler, explain: bool = True) -> None:
     """Pickle a value.
+
+    Parameters
+    ----------
+    explain
+        Whether to look for what can't be pickled, which may take a second; else the error has
+        neither path nor culprit.
 
     Raises
     ------
@@ -63,7 +69,7 @@ def dump(value: Any, pickler: Pickler) -> None:
         del inside_out
     if failure is None:
         return
-    path, culprit = _search(value, failure)
+    path, culprit = _search(value, failure) if explain else ("", "")
     try:
         raise Unpicklable(path, failure, culprit)
     finally:  # the error holds this frame: it must not hold the error, nor the value

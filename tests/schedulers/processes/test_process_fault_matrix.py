@@ -239,6 +239,27 @@ def made_at_listcomp(error: Any) -> str:
 word: ContextVar[Any] = ContextVar("word")
 
 
+class CountsPickling:
+    """What is asked for how to pickle it, and refuses."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __reduce__(self) -> Any:
+        self.count += 1
+        raise TypeError("never")
+
+
+def test_why_a_context_variable_cannot_be_pickled_is_not_searched_for() -> None:
+    """Each compute would take as long as the search; notebooks have such variables."""
+    token = word.set(refuses := CountsPickling())
+    try:
+        assert compute(delayed(inc)(1), **ON) == (2,)
+    finally:
+        word.reset(token)
+    assert refuses.count == 1
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_context_variable(fault: str) -> None:
     """It stays behind; one that ends the process is charged to tasks, so that this ends."""
