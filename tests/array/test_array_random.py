@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
-from lazyflow import delayed
+from lazyflow import config, delayed
 from lazyflow.array.random.streams import boxes
 
 SCALAR = {
@@ -207,7 +207,7 @@ def test_what_is_slow_to_draw_is_drawn_once(use, monkeypatch):
     r = la.random.default_rng(0).beta(0.5, 2.0, size=(128, 300), chunks=(64, 128))
     expected = use(r.compute())
     monkeypatch.setattr(np.random, "Generator", Counted)
-    with lazyflow.config.set(scheduler="threads"):  # workers have a module of their own
+    with config.set(scheduler="threads"):  # workers have a module of their own
         np.testing.assert_allclose(values(use(r)), expected, rtol=1e-12)
     assert np.prod(drawn, axis=1).sum() <= 1.2 * r.size
 
