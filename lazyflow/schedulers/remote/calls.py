@@ -78,7 +78,7 @@ def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:
                 return False
             if kind is dict and not is_quick(value.values(), least, depth - 1):
                 return False
-        elif not (_is_small_of_numpy(kind, value, least) or hasattr(kind, "_lazyflow_quick")):
+        elif not (_is_small_of_numpy(kind, value, least) or "_lazyflow_quick" in kind.__dict__):
             return False
     return True
 

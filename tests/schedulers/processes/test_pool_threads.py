@@ -320,3 +320,23 @@ def test_an_instruction_is_done_once_though_its_handler_performs_others() -> Non
     driver.perform()
     assert started == [1, 0] and not driver.state.out
     driver.close(0)
+
+
+class WaitsToBePickled:
+    """An argument that is pickled when a gate is open."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def __reduce__(self) -> Any:
+        assert self.gate.wait(30)
+        return int, ()
+
+
+def test_a_task_waits_for_no_arguments_but_its_own() -> None:
+    """What is pickled together is not held back by what takes long."""
+    gate = Gate()
+    opens = delayed(lambda _: gate.open())
+    large = pytest.importorskip("numpy").ones(10_000)
+    found = compute(opens(large), delayed(abs)(WaitsToBePickled(gate)), **ON)
+    assert found == (None, 0)

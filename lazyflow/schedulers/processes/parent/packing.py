@@ -3,12 +3,14 @@
 What runs the user's code, or copies much memory, is not for the driver's thread: one slow argument
 would hold up all runs, and an error of the user's would be the pool's. Each job whose tasks have
 such arguments has a thread while they are pickled, in the order of the plan; tasks are ready when
-their own are, those of about a millisecond together: each alone would be a message of its own. What
-is plain, or small and NumPy's own, is packed when it is sent.
+their own are, those of about a millisecond together: each alone would be a message of its own. None
+waits for what runs the user's code. What is plain, or small and NumPy's own, is packed when it is
+sent.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +23,7 @@ from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
 from lazyflow.schedulers.processes.parent.repeats import LARGE, RepeatedCopies
 from lazyflow.schedulers.remote import failures
-from lazyflow.schedulers.remote.calls import packed_call
+from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, packed_call
 from lazyflow.schedulers.remote.failures import culprit
 from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode
 
@@ -54,6 +56,9 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
         run, literal = node.job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
             continue
+        if found and not _is_of_no_user(node):  # it may take long, or wait for those before
+            driver.loop.post(packed, found)
+            found, begun = [], perf_counter()
         written: dict[Any, Any] = {}
         try:
             if literal is MISSING:
@@ -69,6 +74,13 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
             driver.loop.post(packed, found)
             found, begun = [], perf_counter()
     driver.loop.post(packed, found)
+
+
+def _is_of_no_user(node: Node) -> bool:
+    """Tell whether what is to be pickled runs none of the user's code."""
+    if node.value is MISSING:
+        return is_quickly_packed(node.task, sys.maxsize)
+    return is_quick((node.value.value,), sys.maxsize)
 
 
 def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:
