@@ -403,7 +403,8 @@ def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
         for chunks, share in ((1, 2), (2, 4)):
             Watcher.seen.clear()
             found = la.from_array(x, chunks=chunks) @ la.from_array(np.array([[3]]))
-            assert found.compute(num_workers=1).tolist() == [[3], [3]]
+            found = found.compute(scheduler="threads", num_workers=1)
+            assert found.tolist() == [[3], [3]]
             assert Watcher.seen == {share}
             assert tell() == 4
         with pytest.raises(TypeError):

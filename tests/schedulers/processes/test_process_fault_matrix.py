@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections import Counter
 from contextvars import ContextVar
 from typing import Any
@@ -237,6 +238,26 @@ def made_at_listcomp(error: Any) -> str:
     return re.search(rf"{re.escape(__file__)}:\d+", error.__notes__[-1]).group()
 
 word: ContextVar[Any] = ContextVar("word")
+
+
+def word_after(seconds: float, *_: Any) -> Any:
+    time.sleep(seconds)
+    return word.get(None)
+
+
+def test_context_variables_outlive_tasks_that_are_taken_back() -> None:
+    """What waits behind a busy worker's task is given to another; later ones come to it again."""
+    for i in range(100):
+        token = word.set(i)
+        try:
+            busy = persist(delayed(word_after)(0.004), **ON)
+            first = [delayed(word_after)(0) for _ in range(8)]
+            middle = delayed(word_after)(0.003, *first[:4])
+            last = [delayed(word_after)(0, middle, k) for k in range(8)]
+            assert compute(first, last, **ON) == ([i] * 8, [i] * 8)
+            del busy
+        finally:
+            word.reset(token)
 
 
 class CountsPickling:

@@ -48,6 +48,8 @@ class TaskWorker(WorkerProcess):
         By number; one that was not called yet is a pickle.
     contexts
         The context variables of each run, by the number of the run.
+    environments
+        The environments of runs that have no context yet.
     claims
         Which thread has a flight: "main" or "recall", whichever sets it first.
     flight
@@ -59,6 +61,7 @@ class TaskWorker(WorkerProcess):
         self.store = ValueStore()
         self.functions: dict[int, Any] = {}
         self.contexts: dict[int, contextvars.Context] = {}
+        self.environments: dict[int, bytes] = {}
         self.claims: dict[int, str] = {}
         self.flight: RunningFlight | None = None
 
@@ -95,25 +98,29 @@ class TaskWorker(WorkerProcess):
     def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
         sent: FlightMessage = message
         self._take_parts(sent, descriptors)
-        number, run, environment, _, _, records, *_ = sent
+        number, run, _, _, _, records, *_ = sent
         if not number or self.claims.setdefault(number, "main") != "main":
             return
         self.claims.pop(number - _REMEMBERED, None)
         flight = self.flight = RunningFlight(number, records)
-        self._context_of(run, environment, records).run(self._run, flight)
+        self._context_of(run, records).run(self._run, flight)
         self.answer(flight)
         self.words[RUNNING] = 0
         self.flight = None
 
     def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
         """Take in what comes with tasks, and forget what is not needed any more."""
-        _, _, _, functions, loads, records, blobs, forget, arenas, old_runs, old_functions = sent
+        _, run, environment, functions, loads, records, blobs, forget, *more = sent
+        arenas, old_runs, old_functions = more
+        if environment is not None:  # kept here: the flight that brings it may be taken back
+            self.environments[run] = environment
         for arena, fd in zip(arenas, descriptors, strict=True):
             self.mappings.add(arena, fd)
         for i in forget:
             self.store.drop(i)
-        for run in old_runs:
-            self.contexts.pop(run, None)
+        for old in old_runs:
+            self.contexts.pop(old, None)
+            self.environments.pop(old, None)
         for function in old_functions:
             self.functions.pop(function, None)
         for function, payload in functions:
@@ -127,15 +134,14 @@ class TaskWorker(WorkerProcess):
             i, f, arguments, *rest = records[at]
             records[at] = (i, f, UnopenedValue(self.mappings, arguments), *rest)
 
-    def _context_of(
-        self, run: int, environment: bytes | None, records: list[calls.Record]
-    ) -> contextvars.Context:
+    def _context_of(self, run: int, records: list[calls.Record]) -> contextvars.Context:
         """Return the context of a run; the first time with the caller's environment."""
         context = self.contexts.get(run)
         if context is None:
             context = self.contexts[run] = contextvars.copy_context()
             self.follower.look()
             self.reporter.begin_run()
+            environment = self.environments.pop(run, None)
             if environment is not None:
                 from lazyflow.schedulers.remote.environment import enter
 
