@@ -223,7 +223,7 @@ def test_large_parts_are_merged_one_by_one_and_into_the_result(of, axis):
                     assert found.dtype == getattr(whole, kind)(axis=axis).dtype
 
 
-def test_large_parts_report_as_a_reduction_once():
+def test_large_parts_report_as_a_reduction_once(noticed):
     x = la.stack([la.from_array(np.full(140_002, 1e308), chunks=70_001) for _ in range(2)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
