@@ -208,7 +208,7 @@ class Discrete(Positive):
         >>> import lazyflow.array as la
         >>> x = la.random.default_rng(0).logseries(0.6, size=10_000)
         >>> x.mean().compute().round(1)
-        np.float64(1.7)
+        np.float64(1.6)
         """
         return self._draw("logseries", (p,), size, chunks)
 

@@ -149,8 +149,9 @@ def test_an_error_that_is_empty_is_the_error_all_the_same():
         def __len__(self):
             return 0
 
-    found = compute(delayed(raise_it)(EmptyError("nothing")), on_error="collect", **ON)[0]
-    assert repr(found) == "EmptyError('nothing')"
+    failing = delayed(raise_it)(EmptyError, "nothing")
+    found = compute(failing, delayed(inc)(failing), on_error="collect", **ON)
+    assert [repr(each) for each in found] == ["EmptyError('nothing')"] * 2
 
 
 def test_a_small_persisted_result_does_not_wait_for_what_may_take_long():
