@@ -56,11 +56,11 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
         run, literal = node.job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
             continue
-        if found and not _is_of_no_user(node):  # it may take long, or wait for those before
-            driver.loop.post(packed, found)
-            found, begun = [], perf_counter()
         written: dict[Any, Any] = {}
         try:
+            if found and _may_take_long(node.task, literal):
+                driver.loop.post(packed, found)
+                found, begun = [], perf_counter()
             if literal is MISSING:
                 made: Any = _arguments(driver, run, node, written)
             else:
@@ -76,11 +76,11 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
     driver.loop.post(packed, found)
 
 
-def _is_of_no_user(node: Node) -> bool:
-    """Tell whether what is to be pickled runs none of the user's code."""
-    if node.value is MISSING:
-        return is_quickly_packed(node.task, sys.maxsize)
-    return is_quick((node.value.value,), sys.maxsize)
+def _may_take_long(task: Task, literal: Any) -> bool:
+    """Tell whether pickling runs the user's code, which may even wait for tasks packed before."""
+    if literal is MISSING:
+        return not is_quickly_packed(task, sys.maxsize)
+    return not is_quick((literal.value,), sys.maxsize)
 
 
 def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:
