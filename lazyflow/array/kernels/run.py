@@ -195,7 +195,16 @@ def run_program(
     >>> run_program(program, [np.arange(4.0)])
     [array([0., 1., 4., 9.]), array([14.])]
     """
-    mode = config.get("kernels")
+    return _run(program, blocks, config.get("kernels"), array_warnings, outs)
+
+
+def _run(
+    program: Program,
+    blocks: Sequence[Any],
+    mode: str,
+    array_warnings: ArrayWarnings | None,
+    outs: Mapping[int, Any] | None,
+) -> list[np.ndarray]:
     kernels, arrays = _placed(program, blocks)
     with FloatReports(array_warnings) as reports:
         found = _by_kernels(kernels, mode, arrays, reports, outs or {})
@@ -246,8 +255,9 @@ def merge(
     raised: Any = {kind: "raise" for kind, how in np.geterr().items() if how != "ignore"}
     mode = config.get("kernels") if reduction.dtype in SUPPORTED else "numpy"
     try:
-        with np.errstate(**raised), config.set(kernels=mode):
-            return run_program(_one_by_one(reduction, len(parts)), [*zero, *parts], None, into)[0]
+        with np.errstate(**raised):
+            program = _one_by_one(reduction, len(parts))
+            return _run(program, [*zero, *parts], mode, None, into)[0]
     except FloatingPointError:
         return merge_reduced(reduction, parts)  # which reports it
 
