@@ -147,7 +147,8 @@ class _Values(_Step):
         for (low, high), start in zip(bounds, self._starts(seen), strict=True):
             if start is None:
                 low, high = _everything(block.dtype)
-            found.append(block[(block >= low) & (block <= high)])
+            is_one = start is not None and low == high  # it stands for all that equal it
+            found.append(np.array([low]) if is_one else block[(block >= low) & (block <= high)])
         return [seen, *found]
 
     def _starts(self, seen: Any) -> list[int | None]:
@@ -165,7 +166,7 @@ class _Values(_Step):
         seen, *kept = part
         n, found = self.count(seen), []
         for each, near, start in zip(self.wanted, kept, self._starts(seen), strict=True):
-            places = np.array(each.places(n)) - (start or 0)
+            places = np.minimum(np.array(each.places(n)) - (start or 0), len(near) - 1)
             found.append(each.value(n, np.partition(near, places)[places]) if n else np.nan)
         if not n and self.skips:
             np.nanmedian(np.full(1, np.nan))  # warns
