@@ -77,6 +77,12 @@ def test_odd_values_reach_functions_of_blocks_as_they_are():
             check(x.map_overlap(lambda b: b, 1, "nearest"), values)
 
 
+def test_an_extreme_of_masked_blocks_is_not_masked():
+    x = la.from_array(np.arange(4), chunks=2)
+    masked = x.map_blocks(lambda b: np.ma.masked_equal(b, 3), dtype=int).persist()
+    assert masked.argmax().compute() == la.argmax(masked, axis=0).compute() == 2
+
+
 def test_masked_blocks_stay_masked():
     x = la.arange(6, chunks=3)
     masked = x.map_blocks(lambda b: np.ma.masked_greater(b, 1), dtype=int)

@@ -191,6 +191,7 @@ def test_insert_of_blocks():
     ):
         check(la.insert(x, at, new, axis), np.insert(A, at, new, axis))
     assert raised(lambda: la.delete(x, 9, 1)) == raised(lambda: np.delete(A, 9, 1))
+    assert raised(lambda: la.delete(x, 2.0)) == raised(lambda: np.delete(A, 2.0))
     assert raised(lambda: la.insert(x, 9, 1, 1)) == raised(lambda: np.insert(A, 9, 1, 1))
     check(la.insert(x[:0], 0, 7, 0), np.insert(A[:0], 0, 7, 0))
 

@@ -173,7 +173,7 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
     axis = axis_of(axis, x.ndim)
     gone: Any = obj
     if not isinstance(obj, slice | int):
-        gone = np.asarray(gone) if len(gone) or isinstance(gone, Array | np.ndarray) else []
+        gone = np.asarray(gone) if isinstance(gone, Array | np.ndarray) or np.size(gone) else []
     keep = np.ones(x.shape[axis], bool)
     try:
         np.delete(keep, gone)

@@ -23,7 +23,7 @@ from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
 def _as_writable(block: Any) -> Any:
     """Return a view for NumPy's argmin and argmax to read, which copy what can't be written."""
-    if block.dtype.kind not in "biufc" or block.flags.writeable:
+    if type(block) is not np.ndarray or block.dtype.kind not in "biufc" or block.flags.writeable:
         return block
     seen = dict(block.__array_interface__)
     seen["data"] = seen["data"][0], False
