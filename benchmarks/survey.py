@@ -26,7 +26,7 @@ from benchmarks import measure
 from benchmarks.command import check_options
 from benchmarks.shapes import WORKERS
 from benchmarks.survey_by_hand import BY_HAND
-from benchmarks.survey_cases import arrays, expressions, namespace
+from benchmarks.survey_cases import LEFT_OUT, arrays, expressions, namespace
 
 MB = 1_000_000
 SIZES = {"tiny": MB // 10, "8": 8 * MB, "80": 80 * MB, "800": 800 * MB}
@@ -79,6 +79,7 @@ def turns_of(
             eval(code, dict(names[side])), scheduler if side == "lazyflow" else "threads"
         )
         for side in names
+        if side != LEFT_OUT.get(expression)
     }
     if expression in BY_HAND:
         given = SimpleNamespace(**names["numpy"])

@@ -72,14 +72,22 @@ class Distinct(TreeReduction):
             return found
         if not self.counted:
             return self._sorted(every)
-        values, inverse = np.unique(every, return_inverse=True, equal_nan=self.equal_nan)
-        counts = np.zeros(len(values), dtype=np.intp)
-        np.add.at(counts, inverse, places[0])
-        if self.shape is None:
-            return values, counts
-        first = np.full(len(values), np.iinfo(np.intp).max)
-        np.minimum.at(first, inverse, places[1])
-        return values, counts, first
+        order = every.argsort(kind="stable")  # which merges what is sorted in each table
+        every = every[order]
+        starts = _starts(every, self.equal_nan)
+        if not len(starts):
+            return (every, *places)
+        columns = zip((np.add, np.minimum), places, strict=False)
+        return every[starts], *(add.reduceat(column[order], starts) for add, column in columns)
+
+
+def _starts(ordered: Any, equal_nan: bool) -> Any:
+    """Return where each different element of an ordered array begins."""
+    new = np.ones(len(ordered), bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    if equal_nan and ordered.dtype.kind in "fcmM":
+        new[1:] &= ~np.isnan(ordered[:-1])  # they are the last
+    return np.flatnonzero(new)
 
 
 def _by_number(block: Any, counts: Any = None) -> tuple[Any, Any] | None:
