@@ -39,6 +39,21 @@ def test_small_chunks_are_put_together():
     assert tasks_of((x + 1 + x.T).sum(0)) == 1
 
 
+def test_a_whole_result_is_made_of_rows_that_lie_together_in_it():
+    a, squares = np.arange(4_000_000.0).reshape(2000, 2000), 500
+    x = la.from_array(a, chunks=squares)
+    for made in (x + 1, x * 2 - x[0], x[:, 3:] - x[:1, 3:].sum(0), la.ones_like(x) + x):
+        (node,) = optimize([made.expr], keep=False)
+        assert len(node.chunks[1]) == 1 and len(node.chunks[0]) >= 7, made
+        (kept,) = optimize([made.expr], keep=True)
+        assert kept.chunks == made.chunks
+    np.testing.assert_array_equal((x * 2 - x[0]).compute(), a * 2 - a[0], strict=True)
+    columns = la.from_array(np.asfortranarray(a), chunks=squares)
+    for made in (columns + 1, x.T + 1, x + x.T):  # of which rows would be read across
+        (node,) = optimize([made.expr], keep=False)
+        assert len(node.chunks[1]) > 1, made
+
+
 def test_reductions_of_one_array_read_it_once():
     x = la.from_array(np.ones((400_000, 5)), chunks=(100_000, 5))
     nodes = optimize([(x * 2).sum(0).expr, (x * 2).std(0).expr, (x + 1).max(0).expr], keep=False)

@@ -7,21 +7,23 @@ over the inputs that the group reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, coalesced
+from lazyflow.array.chunks import Chunks, coalesced, in_c_order
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
-from lazyflow.array.nodes.sources import Const, Made, MadeOnce
+from lazyflow.array.nodes.sources import Const, InMemory, Made, MadeOnce
 from lazyflow.array.nodes.views import View
 
 _CHEAP = 4  # steps that are repeated rather than kept
+_SMALL = 16  # how much smaller than a result an operand is that is cut anew
 
 #: Operations that cost about as much as reading their operands.
 QUICK = frozenset({
@@ -225,7 +227,10 @@ class _Fusion:
         steps = _GroupProgram(self, node, node.chunks, node.shape)
         value = steps.of(node)
         keep = self.keep and node in self.wanted
-        chunks = node.chunks if keep or not self.enabled else steps.better_chunks()
+        chunks = node.chunks
+        if self.enabled and not keep:
+            alone = node in self.wanted and not self.consumers[node]
+            chunks = steps.chunks_in_rows() if alone else steps.better_chunks()
         why = self.why[node]
         return steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
 
@@ -262,6 +267,17 @@ class _Fusion:
             made = Reduced((fused,), node.reduction, which, node.finish, node.dtype, kept[at])
             self._add(node, made)
             self._add(shown[at], made)
+
+
+def _is_read_in_rows(node: Expr) -> bool:
+    """Tell whether any rows of a node can be had, and lie in memory as rows."""
+    if isinstance(node, View):
+        kept = [axis for axis in node.selection.axes if axis >= 0]
+        return node.free and kept == sorted(kept) and _is_read_in_rows(node.inputs[0])
+    if not isinstance(node, InMemory):
+        return node.free and not node.inputs
+    strides = [abs(step) for n, step in zip(node.shape, node.array.strides, strict=True) if n != 1]
+    return strides == sorted(strides, reverse=True)
 
 
 class _GroupProgram:
@@ -321,6 +337,20 @@ class _GroupProgram:
         better = coalesced(self.chunks)
         fit = all(x.free or x.chunks == operand_chunks(x, self.shape, better) for x in self.inputs)
         return better if fit else self.chunks
+
+    def chunks_in_rows(self) -> Chunks:
+        """Return better chunks for a whole result: those that lie in one piece of it, if they can.
+
+        Blocks of 1,000 x 1,000, whose rows lie apart in the result, took 1.5 times as long.
+        """
+        better = self.better_chunks()
+        if None in self.shape or all(len(sizes) == 1 for sizes in better[1:]):
+            return better
+        shape: Any = self.shape
+        small = prod(shape) // _SMALL
+        if not all(_is_read_in_rows(x) or x.size <= small for x in self.inputs):
+            return better
+        return in_c_order(shape, prod(map(max, better)))
 
     def made(
         self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
