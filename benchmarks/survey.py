@@ -190,6 +190,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--size", choices=SIZES, default="80", help="MB of an array; tiny: 0.1, once")
     add("--chunks", type=int, default=8, metavar="N", help="chunks of an array")
+    add("--order", choices="CF", default="C", help="of arrays in memory")
     add("--repeat", type=int, metavar="N", help="turns of each side (7)")
     add("--only", metavar="TEXT", action="append",
         help="expressions with this text, or of this group; * and ? as in file names")  # fmt: skip
@@ -224,8 +225,12 @@ def main(argv: Sequence[str]) -> int:
     repeat = given.repeat or (1 if given.size == "tiny" else 7)
     facts = measure.machine(("lazyflow", "dask", "numpy", "numba"))
     print(measure.machine_line(facts))
-    print(f"{given.size} MB in {given.chunks} chunks, {WORKERS} threads on every side", flush=True)
-    data = arrays(SIZES[given.size])
+    what = f"{given.size} MB in {given.chunks} chunks, in {given.order} order"
+    print(f"{what}; {WORKERS} threads on every side", flush=True)
+    data = {
+        name: np.asarray(array, order=given.order)
+        for name, array in arrays(SIZES[given.size]).items()
+    }
     names = {"lazyflow": _ours(data, given.chunks, given.scheduler)}
     try:
         names["dask"] = namespace(import_module("dask.array"), data, given.chunks)

@@ -16,7 +16,7 @@ from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Reduced
 from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
-from lazyflow.array.nodes.views import View
+from lazyflow.array.nodes.views import View, memory_order, turned_back, with_axes
 from lazyflow.array.passes.fuse import QUICK
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import HELD
@@ -44,12 +44,31 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
     light = _are_light(nodes)
     found = []
     low = Lowering()
-    bare = nodes if keep else list(map(_in_any_shape, nodes))
-    for node, seen, made, tasks in zip(wanted, nodes, bare, low.lower(bare), strict=True):
+    turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
+    bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
+    for node, (seen, axes), made, tasks in zip(
+        wanted, turned, bare, low.lower(bare), strict=True
+    ):
         whole = None if seen is made else seen.shape
-        found.append(Tasks(tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole))
+        found.append(Tasks(
+            tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole, axes,
+            memory_order(made),
+        ))
         same_line(found[-1], node)
     return found
+
+
+def _in_memory_order(node: Expr) -> tuple[Expr, tuple[int, ...] | None]:
+    """Return what a node is with its axes in another order, and that order: it is read in a row.
+
+    As of NumPy, the transpose of an array in C order is one in Fortran order.
+    """
+    while isinstance(node, Rechunk):
+        node = node.inputs[0]
+    axes = memory_order(node)
+    if axes == tuple(range(node.ndim)):
+        return node, None
+    return with_axes(node, turned_back(axes)), axes
 
 
 def _in_any_shape(node: Expr) -> Expr:

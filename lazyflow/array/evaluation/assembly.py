@@ -184,7 +184,7 @@ class BufferedTasks(Tasks):
                 tasks.append(alike(task, func, (part, *args)))
             else:
                 tasks.append(low.task(put, (part, task), node))
-        super().__init__(tasks, result.array.dtype, node.chunks)
+        super().__init__(tasks, result.array.dtype, node.chunks, axes=node.axes)
 
     def finish(self, values: list[Any]) -> Any:
         """Return the result; blocks that are not in their places yet are among the values."""
@@ -222,9 +222,12 @@ def buffered(node: Expr) -> Expr:
 
 def finished(node: Expr, values: list[Any]) -> Any:
     """Return the value of a node of tasks, given what these returned."""
-    if isinstance(node, BufferedTasks):
-        return node.finish(values)
     assert isinstance(node, Tasks)
+    found = node.finish(values) if isinstance(node, BufferedTasks) else _put_together(node, values)
+    return found if node.axes is None else found.transpose(node.axes)
+
+
+def _put_together(node: Tasks, values: list[Any]) -> Any:
     found, dtype = assembled(node.chunks, node.known_dtype, values), node.known_dtype
     if node.whole is None:
         return found

@@ -130,16 +130,23 @@ class Tasks(Source):
         How many readers the tasks of the compute have: see lowering.py.
     whole
         The shape of what is wanted, if it is another one: with the same elements in C order.
+    axes
+        Of what has that shape, those of what is wanted, if they stand in another order.
+    order
+        In which order the axes lie in the memory of blocks, if it is another one: see `views`.
     """
 
-    __slots__ = ("light", "readers", "tasks", "whole")
+    __slots__ = ("axes", "light", "order", "readers", "tasks", "whole")
 
     def __init__(
         self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks,
         light: bool = False, readers: Mapping[int, int] | None = None,
-        whole: tuple[Any, ...] | None = None,
+        whole: tuple[Any, ...] | None = None, axes: tuple[int, ...] | None = None,
+        order: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(dtype, chunks)
+        self.axes = axes
+        self.order = order
         self.tasks = tuple(tasks)
         self.light = light
         self.readers = readers or {}

@@ -7,23 +7,17 @@ over the inputs that the group reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-import numpy as np
-
-from lazyflow.array.chunks import Chunks, coalesced, in_c_order
-from lazyflow.array.kernels.program import Program, Step
-from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
-from lazyflow.array.nodes.sources import Const, InMemory, Made, MadeOnce
-from lazyflow.array.nodes.views import View
+from lazyflow.array.nodes.sources import Const, Made, MadeOnce
+from lazyflow.array.nodes.views import View, with_axes
+from lazyflow.array.passes.group_program import GroupProgram
 
 _CHEAP = 4  # steps that are repeated rather than kept
-_SMALL = 16  # how much smaller than a result an operand is that is cut anew
 
 #: Operations that cost about as much as reading their operands.
 QUICK = frozenset({
@@ -224,154 +218,57 @@ class _Fusion:
     # -- making them --------------------------------------------------------------------------
 
     def _fused(self, node: Elementwise) -> Expr:
-        steps = _GroupProgram(self, node, node.chunks, node.shape)
+        steps = GroupProgram(self.groups, node, self.new, node)
         value = steps.of(node)
         keep = self.keep and node in self.wanted
-        chunks = node.chunks
+        if self.enabled:
+            steps.turn()
+        chunks = steps.chunks
         if self.enabled and not keep:
             alone = node in self.wanted and not self.consumers[node]
             chunks = steps.chunks_in_rows() if alone else steps.better_chunks()
         why = self.why[node]
-        return steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
+        made = steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
+        same_line(made, node)
+        return with_axes(made, steps.axes)
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]
-        steps = _GroupProgram(self, self._bundle_key(bundle[0]), inner.chunks, inner.shape)
-        outputs: list[tuple[Any, Any]] = []
+        steps = GroupProgram(self.groups, self._bundle_key(bundle[0]), self.new, inner)
+        values: list[tuple[Any, Any]] = []
         for node in bundle:
-            value = steps.of(node.inputs[0])
             mask: Any = steps.of(node.inputs[1]) if len(node.inputs) > 1 else None
-            reduction = node.reduction
-            outputs.append((value, reduction._replace(mask=mask) if mask else reduction))
-        axes = bundle[0].reduction.axes
-        chunks = steps.better_chunks() if self.enabled else inner.chunks
+            values.append((steps.of(node.inputs[0]), mask))
+        as_it_is = steps.is_merged_as_it_is(bundle)
+        if self.enabled and not as_it_is:
+            steps.turn()
+        axes = tuple(sorted([steps.axes[axis] for axis in bundle[0].reduction.axes]))
+        reductions = [node.reduction._replace(axes=axes) for node in bundle]
+        chunks = steps.better_chunks() if self.enabled else steps.chunks
         partial = tuple([
             (1,) * len(sizes) if axis in axes else sizes for axis, sizes in enumerate(chunks)
         ])
-        label = "+".join(dict.fromkeys(node.name for node in bundle))
         shown = [self.arranged.get(node, node) for node in bundle]
-        kept = [x.selection.axes if isinstance(x, View) else tuple(range(x.ndim)) for x in shown]
+        kept = list(map(steps.kept_axes, shown))
         last = None
         if len(bundle) == 1 and all(len(chunks[axis]) == 1 for axis in axes):
-            last = MergePartials(bundle[0].reduction, bundle[0].finish, kept[0]).last
-        if last is None and steps.is_merged_as_it_is(bundle):
+            last = MergePartials(reductions[0], bundle[0].finish, kept[0][0]).last
+        if last is None and as_it_is:
             fused = self._as_it_was(inner)
         else:
-            fused = steps.made(
-                tuple(outputs), bundle[0].dtype, partial, chunks, label, "it reduces each block",
-                last,
-            )
+            outputs = tuple([
+                (value, reduction._replace(mask=mask) if mask else reduction)
+                for (value, mask), reduction in zip(values, reductions, strict=True)
+            ])
+            label = "+".join(dict.fromkeys(node.name for node in bundle))
+            why = "it reduces each block"
+            fused = steps.made(outputs, bundle[0].dtype, partial, chunks, label, why, last)
             same_line(fused, bundle[0])
-        for at, node in enumerate(bundle):
+        for at, (node, reduction, (own, order)) in enumerate(
+            zip(bundle, reductions, kept, strict=True)
+        ):
             which = at if len(bundle) > 1 else None
-            made = Reduced((fused,), node.reduction, which, node.finish, node.dtype, kept[at])
-            self._add(node, made)
-            self._add(shown[at], made)
-
-
-def _is_read_in_rows(node: Expr) -> bool:
-    """Tell whether any rows of a node can be had, and lie in memory as rows."""
-    if isinstance(node, View):
-        kept = [axis for axis in node.selection.axes if axis >= 0]
-        return node.free and kept == sorted(kept) and _is_read_in_rows(node.inputs[0])
-    if not isinstance(node, InMemory):
-        return node.free and not node.inputs
-    strides = [abs(step) for n, step in zip(node.shape, node.array.strides, strict=True) if n != 1]
-    return strides == sorted(strides, reverse=True)
-
-
-class _GroupProgram:
-    """A program that is being made: the steps of one group, and the nodes that it reads."""
-
-    def __init__(
-        self, fusion: _Fusion, group: Any, chunks: Chunks, shape: tuple[int | None, ...]
-    ) -> None:
-        self.fusion = fusion
-        self.group = group
-        self.chunks = chunks
-        self.shape = shape
-        self.consts: list[np.ndarray[Any, Any]] = []
-        self.inputs: list[Expr] = []
-        self.steps: list[Any] = []
-        self._values: dict[Expr, tuple[str, int]] = {}
-
-    def of(self, root: Expr) -> tuple[str, int]:
-        """Add the steps that compute a node; return where its value will be."""
-        stack = [(root, False)]
-        while stack:
-            node, ready = stack.pop()
-            if node in self._values:
-                continue
-            if not isinstance(node, Elementwise) or self.group not in self.fusion.groups[node]:
-                self._values[node] = self._read(node)
-            elif not ready:
-                stack.append((node, True))
-                stack.extend((x, False) for x in reversed(node.inputs))
-            else:
-                self._values[node] = ("step", len(self.steps))
-                self.steps.append((node, [self._values[x] for x in node.inputs]))
-        return self._values[root]
-
-    def _read(self, node: Expr) -> tuple[str, int]:
-        if isinstance(node, Const):
-            self.consts.append(node.value)
-            return "const", len(self.consts) - 1
-        self.inputs.append(self.fusion.new.get(node, node))
-        return "input", len(self.inputs) - 1
-
-    def is_merged_as_it_is(self, bundle: list[Reduce]) -> bool:
-        """Tell whether the blocks of the only input are partial results already."""
-        inner, reduction = bundle[0].inputs[0], bundle[0].reduction
-        return (
-            len(bundle) == 1
-            and not self.steps
-            and not self.consts
-            and reduction.kind in ("sum", "prod", "min", "max")
-            and reduction.dtype == inner.known_dtype
-            and reduction.dtype.kind in "iufc"
-            and all(set(inner.chunks[axis]) == {1} for axis in reduction.axes)
-        )
-
-    def better_chunks(self) -> Chunks:
-        """Return longer chunks where blocks are small and all inputs can be had in other chunks."""
-        better = coalesced(self.chunks)
-        fit = all(x.free or x.chunks == operand_chunks(x, self.shape, better) for x in self.inputs)
-        return better if fit else self.chunks
-
-    def chunks_in_rows(self) -> Chunks:
-        """Return better chunks for a whole result: those that lie in one piece of it, if they can.
-
-        Blocks of 1,000 x 1,000, whose rows lie apart in the result, took 1.5 times as long.
-        """
-        better = self.better_chunks()
-        if None in self.shape or all(len(sizes) == 1 for sizes in better[1:]):
-            return better
-        shape: Any = self.shape
-        small = prod(shape) // _SMALL
-        if not all(_is_read_in_rows(x) or x.size <= small for x in self.inputs):
-            return better
-        return in_c_order(shape, prod(map(max, better)))
-
-    def made(
-        self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
-        label: str, why: str, last: Any = None,
-    ) -> Fused:
-        """Return the node; `grid` is what its inputs are cut into."""
-        first_input = len(self.consts)
-        first_step = first_input + len(self.inputs)
-        offset = {"const": 0, "input": first_input, "step": first_step}
-
-        def number(value: tuple[str, int]) -> int:
-            return offset[value[0]] + value[1]
-
-        inputs = tuple([in_chunks(x, operand_chunks(x, self.shape, grid)) for x in self.inputs])
-        steps: tuple[Step, ...] = tuple([
-            node.step(tuple(map(number, operands))) for node, operands in self.steps
-        ])
-        wanted = tuple([
-            (number(value), r._replace(mask=number(r.mask)) if r and r.mask else r)
-            for value, r in outputs
-        ])
-        types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
-        program = Program(types, steps, wanted)
-        return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why, last)
+            made = Reduced((fused,), reduction, which, node.finish, node.dtype, own)
+            same_line(made, node)
+            for each in (node, shown[at]):
+                self._add(each, with_axes(made, order))
