@@ -88,6 +88,8 @@ def test_sums_over_rows_in_fortran_order_are_those_over_columns_in_c_order():
 def test_what_lies_in_fortran_order_is_read_as_it_lies():
     a = np.asfortranarray(RNG.random((300, 200)))
     x = la.from_array(a, chunks=(100, 200))
+    words = "it is computed as its inputs lie in memory, with the axes 1, 0"
+    assert words in la.report(x * 2)
     for made in (x * 2, x.sum(1), x.sum(0), (x - x.mean(0)) / x.std(0), x.persist() + 1):
         fused = [node for node in below(optimize([made.expr])) if isinstance(node, Fused)]
         assert fused

@@ -158,4 +158,7 @@ class GroupProgram:
         ])
         types = (*[c.dtype for c in self.consts], *[x.dtype for x in inputs])
         program = Program(types, steps, wanted)
+        if self.axes != tuple(range(len(self.axes))):
+            order = ", ".join(map(str, turned_back(self.axes)))
+            why += f"; it is computed as its inputs lie in memory, with the axes {order}"
         return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why, last)
