@@ -18,12 +18,16 @@ _before: dict[CodeType, dict[int, str]] = {}
 
 
 def before(code: CodeType, offset: int) -> str:
-    """Name the instruction before the one at an offset."""
+    """Name the instruction before the one at an offset.
+
+    There is none before the first of a handler: an error leads there, not the instruction above
+    it, and no signal is looked for. Raised there, Python 3.11 lost a reference to the error.
+    """
     known = _before.get(code)
     if known is None:
         names = [(i.offset, i.opname) for i in dis.get_instructions(code)]
         known = _before[code] = {
-            here[0]: last[1] for last, here in pairwise(names)
+            here[0]: last[1] for last, here in pairwise(names) if here[1] != "PUSH_EXC_INFO"
         }
     return known.get(offset, "")
 
