@@ -13,8 +13,7 @@ PUBLIC: dict[str, str] = {
     "functions.comparison": "allclose array_equal array_equiv isclose",
     "functions.conversion": "array asanyarray asarray",
     "functions.creation": (
-        "arange empty empty_like eye full full_like identity linspace logspace ones ones_like tri "
-        "zeros zeros_like"
+        "empty empty_like eye full full_like identity ones ones_like tri zeros zeros_like"
     ),
     "functions.cumulative": (
         "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum"
@@ -50,6 +49,7 @@ PUBLIC: dict[str, str] = {
         "broadcast_arrays broadcast_to ndim ravel reshape shape size"
     ),
     "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
+    "functions.ranges": "arange linspace logspace",
     "functions.reductions.arg_extremes": "argmax argmin nanargmax nanargmin",
     "functions.reductions.means": "average mean std var",
     "functions.reductions.quantiles": (

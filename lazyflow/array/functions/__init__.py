@@ -21,7 +21,8 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     manipulation.joining          concatenate, stack, block
     manipulation.layout           rechunk, unify_chunks, view
     conversion                    asarray, array
-    creation                      zeros, full, arange, linspace, eye
+    creation                      zeros, full, eye
+    ranges                        arange, linspace, logspace
     indexing.index_arrays         index arrays in ``x[...]``
     indexing.nonzero              nonzero, argwhere
     indexing.setitem              ``x[key] = value``

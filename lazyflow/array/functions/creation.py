@@ -1,8 +1,7 @@
-"""Arrays of formulas: of one value, of ranges, of ones on a diagonal."""
+"""Arrays of formulas: of one value, of ones on a diagonal."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -176,68 +175,6 @@ def empty_like(
     return zeros_like(a, dtype, order, subok, shape, chunks=chunks)
 
 
-def arange(
-    start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
-    chunks: ChunksLike = "auto"
-) -> Array:
-    """Return the numbers from `start`, or 0, to before `stop`, `step` apart.
-
-    Each block is made by its own task: no task holds all of them.
-
-    >>> import lazyflow.array as la
-    >>> la.arange(2, 10, 3).compute()
-    array([2, 5, 8])
-    >>> la.arange(10, chunks=4).chunks
-    ((4, 4, 2),)
-    """
-    if stop is None:
-        start, stop = 0, start
-    step = 1 if step is None else step
-    if step == 0:
-        raise ZeroDivisionError("arange() needs a step other than 0")
-    dtype = np.arange(start * 0, stop * 0, step).dtype if dtype is None else np.dtype(dtype)
-    if dtype.kind not in "iufc":
-        raise TypeError(f"arange() makes numbers; got dtype {dtype}")
-    count = max(int(np.ceil((stop - start) / step)), 0)
-    return from_formula(Range(start, step, dtype), (count,), dtype, chunks)
-
-
-def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
-) -> Any:
-    """Return `num` numbers evenly from `start` to `stop`; parameters are those of ``np.linspace``.
-
-    With ``retstep=True`` the distance between them is returned, too.
-
-    >>> import lazyflow.array as la
-    >>> la.linspace(0, 1, 5, chunks=2).compute()
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
-    """
-    num = operator.index(num)
-    if num < 0:
-        raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    kind = np.result_type(start, stop, float(num))
-    formula = Linear(start, stop, num, endpoint, np.dtype(kind if dtype is None else dtype))
-    found = from_formula(formula, (num,), formula.dtype, chunks)
-    parts = num - 1 if endpoint else num
-    return (found, (stop - start) / parts if parts > 0 else np.nan) if retstep else found
-
-
-def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
-    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
-) -> Array:
-    """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``.
-
-    >>> import lazyflow.array as la
-    >>> la.logspace(0, 3, 4).compute()
-    array([   1.,   10.,  100., 1000.])
-    """
-    found: Any = np.power(base, linspace(start, stop, num, endpoint, chunks=chunks))
-    return found if dtype is None else found.astype(dtype)
-
-
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
     chunks: ChunksLike = "auto"
@@ -308,60 +245,6 @@ class FilledObject:
         out = np.empty([s.stop - s.start for s in region], dtype=object)
         out.fill(self.value)
         return out
-
-
-@dataclass(frozen=True)
-class Range:
-    """``start + step * i``, rounded as NumPy does."""
-
-    start: Any
-    step: Any
-    dtype: np.dtype[Any]
-    __name__ = "arange"
-    takes_out = True
-
-    def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
-        (span,) = region
-        at = np.arange(span.start, span.stop)
-        if out is None:
-            out = np.empty(at.shape, self.dtype)
-        if self.dtype.kind in "iu":
-            with np.errstate(over="ignore"):
-                out[...] = at * self.step + self.start
-            return out
-        first = np.asarray(self.start, self.dtype)[()]
-        delta = np.asarray(self.start + self.step, self.dtype)[()] - first
-        return np.add(first, at * delta, out=out, casting="unsafe")
-
-
-@dataclass(frozen=True)
-class Linear:
-    """``num`` numbers evenly from `start` to `stop`."""
-
-    start: Any
-    stop: Any
-    num: int
-    endpoint: bool
-    dtype: np.dtype[Any]
-    __name__ = "linspace"
-
-    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        (span,) = region
-        kind = np.result_type(self.start, self.stop, float(self.num))
-        parts = self.num - 1 if self.endpoint else self.num
-        at = np.arange(span.start, span.stop).astype(kind)
-        width = np.subtract(self.stop, self.start, dtype=kind)
-        if parts > 0:
-            step = width / parts
-            found = at / parts * width if step == 0 else at * step
-        else:
-            found = at * width
-        found = found + self.start
-        if self.endpoint and self.num > 1 and span.start < span.stop == self.num:
-            found[-1] = self.stop
-        if self.dtype.kind in "iu":
-            np.floor(found, out=found)
-        return found.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, ShapeLike, as_array
-from lazyflow.array.functions.creation import arange, tri, zeros
+from lazyflow.array.functions.creation import tri, zeros
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.functions.manipulation.axes import swapaxes
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.manipulation.shaping import broadcast_arrays, broadcast_to, ravel
+from lazyflow.array.functions.ranges import arange
 from lazyflow.array.nodes import elementwise
 
 

@@ -9,11 +9,12 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
-from lazyflow.array.functions.creation import arange, full, zeros
+from lazyflow.array.functions.creation import full, zeros
 from lazyflow.array.functions.elementwise import around, where
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.rearranging import along, flip
 from lazyflow.array.functions.manipulation.shaping import broadcast_to
+from lazyflow.array.functions.ranges import arange
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.means import mean
 from lazyflow.array.functions.reductions.quantiles import median

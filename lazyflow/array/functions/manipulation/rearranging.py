@@ -22,11 +22,12 @@ from lazyflow.array.functions.arguments import (
     broadcast_node,
     lengths_of,
 )
-from lazyflow.array.functions.creation import arange, zeros
+from lazyflow.array.functions.creation import zeros
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
 from lazyflow.array.functions.manipulation.joining import concatenate, stack
 from lazyflow.array.functions.manipulation.shaping import ravel
+from lazyflow.array.functions.ranges import arange
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.reshaped import reshaped

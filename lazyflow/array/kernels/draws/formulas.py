@@ -22,9 +22,11 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 
 #: Places of the parameters of a draw: two keys for each round, the last two words of the counter;
 #: then its own ones: for whole numbers the lowest, how many there are, and the bound of what is
-#: refused; for a table what is added to a place, a shift, and the first cell of the guide.
+#: refused; for a table what is added to a place, a shift, and the first cell of the guide; for
+#: equal distances the first, the distance, the place of the last, and the last.
 CALL, SEED, LEAST, COUNT, REFUSED = range(2 * _ROUNDS, 2 * _ROUNDS + 5)
 _SHIFT, CELLS = COUNT, REFUSED
+_LAST, _END = REFUSED, REFUSED + 1
 
 
 class Machine(Protocol):
@@ -260,6 +262,27 @@ def _words(m: Machine) -> tuple[Any, ...]:
     return tuple(_two(m))
 
 
+# -- numbers at equal distances -------------------------------------------------------------------
+
+
+def _whole_steps(m: Machine) -> tuple[Any, ...]:
+    return (m.group * m.param(COUNT) + m.param(LEAST),)
+
+
+def _steps(m: Machine) -> tuple[Any, ...]:
+    return (m.where(m.below(m.group, 1), m.of_bits(m.param(LEAST)), _along(m)),)  # it may be -0.0
+
+
+def _along(m: Machine) -> Any:
+    return m.number(m.group) * m.of_bits(m.param(COUNT)) + m.of_bits(m.param(LEAST))
+
+
+def _line(m: Machine) -> tuple[Any, ...]:
+    """Return floats from the first on, a step apart; the last is given."""
+    before = m.below(m.group, m.param(_LAST))
+    return (m.where(before, _along(m), m.of_bits(m.param(_END))),)
+
+
 class Formula(NamedTuple):
     """How many elements a counter gives, and the function of a machine that gives them."""
 
@@ -282,4 +305,7 @@ FORMULAS = {
     "long_range": Formula(2, _long_range),
     "listed": Formula(2, _listed),
     "words": Formula(2, _words),
+    "whole_steps": Formula(1, _whole_steps),
+    "steps": Formula(1, _steps),
+    "line": Formula(1, _line),
 }

@@ -38,4 +38,7 @@ CHECKED = {
     "short_range": words_of(5, 3 << 30, 1 << 30),
     "long_range": words_of(5, 3 << 62, 1 << 62),
     "listed": table([0.0, 0.1, 0.0, 0.2, 0.7, 1e-4, 1e-5, 1e-5, 0.0], -3),
+    "whole_steps": words_of(-5, 3),
+    "steps": np.array([-5.1, 0.3]).tobytes(),
+    "line": np.array([-5.1, 0.3]).tobytes() + words_of(700) + np.float64(9.9).tobytes(),
 }
