@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -254,19 +254,29 @@ class Diagonal:
     k: int
     dtype: np.dtype[Any]
     __name__ = "eye"
-    _whole: ClassVar[Any] = staticmethod(np.eye)
+    takes_out = True
+
+    def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
+        rows, columns = region
+        if out is None:
+            out = np.zeros((rows.stop - rows.start, columns.stop - columns.start), self.dtype)
+        else:
+            out.fill(0)
+        first = max(rows.start, columns.start - self.k)
+        at = np.arange(first, max(first, min(rows.stop, columns.stop - self.k)))
+        out[at - rows.start, at + self.k - columns.start] = 1
+        return out
+
+
+@dataclass(frozen=True)
+class Tri:
+    """Ones on and below a diagonal."""
+
+    k: int
+    dtype: np.dtype[Any]
+    __name__ = "tri"
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         rows, columns = region
         shape = rows.stop - rows.start, columns.stop - columns.start
-        found: np.ndarray[Any, Any] = self._whole(
-            *shape, k=self.k + rows.start - columns.start, dtype=self.dtype
-        )
-        return found
-
-
-class Tri(Diagonal):
-    """Ones on and below a diagonal."""
-
-    __name__ = "tri"
-    _whole = staticmethod(np.tri)
+        return np.tri(*shape, k=self.k + rows.start - columns.start, dtype=self.dtype)
