@@ -16,6 +16,7 @@ from lazyflow import config
 from lazyflow.api.runs import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
+from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.passes import make_plan
 from lazyflow.schedulers.core.base import Observer
@@ -52,6 +53,20 @@ def test_a_whole_result_is_made_of_rows_that_lie_together_in_it():
     for made in (columns + 1, x.T + 1, x + x.T):  # of which rows would be read across
         (node,) = optimize([made.expr], keep=False)
         assert len(node.chunks[1]) > 1, made
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_is_joined_is_cut_where_the_chunks_end(axis):
+    a = np.arange(30_000.0).reshape(300, 100)
+    x = la.from_array(a, chunks=(90, 30))
+    made = x - la.roll(x, 7, axis=axis)
+    rechunks = [node for node in below(optimize([made.expr])) if isinstance(node, Rechunk)]
+    assert rechunks
+    for node in rechunks:  # all blocks but those at a joint are blocks of what is below
+        for k in range(2):
+            ends = [set(np.cumsum(each.chunks[k])) for each in (node, *node.inputs)]
+            assert ends[0] <= ends[1] and len(ends[1] - ends[0]) <= 1
+    np.testing.assert_array_equal(made.compute(), a - np.roll(a, 7, axis=axis), strict=True)
 
 
 def test_reductions_of_one_array_read_it_once():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Recipe, Request, answered, below, same, same_line
+from lazyflow.array.nodes.joined import Concatenate, concatenated
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
 
 
@@ -24,7 +27,7 @@ def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     nodes = below(wanted)
     rechunks = [node for node in nodes if isinstance(node, Rechunk)]
     free = _free(nodes) if rechunks else set()
-    if not any(node.inputs[0] in free for node in rechunks):
+    if not any(node.inputs[0] in free or _is_recut(node, free) for node in rechunks):
         return wanted
     found = answered(
         wanted, partial(_recipe, free), lambda made, node, chunks: same_line(made, node)
@@ -48,12 +51,48 @@ def _recipe(free: set[Expr], node: Expr, chunks: Chunks | None) -> Recipe:
     if isinstance(node, Rechunk) and node.inputs[0] in free:
         own = node.chunks if chunks is None else chunks
         return [_request(node.inputs[0], own)], lambda found: in_chunks(found[0], own)
+    if isinstance(node, Rechunk) and _is_recut(node, free):
+        own, joined = node.chunks if chunks is None else chunks, node.inputs[0]
+        assert isinstance(joined, Concatenate)
+        pieces = zip(joined.inputs, _pieces(joined, own), strict=True)
+        return [_request(*pair) for pair in pieces], lambda found: in_chunks(
+            concatenated(found, joined.axis), own
+        )
     if chunks is None:
         return [(x, None) for x in node.inputs], partial(same, node)
     if isinstance(node, Elementwise) and node in free:
         needed = [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
         return needed, node.with_inputs
     return [(node, None)], lambda found: in_chunks(found[0], chunks)
+
+
+def _is_recut(node: Rechunk, free: set[Expr]) -> bool:
+    """Tell whether free nodes are joined below, and can be cut where the chunks end.
+
+    Then blocks are copied only where a joint is.
+    """
+    (joined,) = node.inputs
+    return (
+        isinstance(joined, Concatenate)
+        and None not in joined.shape
+        and all(x in free for x in joined.inputs)
+        and [x.chunks for x in joined.inputs] != _pieces(joined, node.chunks)
+    )
+
+
+def _pieces(joined: Concatenate, chunks: Chunks) -> list[Chunks]:
+    """Return the chunks of what is joined whose ends are those of some chunks of the whole."""
+    found, axis, first = [], joined.axis, 0
+    ends: Any = list(accumulate(chunks[axis]))
+    for x in joined.inputs:
+        n = x.shape[axis]
+        assert n is not None
+        last = first + n
+        inside = sorted({first, *[end for end in ends if first < end < last], last})
+        sizes = tuple([b - a for a, b in pairwise(inside)]) or (0,)
+        found.append((*chunks[:axis], sizes, *chunks[axis + 1:]))
+        first = last
+    return found
 
 
 def _request(node: Expr, chunks: Chunks) -> Request:
