@@ -447,3 +447,18 @@ def test_a_matrix_times_itself_is_symmetric(rows):
     found = (part.T @ part).compute()
     np.testing.assert_allclose(found, x[::2, 3:].T @ x[::2, 3:])
     assert np.array_equal(found, found.T)
+
+
+def test_few_large_sums_are_held_at_once(monkeypatch):
+    monkeypatch.setattr(contraction, "_LONG", 2)  # else blocks of 400 rows are joined
+    x = la.from_array(RNG.random((6400, 500)), chunks=(400, 500))  # 16 sums of 2 MB
+    with lazyflow.config.set(scheduler="sync"):
+        found = (x.T @ x).compute()
+        tracemalloc.start()
+        try:
+            again = (x.T @ x).compute()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    np.testing.assert_array_equal(found, again)
+    assert peak < 11 * found.nbytes
