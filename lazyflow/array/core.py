@@ -23,7 +23,7 @@ from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.sources import Const, InMemory, Tasks
-from lazyflow.array.nodes.views import memory_order, transposed
+from lazyflow.array.nodes.views import transposed
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
@@ -288,8 +288,8 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         return finished(self._expr, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        node, order = self._expr, memory_order(self._expr)
-        return type(self)(Tasks(tasks, node.dtype_or_lazy, node.chunks, order=order))
+        node = self._expr
+        return type(self)(Tasks(tasks, node.dtype_or_lazy, node.chunks, order=node.memory_order))
 
     def _finalizer(self) -> Any:
         return Assembly(self._expr)
@@ -326,7 +326,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     def __reduce__(self) -> Any:
         (self,) = type(self).__lazyflow_optimize__([self])
         data = graph_pickle.packed_together(self.__lazyflow_tasks__())
-        return _from_tasks, (data, self.dtype, self.chunks, memory_order(self._expr))
+        return _from_tasks, (data, self.dtype, self.chunks, self._expr.memory_order)
 
     # -- methods that are functions too -----------------------------------------------------------
 

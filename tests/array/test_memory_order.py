@@ -31,6 +31,7 @@ OPERATIONS = {
     "new": lambda m, x, c: (x[:, None] + x[:, :, None]).max(0)[..., :3],
     "other shape": lambda m, x, c: (x + 1).reshape(-1, 10) * 2,
     "others": lambda m, x, c: [m.sort(x, 1), m.cumsum(x, 0), m.median(x, 2), m.argmax(x, axis=1)],
+    "stacked": lambda m, x, c: m.stack([x, x * 2], axis=1) + m.block([x, c])[:, None, :, :20],
     "joined": lambda m, x, c: m.concatenate([x, c, x * 2], axis=1).sum(0),
 }
 
@@ -63,7 +64,8 @@ def test_a_result_lies_in_memory_as_numpys_does():
     x = la.from_array(a, chunks=7)
     for made, right in (
         (x, a), (x + 1, a + 1), (x.T * 2, a.T * 2), (la.from_array(a.T, chunks=7).T, a),
-        (x.persist(), a), (x[::-1] * 2, a[::-1] * 2),
+        (x.persist(), a), (x[::-1] * 2, a[::-1] * 2), (la.concatenate([x, x]), np.append(a, a, 0)),
+        (la.block([[x, x], [x, x]]), np.block([[a, a], [a, a]])),
     ):
         found = made.compute()
         same_values(found, right)

@@ -10,13 +10,13 @@ from math import inf, prod
 
 from lazyflow import config
 from lazyflow.array.nodes.elementwise import Fused
-from lazyflow.array.nodes.expr import Expr, below, same_line
+from lazyflow.array.nodes.expr import Expr, below, same_line, turned_back
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Reduced
 from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
-from lazyflow.array.nodes.views import View, memory_order, turned_back, with_axes
+from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fuse import QUICK
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import HELD
@@ -52,7 +52,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
         whole = None if seen is made else seen.shape
         found.append(Tasks(
             tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole, axes,
-            memory_order(made),
+            made.memory_order,
         ))
         same_line(found[-1], node)
     return found
@@ -65,7 +65,7 @@ def _in_memory_order(node: Expr) -> tuple[Expr, tuple[int, ...] | None]:
     """
     while isinstance(node, Rechunk):
         node = node.inputs[0]
-    axes = memory_order(node)
+    axes = node.memory_order
     if axes == tuple(range(node.ndim)):
         return node, None
     return with_axes(node, turned_back(axes)), axes

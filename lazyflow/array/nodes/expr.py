@@ -164,6 +164,14 @@ class Expr:
         """Number of elements; raises TypeError where a length is not known."""
         return prod(self.shape)  # type: ignore[arg-type]
 
+    @property
+    def memory_order(self) -> tuple[int, ...]:
+        """For each axis which one it is in the memory of blocks; (0, 1, ...) is C order.
+
+        Of views it is that of what they are views of; what is computed lies in C order.
+        """
+        return tuple(range(self.ndim))
+
     def params(self) -> tuple[Any, ...]:
         """Return the values of its fields, in the order of the constructor."""
         return type(self)._values(self)
@@ -336,3 +344,12 @@ def same(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
 def are_same(some: Sequence[Expr], others: Sequence[Expr]) -> bool:
     """Tell whether nodes are the very same ones."""
     return len(some) == len(others) and all(map(is_, some, others))
+
+
+def turned_back(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order of axes that undoes another one.
+
+    >>> turned_back((1, 2, 0))
+    (2, 0, 1)
+    """
+    return tuple(sorted(range(len(order)), key=order.__getitem__))

@@ -26,6 +26,12 @@ class Concatenate(Expr):
         self.axis = axis
         self._firsts = [0, *accumulate(len(x.chunks[axis]) for x in inputs)]
 
+    @property
+    def memory_order(self) -> tuple[int, ...]:
+        if None in self.shape:
+            return super().memory_order
+        return max(self.inputs, key=lambda x: x.size).memory_order
+
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return concatenated(inputs, self.axis, True)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, MakesTasks, Source
+from lazyflow.array.nodes.expr import Expr, MakesTasks, Source, turned_back
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.task import Task
@@ -48,6 +48,13 @@ class InMemory(Source):
     def __init__(self, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
         super().__init__(array.dtype, chunks)
         self.array = array
+
+    @property
+    def memory_order(self) -> tuple[int, ...]:
+        own, steps = tuple(range(self.ndim)), self.array.strides
+        if self.array.flags.c_contiguous or 0 in steps:
+            return own
+        return turned_back(sorted(own, key=lambda axis: -abs(steps[axis])))
 
     def key(self) -> Any:
         return id(self.array), self.chunks
@@ -133,7 +140,7 @@ class Tasks(Source):
     axes
         Of what has that shape, those of what is wanted, if they stand in another order.
     order
-        In which order the axes lie in the memory of blocks, if it is another one: see `views`.
+        Their `memory_order`, if it is not C order.
     """
 
     __slots__ = ("axes", "light", "order", "readers", "tasks", "whole")
@@ -151,6 +158,10 @@ class Tasks(Source):
         self.light = light
         self.readers = readers or {}
         self.whole = whole
+
+    @property
+    def memory_order(self) -> tuple[int, ...]:
+        return self.order or super().memory_order
 
     def key(self) -> Any:
         return *map(id, self.tasks), self.chunks

@@ -15,7 +15,6 @@ import numpy as np
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Pick, Selection, cut_lengths
-from lazyflow.array.nodes.sources import InMemory, Tasks
 
 
 class View(Expr):
@@ -48,6 +47,16 @@ class View(Expr):
         if len(kept) < len(self.selection.axes):
             return "broadcast_to"
         return base.name  # only axes of length 1 are gone, as after a reduction
+
+    @property
+    def memory_order(self) -> tuple[int, ...]:
+        below = self.inputs[0].memory_order
+        kept = [below[axis] for axis in self.selection.axes if axis >= 0]
+        if kept == sorted(kept):
+            return tuple(range(self.ndim))
+        new = iter(range(self.ndim - len(kept)))  # which come first
+        order = iter([self.ndim - len(kept) + sorted(kept).index(axis) for axis in kept])
+        return tuple([next(new if axis < 0 else order) for axis in self.selection.axes])
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         (base,) = inputs
@@ -114,38 +123,6 @@ def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
     if len(set(order)) != node.ndim:
         raise ValueError("repeated axis in transpose")
     return view(node, Selection((None,) * node.ndim, order))
-
-
-def memory_order(node: Expr) -> tuple[int, ...]:
-    """Return for each axis which one it is, by the order in which elements lie in memory.
-
-    (0, 1, ...) is C order. Blocks of what is computed lie in the order of their axes; those of a
-    transposed view lie in the order of what it is a view of.
-    """
-    own = tuple(range(node.ndim))
-    if isinstance(node, Tasks):
-        return node.order or own
-    if isinstance(node, InMemory):
-        array = node.array
-        if array.flags.c_contiguous or 0 in array.strides:
-            return own
-        return turned_back(sorted(own, key=lambda axis: -abs(array.strides[axis])))
-    if not isinstance(node, View):
-        return own
-    if any(axis < 0 for axis in node.selection.axes):  # new ones
-        return own
-    below = memory_order(node.inputs[0])
-    kept = [below[axis] for axis in node.selection.axes]
-    return tuple(map(sorted(kept).index, kept))
-
-
-def turned_back(order: Sequence[int]) -> tuple[int, ...]:
-    """Return the order of axes that undoes another one.
-
-    >>> turned_back((1, 2, 0))
-    (2, 0, 1)
-    """
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def with_axes(node: Expr, axes: Sequence[int]) -> Expr:

@@ -12,11 +12,11 @@ from lazyflow.array.chunks import Chunks, coalesced, in_c_order
 from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import Reduce
 from lazyflow.array.nodes.sources import Const
-from lazyflow.array.nodes.views import View, memory_order, turned_back, with_axes
+from lazyflow.array.nodes.views import View, with_axes
 
 _SMALL = 16  # how much smaller than a result an operand is that is cut anew
 
@@ -76,7 +76,7 @@ class GroupProgram:
         Of an array in Fortran order sums of rows took 9 times as long in C order.
         """
         ndim = len(self.shape)
-        orders = {memory_order(x) for x in self.inputs if x.shape == self.shape}
+        orders = {x.memory_order for x in self.inputs if x.shape == self.shape}
         if len(orders) != 1 or None in self.shape or orders == {self.axes}:
             return
         (self.axes,) = orders
@@ -132,7 +132,7 @@ class GroupProgram:
         shape: Any = self.shape
         small = prod(shape) // _SMALL
         rows = tuple(range(len(shape)))
-        if any(x.size > small and not (x.free and memory_order(x) == rows) for x in self.inputs):
+        if any(x.size > small and not (x.free and x.memory_order == rows) for x in self.inputs):
             return better
         return in_c_order(shape, prod(map(max, better)))
 
