@@ -10,9 +10,10 @@ bug. In the bounds, eps is the machine precision of the dtype of the result.
 
 Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `pad` by means, ...)
     are added in pairs, in an order of their own (along the last axes of up to 2,048 elements of a
-    block it is NumPy's); they are within 4 eps of the sum of the absolute
-    values, divided by their number for means. NumPy's are as near, except along axes other than
-    the last, where it adds one by one. So overflow on the way may come earlier or later.
+    block it is NumPy's; the last in memory, where all that is added up lies in another order than
+    C's). They are within 4 eps of the sum of the absolute values, divided by their number for
+    means. NumPy's are as near, except along axes other than the last, where it adds one by one. So
+    overflow on the way may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
     are merged from those of blocks, in double precision at least: within
     eps * (8 + |mean| / deviation), relatively. Where the square of eps * |mean| overflows, as from
@@ -47,6 +48,9 @@ Other functions
     are NumPy's of the block: in NumPy 2.4 they depend on whether one row is reduced or several.
 Histograms with weights of floats, or of whole numbers that overflow within 65,536 elements
     are added up by blocks, as sums.
+Results in memory
+    lie in the order of their operands where these have one and the same, as in Fortran order or
+    transposed, and else in C order, also where NumPy's would be a view.
 Results without axes
     are arrays without axes until they are computed, and elements of native byte order then.
 """
