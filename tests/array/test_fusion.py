@@ -53,6 +53,8 @@ def test_a_whole_result_is_made_of_rows_that_lie_together_in_it():
     for made in (columns + 1, x.T + 1, x + x.T):  # of which rows would be read across
         (node,) = optimize([made.expr], keep=False)
         assert len(node.chunks[1]) > 1, made
+    (node,) = optimize([(la.zeros((0, 3000), chunks=(1, 1000)) + 1).expr], keep=False)
+    assert len(node.chunks[1]) == 3
 
 
 @pytest.mark.parametrize("axis", [0, 1])

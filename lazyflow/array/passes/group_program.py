@@ -130,11 +130,13 @@ class GroupProgram:
         if None in self.shape or all(len(sizes) == 1 for sizes in better[1:]):
             return better
         shape: Any = self.shape
-        small = prod(shape) // _SMALL
+        small, one = prod(shape) // _SMALL, prod(map(max, better))
+        if not one:
+            return better
         rows = tuple(range(len(shape)))
         if any(x.size > small and not (x.free and x.memory_order == rows) for x in self.inputs):
             return better
-        return in_c_order(shape, prod(map(max, better)))
+        return in_c_order(shape, one)
 
     def made(
         self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
