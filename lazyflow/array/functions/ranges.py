@@ -64,7 +64,7 @@ def linspace(
     kind = np.result_type(start, stop, float(num))
     dtype = np.dtype(kind if dtype is None else dtype)
     parts = num - 1 if endpoint else num
-    formula = _line(start, stop, num, parts, dtype) or Linear(start, stop, num, endpoint, dtype)
+    formula = _line(Linear(start, stop, num, endpoint, dtype), parts)
     found = from_formula(formula, (num,), dtype, chunks)
     return (found, (stop - start) / parts if parts > 0 else np.nan) if retstep else found
 
@@ -83,12 +83,13 @@ def logspace(
     return found if dtype is None else found.astype(dtype)
 
 
-def _placed(method: str, formula: str, dtype: np.dtype[Any], count: int, *words: int) -> Any:
-    """Return a formula of places that kernels have."""
+def _placed(few: Any, formula: str, count: int, *words: int) -> Any:
+    """Return a formula of places that kernels have; `few` is NumPy's way, for few elements."""
     from lazyflow.array.kernels.draws.draw import PlacedDraw  # with the first that is asked for
     from lazyflow.array.kernels.draws.formulas import words_of
 
-    return PlacedDraw(method, formula, dtype, (count,), (0, 0, 0), 0, words_of(*words))
+    name = few.__name__
+    return PlacedDraw(name, formula, few.dtype, (count,), (0, 0, 0), 0, words_of(*words), few)
 
 
 def _bits(value: Any) -> int:
@@ -96,29 +97,27 @@ def _bits(value: Any) -> int:
 
 
 def _range(start: Any, step: Any, dtype: np.dtype[Any], count: int) -> Any:
+    few = Range(start, step, dtype)
     if dtype.kind in "iu":
         try:
             words = operator.index(start), operator.index(step)
         except TypeError:
-            return Range(start, step, dtype)
-        return _placed("arange", "whole_steps", dtype, count, *words)
+            return few
+        return _placed(few, "whole_steps", count, *words)
     if dtype not in _FLOATS or np.result_type(start, step).kind not in "biuf":
-        return Range(start, step, dtype)
-    first = np.asarray(start, dtype)[()]
-    delta = np.asarray(start + step, dtype)[()] - first  # as of NumPy
-    return _placed("arange", "steps", dtype, count, _bits(first), _bits(delta))
+        return few
+    return _placed(few, "steps", count, *map(_bits, few.first_and_step()))
 
 
-def _line(start: Any, stop: Any, num: int, parts: int, dtype: np.dtype[Any]) -> Any:
-    """Return the formula of kernels, or None."""
-    kind = np.result_type(start, stop, float(num))
-    if kind != np.float64 or dtype not in _FLOATS or parts < 1:
-        return None
-    step = np.subtract(stop, start, dtype=kind) / parts
+def _line(few: Linear, parts: int) -> Any:
+    kind = np.result_type(few.start, few.stop, float(few.num))
+    if kind != np.float64 or few.dtype not in _FLOATS or parts < 1:
+        return few
+    step = np.subtract(few.stop, few.start, dtype=kind) / parts
     if step == 0 or np.ndim(step):
-        return None
-    last = num - 1 if parts == num - 1 else num  # the end is given as it is
-    return _placed("linspace", "line", dtype, num, *map(_bits, (start, step)), last, _bits(stop))
+        return few
+    last = few.num - 1 if few.endpoint else few.num  # the end is given as it is
+    return _placed(few, "line", few.num, _bits(few.start), _bits(step), last, _bits(few.stop))
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,16 @@ class Range:
             with np.errstate(over="ignore"):
                 out[...] = at * self.step + self.start
             return out
+        first, delta = self.first_and_step()
+        np.add(first, at * delta, out=out, casting="unsafe")
+        if span.start == 0:
+            out[:1] = first  # it may be -0.0
+        return out
+
+    def first_and_step(self) -> tuple[Any, Any]:
+        """Return the first element and the distance to the second, which is rounded."""
         first = np.asarray(self.start, self.dtype)[()]
-        delta = np.asarray(self.start + self.step, self.dtype)[()] - first
-        return np.add(first, at * delta, out=out, casting="unsafe")
+        return first, np.asarray(self.start + self.step, self.dtype)[()] - first
 
 
 @dataclass(frozen=True)

@@ -34,24 +34,24 @@ def test_ranges_of_whole_numbers(dtype, kernels):
 
 @WAYS
 @settings(max_examples=60, deadline=None)
-@given(start=floats, step=floats.filter(bool), count=st.integers(0, 20_000))
+@given(start=floats, step=floats.filter(bool), count=st.integers(0, 40_000))
 def test_ranges_of_floats(kernels, start, step, count):
     stop = start + step * count
     right = np.arange(start, stop, step)
     with lazyflow.config.set(kernels=kernels):
-        same_bits(la.arange(start, stop, step, chunks=7000).compute(), right)
+        same_bits(la.arange(start, stop, step, chunks=17_000).compute(), right)
 
 
 @WAYS
 @settings(max_examples=80, deadline=None)
 @given(
-    ends=st.tuples(floats, floats), num=st.integers(0, 20_000), endpoint=st.booleans(),
+    ends=st.tuples(floats, floats), num=st.integers(0, 40_000), endpoint=st.booleans(),
     dtype=st.sampled_from([None, "f4", "f8", "i8"]), whole=st.booleans(),
 )
 def test_lines(kernels, ends, num, endpoint, dtype, whole):
     start, stop = map(int, ends) if whole else ends
     with lazyflow.config.set(kernels=kernels):
-        found = la.linspace(start, stop, num, endpoint, dtype=dtype, chunks=7000).compute()
+        found = la.linspace(start, stop, num, endpoint, dtype=dtype, chunks=17_000).compute()
     same_bits(found, np.linspace(start, stop, num, endpoint, dtype=dtype))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array.kernels.draws.block import DrawnBlock
-from lazyflow.array.kernels.draws.formulas import parameters
+from lazyflow.array.kernels.draws.formulas import PAYS, parameters
 from lazyflow.array.kernels.draws.tables import CHECKED
 
 
@@ -24,6 +25,8 @@ class PlacedDraw:
         Of the stream: three words of 32 bits, and the number of a call.
     own
         Words of 64 bits: parameters of the formula.
+    few
+        Called with a region of few elements, gives the same values sooner; or None.
     """
 
     method: str
@@ -33,6 +36,7 @@ class PlacedDraw:
     key: tuple[int, int, int]
     call: int
     own: bytes = b""
+    few: Any = None
     takes_out = True
 
     @property
@@ -49,12 +53,23 @@ class PlacedDraw:
         return DrawnBlock(self, region)
 
     def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
+        shape = [span.stop - span.start for span in region]
+        if self.few is not None and prod(shape) < PAYS:
+            return copied(self.few(region), out)
         from lazyflow.array.kernels.draws.fill import fill
 
         if out is None:
-            out = np.empty([span.stop - span.start for span in region], self.dtype)
+            out = np.empty(shape, self.dtype)
         fill(self.formula, self.params, self.shape, region, out)
         return out
+
+
+def copied(values: Any, out: Any) -> Any:
+    """Return values, or what they are copied into."""
+    if out is None:
+        return values
+    out[...] = values
+    return out
 
 
 def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:

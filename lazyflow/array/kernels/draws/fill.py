@@ -13,14 +13,13 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.by_numpy import draw_rows
-from lazyflow.array.kernels.draws.formulas import FORMULAS, parameters
+from lazyflow.array.kernels.draws.formulas import FORMULAS, PAYS, parameters
 from lazyflow.array.kernels.draws.tables import CHECKED
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
 from lazyflow.array.kernels.native.kernel_files import default_folder
 from lazyflow.array.kernels.native.modules import module_text
 
-_PAYS = 1 << 14  # elements from which a kernel is compiled
 _WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
 
 
@@ -92,7 +91,7 @@ def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
     folder = None if kept is False else kept or default_folder()
     if size >= _WAITS or config.get("kernels") == "native":
         compiler.compile_now(kernel, folder)
-    elif size >= _PAYS:
+    elif size >= PAYS:
         compiler.request(kernel, folder)
     return kernel if kernel.state == READY else None
 
