@@ -60,26 +60,35 @@ class Found:
 
 
 class Killer(Thread):
-    """Kill a random worker again and again, `kills` of them or until it is stopped."""
+    """Kill a random worker again and again, `kills` of them or until it is stopped.
 
-    def __init__(self, kills: int | None, seconds: float, seed: int) -> None:
+    steps
+        Returns how many steps were taken: none is killed before a further one was. A chain keeps
+        one worker busy, which on some machines takes longer to start than from kill to kill.
+    """
+
+    def __init__(
+        self, kills: int | None, seconds: float, seed: int,
+        steps: Callable[[], int] | None = None,
+    ) -> None:
         super().__init__(name="killer", daemon=True)
         self.kills, self.seconds = kills, seconds
+        self.steps = steps or count().__next__
         self.random = Random(seed)
         self.done = 0
         self.stopped = Event()
         self.trouble = ""
 
     def run(self) -> None:
-        last = time.monotonic()
+        last, before = time.monotonic(), -1
         try:
             while self.done != self.kills and not self.stopped.wait(self.seconds):
-                pids = pool_facts().pids
-                if pids and kill(self.random.choice(pids)):
+                pids, steps = pool_facts().pids, self.steps()
+                if pids and steps > before and kill(self.random.choice(pids)):
                     self.done += 1
-                    last = time.monotonic()
+                    last, before = time.monotonic(), steps
                 elif time.monotonic() - last > 30:
-                    raise RuntimeError("for 30 s there was no worker to kill")
+                    raise RuntimeError("for 30 s there was no worker to kill, or no step was taken")
         except Exception as error:
             self.trouble = f"killer: {type(error).__name__}: {error}"
         finally:
@@ -176,8 +185,9 @@ class Soak:
         if killer.trouble:
             self.found.trouble.append(killer.trouble)
 
-    def persisted_steps(self, steps: int, killer: Killer) -> None:
+    def persisted_steps(self, steps: int, seconds_between: float, seed: int) -> None:
         """Take `steps` steps, each persisted, under kills; the end must be exact, memory flat."""
+        killer = Killer(None, seconds_between, seed, lambda: self.found.steps)
         step = lazyflow.delayed(graphs.next_state, crash_retries=CRASH_RETRIES)
         lazy: Any = graphs.first_state(STATE)
         right = graphs.first_state(STATE)
@@ -187,6 +197,7 @@ class Soak:
             for k in range(steps):
                 (lazy,) = lazyflow.persist(step(lazy, k), **self.on_processes())
                 right = graphs.next_state(right, k)
+                self.found.steps += 1
                 if k % max(1, steps // 10) == 0:
                     sizes.append(resident_bytes())
             (value,) = lazyflow.compute(lazy, timeout=self.patience, **self.on_processes())
@@ -199,7 +210,6 @@ class Soak:
         finally:
             killer.stopped.set()
             killer.join()
-        self.found.steps += steps
         self.of_killer(killer)
         # The first tenth is left out: buffers grow to what they will be.
         if len(sizes) > 2 and sizes[-1] - sizes[1] > DRIFT:
@@ -216,7 +226,7 @@ def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
     before = at_rest(given.patience, lambda now: now.processes <= there, seconds=2.0)
     start = time.monotonic()
     if given.persist_steps:
-        run.persisted_steps(given.persist_steps, Killer(None, given.seconds_between, given.seed))
+        run.persisted_steps(given.persist_steps, given.seconds_between, given.seed)
     if given.kills:
         killer = Killer(given.kills, given.seconds_between, given.seed)
         run.under_kills(killer, given.callers)
