@@ -20,6 +20,7 @@ DEFAULT = 16
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     layers, defaults = list(config._layers), dict(config._defaults)
+    config._layers.clear()  # of other tests, which set what all threads see
     yield
     config._layers[:] = layers
     config._defaults.clear()
