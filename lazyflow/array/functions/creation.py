@@ -259,9 +259,8 @@ class Diagonal:
     def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
         rows, columns = region
         if out is None:
-            out = np.zeros((rows.stop - rows.start, columns.stop - columns.start), self.dtype)
-        else:
-            out.fill(0)
+            out = np.empty((rows.stop - rows.start, columns.stop - columns.start), self.dtype)
+        out[...] = np.zeros((), self.dtype)  # of texts it is "", which 0 is not
         first = max(rows.start, columns.start - self.k)
         at = np.arange(first, max(first, min(rows.stop, columns.stop - self.k)))
         out[at - rows.start, at + self.k - columns.start] = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise
@@ -88,7 +89,8 @@ def _pieces(joined: Concatenate, chunks: Chunks) -> list[Chunks]:
         n = x.shape[axis]
         assert n is not None
         last = first + n
-        inside = sorted({first, *[end for end in ends if first < end < last], last})
+        between = ends[bisect_right(ends, first):bisect_left(ends, last)]
+        inside = sorted({first, *between, last})
         sizes = tuple([b - a for a, b in pairwise(inside)]) or (0,)
         found.append((*chunks[:axis], sizes, *chunks[axis + 1:]))
         first = last

@@ -167,13 +167,17 @@ def test_quantiles_of_all_elements_have_numpys_bits(data):
     assert warned == warns
 
 
+def lengths_partitioned(monkeypatch):
+    """Return the list to which each call of ``np.partition`` from now on adds a length."""
+    found, partition = [], np.partition
+    monkeypatch.setattr(np, "partition", lambda x, *at: found.append(len(x)) or partition(x, *at))
+    return found
+
+
 def test_an_element_that_is_there_many_times_is_gathered_once(monkeypatch):
     x = RNG.integers(0, 3, 1 << 20) * RNG.integers(0, 2, 1 << 20)  # two of three are 0
     a = la.from_array(x, chunks=1 << 17)
-    sorted_here = []
-    partition = np.partition
-    monkeypatch.setattr(np, "partition", lambda x, *at: sorted_here.append(len(x)) or
-                        partition(x, *at))
+    sorted_here = lengths_partitioned(monkeypatch)
     found = la.percentile(a, [10, 50, 75]).compute(scheduler="threads")
     monkeypatch.undo()
     np.testing.assert_array_equal(found, np.percentile(x, [10, 50, 75]))
@@ -183,10 +187,7 @@ def test_an_element_that_is_there_many_times_is_gathered_once(monkeypatch):
 def test_quantiles_of_large_arrays_sort_little(monkeypatch):
     x = RNG.standard_normal(1 << 20)
     a = la.from_array(x, chunks=1 << 17)
-    sorted_here = []
-    partition = np.partition
-    monkeypatch.setattr(np, "partition", lambda x, *at: sorted_here.append(len(x)) or
-                        partition(x, *at))
+    sorted_here = lengths_partitioned(monkeypatch)
     found = la.percentile(a, [1, 50, 99.99]).compute(scheduler="threads")
     assert sorted_here and max(sorted_here) < x.size / 10
     monkeypatch.undo()
