@@ -10,6 +10,8 @@ check_mutation     False       compare the inputs of every task before and after
 max_runs_ahead     16          unfinished `persist` calls of one thread before the next one waits
 max_pending_calls  10000       pending calls of an actor before the caller of the next one sleeps
 crash_retries      2           runs of a task after deaths of the workers that ran it (processes)
+group_memory       0.25        share of the memory of a cluster's worker that a group of tasks may
+                               hold at once; what holds more runs as tasks of their own
 share_from         65536       bytes from which a part of a value goes through shared memory
 store_limit        None        bytes of shared memory for values, in each worker; None: what the
                                machine has
@@ -86,6 +88,21 @@ def _whole(name: str, default: int | None, low: int) -> _Key:
     return _Key(default, check, parse)
 
 
+def _share(name: str, default: float) -> _Key:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise ValueError(f"{name} must be a number above 0, 1 at most; got {value!r}")
+        return float(value)
+
+    def parse(text: str) -> float:
+        try:
+            return check(float(text))
+        except ValueError:
+            raise LookupError from None
+
+    return _Key(default, check, parse)
+
+
 def _flag(name: str, default: bool) -> _Key:
     def check(value: Any) -> bool:
         if not isinstance(value, bool):
@@ -131,6 +148,7 @@ _KEYS: dict[str, _Key] = {
     "max_runs_ahead": _whole("max_runs_ahead", 16, 1),
     "max_pending_calls": _whole("max_pending_calls", 10_000, 1),
     "crash_retries": _whole("crash_retries", 2, 0),
+    "group_memory": _share("group_memory", 0.25),
     "share_from": _whole("share_from", 1 << 16, 1),
     "store_limit": _whole("store_limit", None, 0),
     "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),

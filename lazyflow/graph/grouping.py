@@ -1,12 +1,16 @@
 """Groups the tasks of a plan for schedulers for which a message is expensive.
 
 `clusters` groups the tasks that are still to run: such schedulers call it again when they have
-measured what the functions cost. It makes two kinds of groups:
+measured what the functions cost and return. It makes two kinds of groups:
 
 * a task joins the tasks that it needs, when no other task needs them: always if that makes a
-  chain, and otherwise as long as the whole subtree is small and needs few results of others;
+  chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
+  little at once;
 * groups that are still small are packed together with others on the same level, in the order of
-  the plan.
+  the plan, if they read and return little.
+
+Large results are not brought together: tasks are in one group only if one of them reads all the
+large results that any of them reads. So each runs where its own large inputs are.
 
 A task of unknown cost is packed with nothing and joins only a chain: it may take an hour, or wait
 for another task. No group contains different priorities, resources or workers. No group needs
@@ -16,21 +20,42 @@ groups are on one level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from lazyflow.graph.options import Options
     from lazyflow.graph.plan import Plan
 
 _FEW = 8  # results of others that a subtree may need, all held until it starts; a guess
+_NOTED = 4096  # bytes of a result that count where tasks are packed
+
+_NOTHING: frozenset[int] = frozenset()
+
+
+class Limits(NamedTuple):
+    """What a group may take, unless a single task or chain takes more.
+
+    seconds
+        Of work.
+    packed
+        Bytes that tasks which are packed together read and return. A result of more is large.
+    held
+        Bytes of results that a subtree holds at once.
+    """
+
+    seconds: float
+    packed: float = inf
+    held: float = inf
 
 
 def clusters(
     plan: Plan,
     todo: Sequence[int],
     cost: Callable[[int], float | None],
-    budget: float,
+    size: Callable[[int], float | None],
+    limits: Limits,
     shown: Collection[int] = frozenset(),
     apart: Collection[int] = frozenset(),
 ) -> list[list[int]]:
@@ -44,11 +69,11 @@ def clusters(
         Numbers of the tasks to group, ascending; the results of others are there or will be.
     cost
         Returns the seconds that a task takes, None if that is not known.
-    budget
-        Seconds that a group may take, unless a single task or chain takes longer.
+    size
+        Returns the bytes of a task's result, None if that is not known.
     shown
         Tasks whose results the caller may read before the rest is done: they share groups with
-        others only where those take no longer than the budget.
+        others only where those take no longer than a group may.
     apart
         Those of them that share no group with another shown task, so that each result can be
         moved and freed alone.
@@ -59,12 +84,15 @@ def clusters(
     >>> from lazyflow.graph.passes import make_plan
     >>> f, add = delayed(abs), delayed(max)
     >>> plan = make_plan([add(add(f(f(1)), f(2)), add(f(3), f(4)))])
-    >>> clusters(plan, range(len(plan)), lambda i: 1.0, budget=4.0)
+    >>> one, tasks = (lambda i: 1.0), range(len(plan))
+    >>> clusters(plan, tasks, one, one, Limits(seconds=4.0))
     [[0, 1, 2, 3], [4, 5, 6], [7]]
-    >>> clusters(plan, range(len(plan)), lambda i: None, budget=4.0)
+    >>> clusters(plan, tasks, lambda i: None, one, Limits(seconds=4.0))
+    [[0, 1], [2], [4], [5], [3], [6], [7]]
+    >>> clusters(plan, tasks, one, one, Limits(seconds=4.0, packed=0.5, held=2.0))
     [[0, 1], [2], [4], [5], [3], [6], [7]]
     """
-    return _Grouping(plan, todo, cost, budget, frozenset(shown), frozenset(apart)).groups()
+    return _Grouping(plan, todo, cost, size, limits, frozenset(shown), frozenset(apart)).groups()
 
 
 def scheduling_options(options: Options) -> Any:
@@ -83,10 +111,16 @@ class _Grouping:
         Seconds of the subtree of which a task is the last; None: not known.
     needed
         How many results of others that subtree needs.
+    large
+        The large ones among all that it reads.
+    noted
+        Those that are not large and count where subtrees are packed.
+    peak
+        Bytes that it holds at once, of what is made in it.
     showing
         The last tasks of subtrees in which results are shown.
     branching
-        The last tasks of subtrees that are no chains: they stay within the budget to their end.
+        The last tasks of subtrees that are no chains: they stay within the limits to their end.
     """
 
     def __init__(
@@ -94,20 +128,27 @@ class _Grouping:
         plan: Plan,
         todo: Sequence[int],
         cost: Callable[[int], float | None],
-        budget: float,
+        size: Callable[[int], float | None],
+        limits: Limits,
         shown: frozenset[int],
         apart: frozenset[int],
     ) -> None:
         self.plan = plan
         self.todo = todo
         self.cost = {i: cost(i) for i in todo}
-        self.budget = budget
+        self.size = {i: size(i) for i in todo}
+        self.size_of_others = size
+        self.limits = limits
+        self.shown = shown
         self.showing = set(shown)
         self.apart = apart
         self.branching: set[int] = set()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
         self.needed: dict[int, int] = {}
+        self.large: dict[int, frozenset[int]] = {}
+        self.noted: dict[int, set[int]] = {}
+        self.peak: dict[int, float] = {}
 
     def groups(self) -> list[list[int]]:
         for i in self.todo:
@@ -121,15 +162,19 @@ class _Grouping:
             members.setdefault(root[i], []).append(i)
         return self._packed(root, members)
 
+    # -- subtrees -----------------------------------------------------------------------------
+
     def _join(self, i: int) -> None:
         """Join the subtrees that only this task needs to it."""
-        waits = [j for j in dict.fromkeys(self.plan.inputs[i] or ()) if j in self.cost]
+        inputs = dict.fromkeys(self.plan.inputs[i] or ())
+        waits = [j for j in inputs if j in self.cost]
         mine = [j for j in waits if self._is_only_for(j, i)]
         weight = self.cost[i]
         self.needed[i] = len(waits)
-        if len(waits) == 1 and mine and not self._has_bounds(mine[0]):
+        self.peak[i] = self.size[i] or 0.0
+        is_chain = len(waits) == 1 and bool(mine) and not self._has_bounds(mine[0])
+        if is_chain and self._take(i, mine, inputs):
             before = self.weight[waits[0]]
-            self.into[waits[0]] = i
             self.weight[i] = None if weight is None or before is None else weight + before
             self.needed[i] = self.needed[waits[0]]
             return
@@ -137,20 +182,70 @@ class _Grouping:
             total, needed = weight, 0
             for j in mine:
                 before = self.weight[j]
-                total = self.budget + 1 if before is None else total + before
+                total = inf if before is None else total + before
                 needed += self.needed[j]
-            if total <= self.budget and needed <= _FEW:
-                for j in mine:
-                    self.into[j] = i
-                weight, self.needed[i] = total, needed
+            peak = self._peak(i, mine)
+            fits = total <= self.limits.seconds and peak <= self.limits.held and needed <= _FEW
+            if mine and fits and self._take(i, mine, inputs):
+                weight, self.needed[i], self.peak[i] = total, needed, peak
                 if len(mine) > 1 or not self.branching.isdisjoint(mine):
                     self.branching.add(i)
                 if not self.showing.isdisjoint(mine):
                     self.showing.add(i)
+                self.weight[i] = weight
+                return
         self.weight[i] = weight
+        self._take(i, (), inputs)
+
+    def _peak(self, i: int, parts: Sequence[int]) -> float:
+        """Return the bytes that a task and subtrees before it hold at once, as far as is known.
+
+        Of several subtrees the results are held until all are done.
+        """
+        peak = held = 0.0
+        for j in sorted(parts):
+            peak = max(peak, held + self.peak[j])
+            size = self.size[j]
+            held += (inf if len(parts) > 1 else 0.0) if size is None else size
+        return max(peak, held + (self.size[i] or 0.0))
+
+    def _take(self, i: int, parts: Sequence[int], inputs: Iterable[int]) -> bool:
+        """Join subtrees to a task if that brings no large results together; tell whether it did.
+
+        Sets are handed on from subtree to subtree, so that the work stays that of the tasks.
+        """
+        own: list[int] = []
+        noted: set[int] = set()
+        inside = frozenset(parts)
+        for j in inputs:
+            if j not in inside:
+                size = self._size(j)
+                if size is None or size > self.limits.packed:
+                    own.append(j)
+                elif size >= _NOTED:
+                    noted.add(j)
+        reads = [self.large[j] for j in parts]
+        if own:
+            reads.append(frozenset(own))
+        most = max(reads, key=len, default=_NOTHING)
+        if not all(most.issuperset(each) for each in reads):
+            return False
+        for j in parts:
+            other = self.noted.pop(j)
+            if len(other) > len(noted):
+                noted, other = other, noted
+            noted |= other
+            self.into[j] = i
+        if len(parts) == 1:
+            self.peak[i] = self._peak(i, parts)
+        self.large[i], self.noted[i] = most, noted
+        return True
+
+    def _size(self, j: int) -> float | None:
+        return self.size[j] if j in self.size else self.size_of_others(j)
 
     def _has_bounds(self, j: int) -> bool:
-        """Tell whether the subtree of a task has to fit the budget with whatever joins it."""
+        """Tell whether the subtree of a task has to fit the limits with whatever joins it."""
         return j in self.showing or j in self.branching
 
     def _is_only_for(self, j: int, i: int) -> bool:
@@ -166,29 +261,51 @@ class _Grouping:
         one, other = plan.tasks[j]._options, plan.tasks[i]._options
         return scheduling_options(one) == scheduling_options(other)
 
+    # -- packs --------------------------------------------------------------------------------
+
     def _packed(self, root: dict[int, int], members: dict[int, list[int]]) -> list[list[int]]:
         levels: dict[int, int] = {}
         found: list[tuple[int, list[int]]] = []  # with their levels
-        opened: dict[Any, tuple[list[int], float]] = {}
+        opened: dict[Any, _Pack] = {}
         for last in sorted(members):  # after those whose results it needs
             group = members[last]
             level = self._level(group, root, levels)
             levels[last] = level
+            given = self._given(last, group)
             weight = self.weight[last]
-            if weight is None or not self._may_be_packed(last):
+            if weight is None or given > self.limits.packed or not self._may_be_packed(last):
                 found.append((level, group))
                 continue
-            key = (level, scheduling_options(self.plan.tasks[last]._options))
-            pack, so_far = opened.get(key, ([], 0.0))
-            if not pack or so_far + weight > self.budget:
-                pack, so_far = [], 0.0
-                found.append((level, pack))
-            pack.extend(group)
-            opened[key] = (pack, so_far + weight)
+            key = level, scheduling_options(self.plan.tasks[last]._options), self.large[last]
+            pack = opened.get(key)
+            if pack is None or not self._fits(pack, last, weight, given):
+                pack = opened[key] = _Pack()
+                found.append((level, pack.members))
+            pack.members.extend(group)
+            pack.weight += weight
+            pack.bytes += given + self._more(pack, last)
+            pack.noted |= self.noted[last]
         found.sort(key=lambda pair: pair[0])
         for _, group in found:
             group.sort()
         return [group for _, group in found]
+
+    def _given(self, last: int, group: list[int]) -> float:
+        """Return the bytes of the results of a subtree that are used outside of it."""
+        if last not in self.showing:
+            size = self.size[last]
+            return inf if size is None else size
+        sizes = [self.size[i] for i in group if i == last or i in self.shown]
+        return inf if None in sizes else sum(sizes)  # type: ignore[arg-type]
+
+    def _more(self, pack: _Pack, last: int) -> float:
+        """Return the bytes that a pack reads in addition with a subtree."""
+        new = self.noted[last] - pack.noted
+        return sum([self._size(j) or 0 for j in new])
+
+    def _fits(self, pack: _Pack, last: int, weight: float, given: float) -> bool:
+        is_short = pack.weight + weight <= self.limits.seconds
+        return is_short and pack.bytes + given + self._more(pack, last) <= self.limits.packed
 
     def _level(self, group: list[int], root: dict[int, int], levels: dict[int, int]) -> int:
         level = 0
@@ -208,3 +325,19 @@ class _Grouping:
             if not is_known and len(plan.inputs[user] or ()) <= _FEW:
                 return False
         return True
+
+
+class _Pack:
+    """Subtrees that are packed together, and what they take.
+
+    bytes
+        Of what they read and return, without the large results that all of them read.
+    noted
+        The results of others that are counted.
+    """
+
+    def __init__(self) -> None:
+        self.members: list[int] = []
+        self.weight = 0.0
+        self.bytes = 0.0
+        self.noted: set[int] = set()

@@ -32,16 +32,19 @@ class HeldValue:
         The engine's handle; None if the engine does not keep it now.
     number
         The number of the value in the `GroupOutcome` that the engine has.
+    size
+        Its bytes, about; None: unknown.
     """
 
-    __slots__ = ("__weakref__", "engine", "handle", "number")
+    __slots__ = ("__weakref__", "engine", "handle", "number", "size")
 
     _lazyflow_remote = True
 
-    def __init__(self, engine: Engine, handle: Any, number: int) -> None:
+    def __init__(self, engine: Engine, handle: Any, number: int, size: int | None) -> None:
         self.engine = engine
         self.handle = handle
         self.number = number
+        self.size = size
 
     def current_handle(self) -> Any:
         """Return the handle, after sending the value if need be."""
@@ -59,8 +62,8 @@ class Engine(ABC):
         Digest and payload of functions, each pickled once while it lives.
     costs
         Mean seconds of a call, by digest of the function.
-    gives_short
-        Whether all results so far were short enough to come with reports, by digest.
+    sizes
+        Bytes of results, by digest of the function: of large ones rather than of small ones.
     has_priorities
         Whether the cluster orders submitted groups by priority; else groups are held back.
     closing
@@ -76,7 +79,7 @@ class Engine(ABC):
     def __init__(self) -> None:
         self.packed_functions = FunctionCache(pack_function)
         self.costs: OrderedDict[bytes, float] = OrderedDict()
-        self.gives_short: OrderedDict[bytes, bool] = OrderedDict()
+        self.sizes: OrderedDict[bytes, int] = OrderedDict()
         self.closing = False
         self.links: dict[str, Any] = {}
         self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number in reports
@@ -128,10 +131,13 @@ class Engine(ABC):
         mean = seconds / count
         _remember(self.costs, digest, (self.costs.get(digest, mean) + mean) / 2)
 
-    def learn_size(self, digest: bytes, is_short: bool) -> bool:
-        """Note whether a result of a function was short; return whether it was the first."""
-        known = self.gives_short.get(digest)
-        _remember(self.gives_short, digest, is_short and known is not False)
+    def learn_size(self, digest: bytes, size: int) -> bool:
+        """Note the bytes of a result of a function; return whether it was the first.
+
+        Of large ones at once, and of small ones as they come again and again.
+        """
+        known = self.sizes.get(digest)
+        _remember(self.sizes, digest, max(size, (size + (known or 0)) // 2))
         return known is None
 
     # -- reports ------------------------------------------------------------------------------
@@ -187,6 +193,10 @@ class Engine(ABC):
     @abstractmethod
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
+
+    @abstractmethod
+    def memory(self) -> float:
+        """Return the bytes that the smallest worker may use; infinity if that is not limited."""
 
     @abstractmethod
     def refusal_of(self, options: Options) -> str:

@@ -11,14 +11,17 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
 
-from lazyflow.graph.grouping import clusters
+from lazyflow import config
+from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import Put
+from lazyflow.store.sizes import size_of
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
+_PACKED = 300_000  # bytes that tasks which are packed read and return; a guess, see Limits
 _FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
 _SHARES = 3  # groups for each worker, at least, where the work is enough
 _OWN = 20e-6  # seconds that a task costs beside what its function takes
@@ -97,6 +100,8 @@ class GroupQueue:
         The errors of tasks that have failed: no group waits for them.
     limit
         The most workers that the run may use; None or 0: all.
+    leaves
+        The values of leaves, or references to those that the engine holds.
 
     Attributes
     ----------
@@ -111,12 +116,15 @@ class GroupQueue:
     """
 
     def __init__(
-        self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None
+        self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None,
+        leaves: Mapping[int, Any],
     ) -> None:
         self.plan = plan
         self.engine = engine
         self.failed = failed
         self._limit = limit
+        self._leaves = leaves
+        self._sizes: dict[int, int] = {}  # of results of this run
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, TaskGroup] = {}
         self.todo: set[int] = set()
@@ -135,9 +143,11 @@ class GroupQueue:
                 self._has_learnt = True
             self.engine.learn(digest, calls, seconds)
 
-    def learn_size(self, i: int, is_short: bool) -> None:
-        """Note whether the result of a task was short."""
-        if self.engine.learn_size(self.functions[i][0], is_short):
+    def learn_size(self, i: int, size: int) -> None:
+        """Note the bytes of the result of a task; 0: it was short."""
+        self._sizes[i] = size
+        is_item = self.plan.tasks[i]._func.__class__ is Item
+        if not is_item and self.engine.learn_size(self.functions[i][0], size):
             self._has_learnt = True
 
     def is_short(self, group: TaskGroup) -> bool:
@@ -151,9 +161,22 @@ class GroupQueue:
         known = self.engine.costs.get(self.functions[i][0])
         return None if known is None else known + _OWN
 
-    def _gives_short(self, i: int) -> bool | None:
-        """Return whether a task's function returns short results; None if unknown."""
-        return self.engine.gives_short.get(self.functions[i][0])
+    def size(self, i: int) -> int | None:
+        """Return about how many bytes the result of a task takes; 0: it is short; None: unknown."""
+        found = self._sizes.get(i)
+        if found is not None:
+            return found
+        func = self.plan.tasks[i]._func
+        if i in self._leaves:
+            value = self._leaves[i]
+            held: int | None = value.size if self.engine.holds(value) else size_of(value)
+            return held
+        if func.__class__ is Item:
+            (whole,) = self.plan.inputs[i] or (i,)
+            size = self.size(whole)
+            return None if size is None else size // max(func.length, 1)
+        known = self.functions.get(i)
+        return None if known is None else self.engine.sizes.get(known[0])
 
     # -- groups -------------------------------------------------------------------------------
 
@@ -168,19 +191,22 @@ class GroupQueue:
         self._has_learnt = False
         self._done_before = self._done
         plan, todo = self.plan, sorted(self.todo)
-        apart = [i for i in shown if i in self.todo and not self._gives_short(i)]
+        apart = [i for i in shown if i in self.todo and self.size(i) != 0]
         costs = {i: self._cost(i) for i in todo}
         known = [cost for cost in costs.values() if cost is not None]
         total = sum(known, 0.0)
-        sizes_known = all(self._gives_short(i) is not None for i in apart)
+        sizes_known = all(self.size(i) is not None for i in apart)
         self.knows_all = sizes_known and len(known) == len(costs)
-        if self.knows_all and total <= LEAST and not apart and not plan.has_scheduler_options:
+        is_tiny = self.knows_all and total <= LEAST and not apart and self._reads_little(todo)
+        if is_tiny and not plan.has_scheduler_options:
             found = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
-            budget = min(max(total / shares, LEAST), MOST)
-            found = clusters(plan, todo, costs.__getitem__, budget, shown, apart)
+            seconds = min(max(total / shares, LEAST), MOST)
+            held = config.get("group_memory") * self.engine.memory()
+            limits = Limits(seconds, min(_PACKED, held), held)
+            found = clusters(plan, todo, costs.__getitem__, self.size, limits, shown, apart)
         self._ready = []
         self._after = {}
         groups = [TaskGroup(plan, members) for members in found]
@@ -188,6 +214,12 @@ class GroupQueue:
             self.group_of.update(dict.fromkeys(group.members, group))
         for group in groups:
             self.line_up(group)
+
+    def _reads_little(self, todo: Collection[int]) -> bool:
+        """Tell whether all results of others that some tasks need may be brought together."""
+        inputs = self.plan.inputs
+        read = {j for i in todo for j in inputs[i] or () if j not in self.todo}
+        return len(read) < 2 or sum([self.size(j) or 0 for j in read]) <= _PACKED
 
     def _width(self) -> int:
         width = self.engine.width()

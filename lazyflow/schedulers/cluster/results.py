@@ -26,9 +26,10 @@ class EngineResult(HeldValue):
     __slots__ = ("outcome", "short", "task")
 
     def __init__(
-        self, engine: Engine, handle: Any, number: int, task: Task, short: PackedValue | None
+        self, engine: Engine, handle: Any, number: int, task: Task, size: int | None,
+        short: PackedValue | None,
     ) -> None:
-        super().__init__(engine, handle, number)
+        super().__init__(engine, handle, number, size)
         self.task = name_only(task)
         self.short = short
         self.outcome: GroupOutcome | None = None
@@ -66,9 +67,10 @@ class Put(HeldValue):
     def __init__(
         self, engine: Engine, value: Any, copy: bool = False, owner: str = "that uses it"
     ) -> None:
-        super().__init__(engine, None, 0)
+        super().__init__(engine, None, 0, 0)
         try:
             self._packed = packed(value).checked()
+            self.size = self._packed.size()
         except Unpicklable as failed:
             raise serialization_error(owner, "the value", failed) from failed.error
         if copy:

@@ -60,8 +60,8 @@ class EngineRun(Lifecycle):
         self.engine = engine
         self.name = f"{next(_names)}"
         limit = request.num_workers or config.get("num_workers")
-        self.queue = GroupQueue(plan, engine, self.failed, limit)
         self.inputs = RunValues(engine)
+        self.queue = GroupQueue(plan, engine, self.failed, limit, self.inputs.leaves)
         self.under_way: dict[int, TaskGroup] = {}
         self.wanted: set[int] = set()
         self.suspects: set[int] = set()
@@ -189,9 +189,9 @@ class EngineRun(Lifecycle):
         for i in group.outputs:
             if i in report.failed:
                 self._inherit(i, report.failed[i])
-            elif i in self.wanted:
-                self.queue.learn_size(i, i in report.short)
-        self._settle(group, report.short)
+            else:
+                self.queue.learn_size(i, report.sizes.get(i, 0))
+        self._settle(group, report)
 
     def _tell_observers(self, events: Iterable[tuple[int, int]]) -> None:
         for what, i in events:
@@ -209,7 +209,7 @@ class EngineRun(Lifecycle):
             error = Cancelled("an input of the task failed in an earlier run")
         self.failed[i] = error
 
-    def _settle(self, group: TaskGroup, short: dict[int, Any]) -> None:
+    def _settle(self, group: TaskGroup, report: GroupReport) -> None:
         """Deliver the results of a group, and release its inputs."""
         self.queue.note_done(group)
         for i in group.outputs:
@@ -217,7 +217,8 @@ class EngineRun(Lifecycle):
                 value = None
                 if i not in self.failed:
                     task = self.plan.tasks[i]
-                    value = EngineResult(self.engine, group.handle, i, task, short.get(i))
+                    size, short = report.sizes.get(i, 0), report.short.get(i)
+                    value = EngineResult(self.engine, group.handle, i, task, size, short)
                 self._arrived(i, value)
         if not group.uses:
             group.handle = None

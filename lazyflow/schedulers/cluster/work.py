@@ -50,6 +50,8 @@ class GroupReport(NamedTuple):
         The number of the group.
     short
         Small wanted results, by number of their task.
+    sizes
+        Bytes of results that are not small, by number of their task.
     failed
         For each missing result the task that has failed, as (run, number of the task).
     errors
@@ -62,6 +64,7 @@ class GroupReport(NamedTuple):
 
     number: int
     short: dict[int, PackedValue]
+    sizes: dict[int, int]
     failed: dict[int, tuple[str, int]]
     errors: dict[int, Any]
     times: dict[bytes, tuple[int, float]]
@@ -199,7 +202,7 @@ class Work:
             return self._reported(run)
         except BaseException as bug:  # of lazyflow, or memory ran out
             first = self._members[0][0]
-            report = GroupReport(self.number, {}, {}, {first: record(bug)}, {}, ())
+            report = GroupReport(self.number, {}, {}, {}, {first: record(bug)}, {}, ())
             return GroupOutcome({}, {}), pickle.dumps(tuple(report))
 
     def give_up(self) -> None:
@@ -308,17 +311,20 @@ class Work:
                 failed[i] = self._culprit(run, count + at, records)
             else:
                 values[i] = run.values[count + at]
+        sizes = {i: size for i, value in values.items() if (size := size_of(value)) > _SHORT}
         for at in self._asked:
             i = self._members[at][0]
-            if i in values and size_of(values[i]) <= _SHORT:
+            if i in values and i not in sizes:
                 found = packed(values[i])
-                if not found.buffers and len(found.stream or b"") <= _SHORT:
+                if not found.buffers and len(found.stream) <= _SHORT:
                     short[i] = found
+                else:
+                    sizes[i] = found.size()
         run.forget_values()
         assert self.log is not None
         self.log.run = None
         events = [(what, self._members[i - count][0]) for what, i in self.log.events or ()]
-        report = GroupReport(self.number, short, failed, records, self.log.times, events)
+        report = GroupReport(self.number, short, sizes, failed, records, self.log.times, events)
         return GroupOutcome(values, failed), pickle.dumps(tuple(report))
 
     def _culprit(self, run: GroupRun, local: int, records: dict[int, Any]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 from lazyflow import annotate, delayed
-from lazyflow.graph.grouping import clusters
+from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import is_leaf
 
@@ -31,6 +31,7 @@ def random_plan(seed):
 
 
 BUDGET = 0.02
+LIMITS = Limits(BUDGET, packed=300_000, held=15_000_000)
 
 
 def grouped(plan, seed, are_shown):
@@ -40,7 +41,9 @@ def grouped(plan, seed, are_shown):
     apart = [i for i in shown if rng.random() < 0.5]
     costs = [rng.choice([None, 0.0, 0.001, 0.01, 1.0]) for _ in plan.tasks]
     todo = [i for i, task in enumerate(plan.tasks) if not is_leaf(task)]
-    return todo, clusters(plan, todo, costs.__getitem__, BUDGET, shown, apart), costs, apart
+    sizes = [rng.choice([None, 0, 5_000, 200_000, 10_000_000]) for _ in plan.tasks]
+    groups = clusters(plan, todo, costs.__getitem__, sizes.__getitem__, LIMITS, shown, apart)
+    return todo, groups, costs, sizes, apart
 
 
 def run(plan, order, values):
@@ -76,7 +79,7 @@ def test_grouped_and_plain_give_equal_results(seed, are_shown):
 def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
     plan = random_plan(seed)
     wanted = set(plan.outputs)
-    _, groups, costs, apart = grouped(plan, seed, are_shown=True)
+    _, groups, costs, _, apart = grouped(plan, seed, are_shown=True)
     for group in groups:
         assert len({plan.tasks[i]._options.priority for i in group}) == 1
         assert not set(apart).intersection(group[:-1])  # such a result is the last, and alone
@@ -90,6 +93,24 @@ def test_no_group_reaches_across_annotations_or_past_the_budget(seed):
         assert is_chain or (None not in known and sum(known) <= BUDGET + 1e-9)
 
 
+def no_bytes(i):
+    return 0
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=200, deadline=None)
+def test_no_group_brings_large_results_together(seed):
+    plan = random_plan(seed)
+    _, groups, _, sizes, _ = grouped(plan, seed, are_shown=True)
+    is_large = [size is None or size > LIMITS.packed for size in sizes]
+    for group in groups:
+        read = [{j for j in set(plan.inputs[i] or ()) - set(group) if is_large[j]} for i in group]
+        assert set().union(*read) in read  # one of its tasks reads them all
+        given = [i for i in group if not set(group).issuperset(plan.uses(i))]
+        if len(given) > 1 and not set(plan.outputs).intersection(given):
+            assert sum(sizes[i] for i in given) <= LIMITS.packed
+
+
 def tree(leaf, join, count):
     row = [leaf(i) for i in range(count)]
     while len(row) > 1:
@@ -99,7 +120,7 @@ def tree(leaf, join, count):
 
 def test_a_tree_becomes_subtrees_of_equal_weight():
     plan = make_plan([tree(delayed(abs), delayed(max), 1024)])
-    groups = clusters(plan, range(len(plan)), lambda i: 1.0, budget=300.0)
+    groups = clusters(plan, range(len(plan)), lambda i: 1.0, no_bytes, Limits(300.0))
     assert [len(g) for g in groups] == [255] * 8 + [7]
 
 
@@ -108,14 +129,14 @@ def test_a_chain_of_unknown_cost_is_one_group():
     for _ in range(1000):
         x = delayed(abs)(x)
     plan = make_plan([x])
-    assert len(clusters(plan, range(1, len(plan)), lambda i: None, budget=1.0)) == 1
+    assert len(clusters(plan, range(1, len(plan)), lambda i: None, no_bytes, Limits(1.0))) == 1
 
 
 def test_independent_tasks_are_packed_only_when_their_cost_is_known():
     plan = make_plan([delayed(sum)([delayed(abs)(i) for i in range(1000)])])
-    known = clusters(plan, range(len(plan)), lambda i: 0.001, budget=0.1)
+    known = clusters(plan, range(len(plan)), lambda i: 0.001, no_bytes, Limits(0.1))
     assert max(map(len, known)) in (99, 100, 101) and len(known) in (11, 12)
-    assert len(clusters(plan, range(len(plan)), lambda i: None, budget=0.1)) == 1001
+    assert len(clusters(plan, range(len(plan)), lambda i: None, no_bytes, Limits(0.1))) == 1001
 
 
 def test_work_grows_with_the_tasks_and_not_faster():
@@ -132,7 +153,7 @@ def test_work_grows_with_the_tasks_and_not_faster():
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            clusters(plan, range(len(plan)), lambda i: 1e-4, budget=0.01)
+            clusters(plan, range(len(plan)), lambda i: 1e-4, no_bytes, Limits(0.01))
         finally:
             sys.settrace(before)
         return run
@@ -148,10 +169,11 @@ def test_wanted_results_inside(shown, apart, inside):
     x = delayed(abs)(-1)
     y = delayed(abs)(x)
     plan = make_plan([x, y])
-    groups = clusters(plan, range(len(plan)), lambda i: 1e-6, 1.0, shown, apart)
+    groups = clusters(plan, range(len(plan)), lambda i: 1e-6, no_bytes, Limits(1.0), shown, apart)
     assert groups == ([[0, 1]] if inside else [[0], [1]])
     if 0 in shown:  # it is not held back by what may take an hour
         for cost in (None, 2.0):
             costs = {0: 1e-6, 1: cost}
-            assert clusters(plan, range(len(plan)), costs.__getitem__, 1.0, shown) == [[0], [1]]
+            found = clusters(plan, [0, 1], costs.__getitem__, no_bytes, Limits(1.0), shown)
+            assert found == [[0], [1]]
     assert lazyflow.compute(x, y) == (1, 1)

@@ -209,8 +209,9 @@ class EngineLink(ABC):
         if how == ports.VALUE:
             return details[0]
         if how == ports.KEPT:
-            return EngineResult(self.engine, self.kept(number, "value"), number, item.task, None)
-        return EngineResult(self.engine, None, number, item.task, details[0])
+            kept = self.kept(number, "value")
+            return EngineResult(self.engine, kept, number, item.task, None, None)
+        return EngineResult(self.engine, None, number, item.task, 0, details[0])
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
         """Call `have` with a state; fetch it first if the engine keeps it."""
@@ -218,7 +219,7 @@ class EngineLink(ABC):
             have(state)
             return
         task = self.actor.spec.init.task
-        kept = EngineResult(self.engine, self.kept(number, "state"), number, task, None)
+        kept = EngineResult(self.engine, self.kept(number, "state"), number, task, None, None)
         ports.bring_in_thread(self.engine.post, lambda: packed(kept.get()), self._have_state, have)
 
     def _have_state(

@@ -64,6 +64,9 @@ class DaskEngine(Engine):
     def width(self) -> int:
         return self._workers.width()
 
+    def memory(self) -> float:
+        return self._workers.memory()
+
     def refusal_of(self, options: Options) -> str:
         return self._workers.refusal_of(options)
 

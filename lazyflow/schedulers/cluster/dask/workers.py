@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -44,16 +45,27 @@ class ClusterWorkers:
         self._post = post
         self._handles = handles
         self._width = 0
+        self._memory = inf
         self._asked_at = 0.0
         self._hears_of_workers = False
 
     def width(self) -> int:
         """Return how many tasks all workers can run at once."""
+        self._look()
+        return self._width
+
+    def memory(self) -> float:
+        """Return the least memory limit of a worker, in bytes."""
+        self._look()
+        return self._memory
+
+    def _look(self) -> None:
         now = monotonic()
         if not self._width or now - self._asked_at > _FRESH:
             self._asked_at = now
-            self._width = sum(self._reference.get().nthreads().values()) or 1
-        return self._width
+            workers = self._workers().values()
+            self._width = sum([worker["nthreads"] for worker in workers]) or 1
+            self._memory = min([worker["memory_limit"] or inf for worker in workers], default=inf)
 
     def lookout(self) -> Iterator[float]:
         """Warn each waiting caller once if there is no worker; lazyflow's own come back."""

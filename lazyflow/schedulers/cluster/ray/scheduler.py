@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future as TheirFuture
 from functools import partial
 from itertools import islice
+from math import inf
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,9 @@ class RayEngine(Engine):
 
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         return []  # Ray knows groups only: the run names their tasks
+
+    def memory(self) -> float:
+        return float(ray.cluster_resources().get("memory", inf)) / self.width()
 
     def refusal_of(self, options: Options) -> str:
         resources = options.resources or {}
