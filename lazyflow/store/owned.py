@@ -34,7 +34,7 @@ from lazyflow.graph.kinds import (
 )
 from lazyflow.store.values import IteratorItems, consumer_copy, memory_of
 
-__all__ = ["ResultHandover", "copied", "detached"]
+__all__ = ["ResultHandover", "copied", "detached", "is_alone"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
@@ -308,15 +308,22 @@ _NOTHING_HELD: set[int] = set()
 # -- from an actor to other code in its process ---------------------------------------------
 
 
-def detached(box: list[Any]) -> Any:
-    """Return the result of an actor's call, which it takes out of `box`, as others may keep it.
+def is_alone(box: list[Any]) -> bool:
+    """Return whether the only item of a list is an array that nothing else holds, nor its memory.
 
-    An array that nothing else holds is not copied.
+    >>> import numpy as np
+    >>> x = np.zeros(2)
+    >>> is_alone([np.zeros(2)]), is_alone([x]), is_alone([x[:1]])
+    (True, False, False)
     """
-    is_alone = sys.getrefcount(box[0]) <= _IN_A_BOX
-    if is_alone and kinds[type(box[0])] == ARRAY and box[0].base is None:
-        return box.pop()
-    return copied(box.pop())
+    if sys.getrefcount(box[0]) > _IN_A_BOX or kinds[type(box[0])] != ARRAY:
+        return False
+    return box[0].base is None
+
+
+def detached(box: list[Any]) -> Any:
+    """Return the result of an actor's call, which it takes out of `box`, as others may keep it."""
+    return box.pop() if is_alone(box) else copied(box.pop())
 
 
 _box = [object()]

@@ -125,10 +125,8 @@ class _MethodCall:
     def done(self, box: list[Any]) -> None:
         port = self.actor.port
         finish(box, port.scheduler)
-        value = box.pop()
-        is_plain = value.__class__ in IMMUTABLE and is_short(value)
-        outcome = (ports.VALUE, value) if is_plain else (ports.PACKED, port.encode(value))
-        del value
+        is_plain = box[0].__class__ in IMMUTABLE and is_short(box[0])
+        outcome = (ports.VALUE, box.pop()) if is_plain else (ports.PACKED, port.encode_result(box))
         port.send_answer(self.number, outcome, self.saved())
 
     def saved(self) -> ports.SavedState | None:

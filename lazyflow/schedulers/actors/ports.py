@@ -23,7 +23,8 @@ from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.core.future import TaskFuture
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
-#: (FAILURE, record of the error, description of the arguments), (KEPT,) in the worker.
+#: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
+#: keeps).
 VALUE, PACKED, FAILURE, KEPT = range(4)
 
 NOT_HERE: Any = object()  #: stands for a value that will be fetched
@@ -208,6 +209,9 @@ class WorkerPort(Protocol):
 
     def encode(self, value: Any) -> Any:
         """Return a packed value. May raise."""
+
+    def encode_result(self, box: list[Any]) -> Any:
+        """Return the packed result of a call, which it takes out of `box`. May raise."""
 
     def open(self, packed: Any, what: str) -> Any:
         """Unpack a value; `what` names it in errors."""

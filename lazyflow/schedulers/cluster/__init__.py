@@ -13,6 +13,8 @@ one that the user has started is left alone.
 - The engine gets groups of tasks, chains and small subtrees, and each group runs in its worker as
   it would on sync. `persist` and `put` leave values in the cluster; functions and large arrays
   travel once. What tasks print, log and warn of stays in the workers' own logs.
+- On distributed, large values go between the client and a worker directly. Where the client can't
+  connect to workers they go through the scheduler, as with ``Client(direct_to_workers=False)``.
 - What a task raises never reaches the engine's own handling of errors. A task that kills its
   workers fails alone with `WorkerDied`; when the scheduler is gone, waiting ends with
   `SchedulerLost`. A kept result that dies with its worker is made again there, unless a large

@@ -7,11 +7,13 @@ one, large memory apart, and opens where they are used.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from lazyflow.errors import SerializationError
@@ -45,7 +47,8 @@ class PackedValue:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         form: Any = pickle.PickleBuffer if protocol >= 5 else bytes
-        return PackedValue, (self.stream, [form(b) for b in self.buffers], self.why)
+        buffers = [_ROOM, *self.buffers] if self.buffers else ()
+        return _arrived, (self.stream, [form(b) for b in buffers], self.why)
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -53,11 +56,11 @@ class PackedValue:
 
     def copied(self) -> PackedValue:
         """Return a copy with memory of its own."""
-        return PackedValue(self.stream, [bytearray(b) for b in self.buffers], self.why)
+        return PackedValue(self.stream, [_copy(b) for b in self.buffers], self.why)
 
     def owned(self) -> Any:
         """Return the value for a sole owner, which may edit it; raise as `opened` does."""
-        buffers = [bytearray(b) if memoryview(b).readonly else b for b in self.buffers]
+        buffers = [_copy(b) if memoryview(b).readonly else b for b in self.buffers]
         return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
     def checked(self) -> PackedValue:
@@ -82,6 +85,45 @@ class PackedValue:
                 f"is needed: {type(error).__name__}: {text_of(error)}. Return what pickle can "
                 "restore, such as arrays, numbers, or objects of classes that are importable."
             ) from error
+
+
+def _copy(buffer: Any) -> memoryview:
+    """Return a copy of memory, in an array's: its pages are large, which a bytearray's are not."""
+    import numpy as np
+
+    copy = np.empty(memoryview(buffer).nbytes, np.uint8)
+    copy[:] = np.frombuffer(buffer, np.uint8)
+    return copy.data
+
+
+#: Goes before the memory of a value. distributed reads the first memory of a message together with
+#: the message's head, and what is bytes between them, so that arrays in it are not aligned: a
+#: product of vectors takes a hundred times as long. Then it is moved by some bytes.
+_ROOM = bytes(16)
+
+
+def _arrived(stream: bytes, buffers: Sequence[Any], why: Any) -> PackedValue:
+    """Return a packed value that has travelled, with its memory aligned."""
+    found = [_aligned(room, buffer) for room, buffer in pairwise(buffers)]
+    return PackedValue(stream, found, why)
+
+
+def _aligned(room: Any, buffer: Any) -> Any:
+    """Return memory, moved into `room` if need be and if that lies before it."""
+    import numpy as np
+
+    before, view = memoryview(room), memoryview(buffer)
+    address = np.frombuffer(view, np.uint8).ctypes.data
+    shift = address % len(_ROOM)
+    if not shift:
+        return buffer
+    end = np.frombuffer(before, np.uint8).ctypes.data + len(_ROOM)
+    if view.readonly or len(before) != len(_ROOM) or before.obj is not view.obj or end != address:
+        return _copy(view)
+    ctypes.memmove(address - shift, address, view.nbytes)
+    whole = np.frombuffer(memoryview(view.obj), np.uint8)
+    start = address - shift - whole.ctypes.data
+    return whole[start : start + view.nbytes].data
 
 
 def packed(value: Any) -> PackedValue:

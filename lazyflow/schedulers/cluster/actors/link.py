@@ -210,7 +210,7 @@ class EngineLink(ABC):
             return details[0]
         if how == ports.KEPT:
             kept = self.kept(number, "value")
-            return EngineResult(self.engine, kept, number, item.task, None, None)
+            return EngineResult(self.engine, kept, number, item.task, details[0], None)
         return EngineResult(self.engine, None, number, item.task, 0, details[0])
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
+from lazyflow.store.owned import is_alone
 
 #: Kinds of inputs of a call: (PLAIN, value), (PACKED, packed value), or (HELD, token, number) for
 #: a value that the engine holds.
@@ -58,3 +59,13 @@ Report = CallAnswer | MissingInput
 def pickled(value: Any) -> PackedValue:
     """Return a packed snapshot of a value; raise Unpicklable."""
     return packed(value).checked().copied()
+
+
+def pickled_result(box: list[Any]) -> PackedValue:
+    """Return the packed result of a call, which it takes out of `box`.
+
+    An array that nothing else holds, so that nobody can write to it, is not copied.
+    """
+    only = is_alone(box)
+    found = packed(box.pop()).checked()
+    return found if only else found.copied()

@@ -57,6 +57,7 @@ class EngineActor(ABC):
 
     runs_here = False
     encode = staticmethod(protocol.pickled)
+    encode_result = staticmethod(protocol.pickled_result)
     open = staticmethod(_opened)
 
     def __init__(self, name: str, folder: str | None = None) -> None:
@@ -131,7 +132,8 @@ class EngineActor(ABC):
         """Send the outcome of a call; note it in the journal if nothing of it stays here."""
         value = None
         if outcome[0] == ports.PACKED and outcome[1].size() > SHORT:
-            value, outcome = outcome[1], (KEPT,)
+            value = outcome[1]
+            outcome = KEPT, value.size()
         if state is not None and state[1].size() > SHORT:
             seen, kept = state
             self.report(protocol.CallAnswer(number, outcome, (seen, KEPT)), value, kept)

@@ -33,6 +33,7 @@ from lazyflow.schedulers.cluster.actors.link import EngineLink
 from lazyflow.schedulers.cluster.actors.protocol import ActorMessages, Report
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState
+from lazyflow.schedulers.cluster.dask.direct import DirectWay
 from lazyflow.schedulers.cluster.dask.in_worker import settle
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
@@ -155,9 +156,12 @@ class DaskActor:
 class DaskLink(EngineLink):
     """The way to an actor, which is free when the worker has confirmed the last messages."""
 
-    def __init__(self, engine: Engine, actor: RemoteActor, reference: ClientReference) -> None:
+    def __init__(
+        self, engine: Engine, actor: RemoteActor, reference: ClientReference, direct: DirectWay
+    ) -> None:
         super().__init__(engine, actor)
         self._reference = reference
+        self._direct = direct
         number = next(_numbers)
         # No "-" before the end, so that each is a group of its own: of many in one group the
         # scheduler thinks that they are the beginning of a graph, and keeps them back.
@@ -206,7 +210,7 @@ class DaskLink(EngineLink):
             "actor": self.key, "function": "take", "args": [to_serialize(messages)], "kwargs": {},
         }
         try:
-            if client.direct_to_workers:
+            if await self._direct.meet(client, [str(self._address)]):
                 reply = await client.rpc(self._address).actor_execute(**message)
             else:
                 reply = await client.scheduler.proxy(
@@ -229,7 +233,7 @@ class DaskLink(EngineLink):
 
     def kept(self, number: int, what: str) -> Any:
         client = self._reference.get()
-        handle = DaskHandle(kept_key(self.key, number, what))
+        handle = DaskHandle(kept_key(self.key, number, what), self._address)
         handle.hold(distributed.Future(handle.key, client))
         client.futures[handle.key].finish()
         return handle

@@ -107,12 +107,15 @@ class DaskHandle:
         The only workers that may compute it, by any of their names; None: all may.
     workers
         Their addresses at the submission.
+    holder
+        A worker that has it, as far as is known.
     """
 
-    __slots__ = ("_number", "_release", "asked", "key", "workers")
+    __slots__ = ("_number", "_release", "asked", "holder", "key", "workers")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, holder: str | None = None) -> None:
         self.key = key
+        self.holder = holder
         self._number = 0
         self._release: LastCall | None = None
         self.asked: tuple[Any, ...] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
@@ -21,6 +22,7 @@ from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost
+from lazyflow.schedulers.cluster.dask.direct import LARGE, DirectWay
 from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine
@@ -41,6 +43,7 @@ class DaskEngine(Engine):
         self.reference = reference = ClientReference(client)
         self.topic = reference.topic
         self._is_ending = False
+        self._direct = DirectWay()
         super().__init__()
         self._workers = ClusterWorkers(reference, self.post, self._handles)
         client.subscribe_topic(self.topic, self._event)
@@ -81,7 +84,7 @@ class DaskEngine(Engine):
     # -- actors -----------------------------------------------------------------------------
 
     def new_link(self, actor: RemoteActor) -> DaskLink:
-        return DaskLink(self, actor, self.reference)
+        return DaskLink(self, actor, self.reference, self._direct)
 
     def token(self, handle: DaskHandle) -> str:
         return handle.key
@@ -134,7 +137,14 @@ class DaskEngine(Engine):
             handle.asked, handle.workers = asked, workers
 
     def send(self, outcome: GroupOutcome) -> DaskHandle:
-        (future,) = self.client.scatter([outcome], hash=False)
+        client = self.client
+        way: dict[str, Any] = {}
+        if outcome.__sizeof__() >= LARGE and (near := client.sync(self._direct.receiver, client)):
+            way = {"direct": True, "workers": near}
+        try:
+            (future,) = client.scatter([outcome], hash=False, **way)
+        except OSError:  # the worker has ended just now
+            (future,) = self.client.scatter([outcome], hash=False)
         handle = DaskHandle(future.key)
         handle.hold(future)
         return handle
@@ -172,9 +182,16 @@ class DaskEngine(Engine):
     # -- asking -----------------------------------------------------------------------------
 
     def bring(self, results: Sequence[EngineResult]) -> None:
-        futures = {r.handle.key: r.handle.future for r in results}
+        wanted: Counter[DaskHandle] = Counter()
+        for result in results:
+            wanted[result.handle] += LARGE if result.size is None else result.size
+        client = self.client
         try:
-            found = dict(zip(futures, self.client.gather(list(futures.values())), strict=True))
+            found = client.sync(self._direct.fetched, client, wanted)
+            rest = {h.key: h.future for h in wanted if h.key not in found}
+            if rest:
+                others = client.gather(list(rest.values()), direct=False)
+                found.update(zip(rest, others, strict=True))
         except (CancelledError, asyncio.CancelledError) as error:
             if not self.is_usable():
                 raise self.translated(error) from None

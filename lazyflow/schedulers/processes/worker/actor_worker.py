@@ -52,6 +52,10 @@ class ActorWorker(WorkerProcess):
 
     # -- for the actor ----------------------------------------------------------------------
 
+    def encode_result(self, box: list[Any]) -> Any:
+        """Encode the result of a call: that copies it."""
+        return self.encode(box.pop())
+
     def open(self, packed: Any, what: str) -> Any:
         """Open what was encoded."""
         return decode(Encoded(*packed), self.mappings.view)
