@@ -239,6 +239,18 @@ def _even(n: int, size: int) -> int:
     return max(-(-n // count), 1)
 
 
+def are_parts(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
+    """Tell whether chunks of one axis are others, or parts of them.
+
+    >>> are_parts((1, 3, 2), (4, 2)), are_parts((3, 3), (4, 2))
+    (True, False)
+    """
+    if new == old:
+        return True
+    known = None not in old and None not in new and 0 not in (*old, *new)
+    return known and {*accumulate(old)} <= {*accumulate(new)}
+
+
 def in_steps(n: int, size: int) -> tuple[int, ...]:
     """Return chunks of one length, but for the last one.
 

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from array_checks import same_values
+from array_checks import kept_inputs, same_values
 from array_examples import Store
 
 import lazyflow
@@ -69,6 +69,38 @@ def test_what_is_joined_is_cut_where_the_chunks_end(axis):
             ends = [set(np.cumsum(each.chunks[k])) for each in (node, *node.inputs)]
             assert ends[0] <= ends[1] and len(ends[1] - ends[0]) <= 1
     np.testing.assert_array_equal(made.compute(), a - np.roll(a, 7, axis=axis), strict=True)
+
+
+SHIFTED = {
+    "rows": lambda x: x[1:] - x[:-1],
+    "three": lambda x: x[4:, 3:] + x[2:-2, 3:] * 2 - x[:-4, 3:],
+    "turned": lambda x: x.T[:, 1:] - x.T[:, :-1],
+    "stretched": lambda x: x[1:, None] - x[:-1, None] + np.ones((2, 1), np.uint8),
+    "one row": lambda x: x - x[4000],
+}
+
+
+@pytest.mark.parametrize("case", SHIFTED)
+def test_of_a_large_block_beside_another_only_the_part_is_read(case):
+    """On a cluster a task has its inputs on one worker: blocks would move for a row of each."""
+    a = np.random.default_rng(0).integers(0, 99, (12_288, 1024), np.uint8)
+    made = SHIFTED[case]((la.from_array(a, chunks=(4096, 1024)) + np.uint8(0)).persist())
+    assert kept_inputs(made) == {1}
+    np.testing.assert_array_equal(made.compute(), SHIFTED[case](a), strict=True)
+
+
+def test_parts_of_kept_blocks_are_not_copied_to_be_read():
+    a = np.arange(3000.0).reshape(60, 50)
+    x = (la.from_array(a, chunks=(20, 25)) + 0).persist()
+    for made, wanted in (
+        (x[1:, 1:] - x[:-1, :-1], a[1:, 1:] - a[:-1, :-1]),
+        (x[::-1] * la.from_array(a, chunks=(7, 50)), a[::-1] * a),
+        (x[::2, ::-3] + x[1::2, ::-3], a[::2, ::-3] + a[1::2, ::-3]),
+    ):
+        nodes = below(optimize([made.expr], keep=False))
+        assert not any(isinstance(node, Rechunk) for node in nodes)
+        np.testing.assert_array_equal(made.compute(), wanted, strict=True)
+        np.testing.assert_array_equal(made.persist().compute(), wanted, strict=True)
 
 
 def test_reductions_of_one_array_read_it_once():

@@ -6,6 +6,7 @@ import lazyflow
 import lazyflow.array as la
 from lazyflow.array.core import Array
 from lazyflow.graph.passes import make_plan
+from lazyflow.graph.task import HELD
 
 
 def check(x, expected, scheduler=None, *, rtol=0.0, atol=0.0):
@@ -112,3 +113,11 @@ def blocks_of(x, scheduler=None):
 def tasks_of(x):
     """Return how many tasks an array takes."""
     return make_plan(x.__lazyflow_tasks__()).end
+
+
+def kept_inputs(x):
+    """Return how many kept blocks tasks of a compute of x read, those that read some."""
+    (made,) = la.Array.__lazyflow_optimize__([x], keep=False)
+    plan = make_plan(made.__lazyflow_tasks__())
+    kept = {i for i in plan.leaves if plan.tasks[i]._func is HELD}
+    return {n for each in plan.inputs if (n := len(kept.intersection(each or ())))}

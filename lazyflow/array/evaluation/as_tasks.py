@@ -19,7 +19,6 @@ from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fuse import QUICK
 from lazyflow.array.passes.pipeline import optimize
-from lazyflow.graph.task import HELD
 
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
 _CALL = 12e-6  # seconds of a task without its elements
@@ -104,7 +103,7 @@ def _seconds(node: Expr) -> float:
     if isinstance(node, Made):
         return _writing(node) if node.name in _CHEAP else inf
     if isinstance(node, Tasks):
-        return 0.0 if all(task._func is HELD for task in node.tasks) else inf
+        return 0.0 if node.held else inf
     if isinstance(node, Fused):
         program, steps = node.program, node.program.steps
         quick = all(getattr(step.op, "__name__", None) in QUICK for step in steps)

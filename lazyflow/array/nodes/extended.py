@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.selection import Pick, cut
-from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, named, taken
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
 
@@ -153,8 +154,32 @@ class Extended(Expr):
         if self._is_block(axes):
             return low.block(node, tuple([axis[0].number for axis in axes]))  # type: ignore[misc]
         values = tuple([margin.boundary for margin in self.margins])
-        func = named("overlap", extended_block, axes, numbers, values)
-        return low.task(func, [low.block(node, i) for i in product(*numbers)], self)
+        cut, blocks = self._cut(low, index, axes, list(product(*numbers)))
+        func = named("overlap", extended_block, axes, numbers, values, cut)
+        return low.task(func, blocks, self)
+
+    def _cut(
+        self, low: MakesTasks, index: Index, axes: Sequence[list[Piece]], numbers: list[Index]
+    ) -> tuple[list[Index], list[Task]]:
+        """Return blocks, after thin parts of some were cut out, and the numbers of these."""
+        (node,) = self.inputs
+        if len(numbers) == 1 or not is_large(node):
+            return [], [low.block(node, number) for number in numbers]
+        cut, blocks = [], []
+        for number in numbers:
+            pieces = [
+                [piece for piece in axis if piece.number == i]
+                for i, axis in zip(number, axes, strict=True)
+            ]
+            block = low.block(node, number)
+            part = prod([sum([piece.length for piece in own]) for own in pieces])
+            whole = prod([sizes[i] for sizes, i in zip(node.chunks, number, strict=True)])
+            if all(len(own) == 1 for own in pieces) and is_thin(part, whole, node):
+                where = BlockPosition(index, (tuple([own[0].place for own in pieces]),))
+                cut.append(number)
+                block = low.task(taken, (where, block), self)
+            blocks.append(block)
+        return cut, blocks
 
     def _is_block(self, axes: Sequence[list[Piece]]) -> bool:
         """Tell whether a block of the input is taken as it is."""
@@ -176,7 +201,8 @@ def _grid(margins: tuple[Margin, ...]) -> list[list[int]]:
 
 
 def extended_block(
-    pieces: list[list[Piece]], numbers: list[list[int]], values: tuple[Any, ...], *blocks: Any
+    pieces: list[list[Piece]], numbers: list[list[int]], values: tuple[Any, ...],
+    cut: list[Index], *blocks: Any,
 ) -> Any:
     """Return an extended block, assembled of pieces of blocks.
 
@@ -186,6 +212,8 @@ def extended_block(
         Of the blocks, along each axis.
     values
         What stands beyond the edge of each axis, where no block does.
+    cut
+        The numbers of those of which there is only what is needed.
     """
     if len(blocks) == 1 and all(len(axis) == 1 and axis[0].number is not None for axis in pieces):
         taken = blocks[0][tuple([axis[0].place for axis in pieces])]
@@ -196,9 +224,10 @@ def extended_block(
     by_number: dict[tuple[int | None, ...], Any] = dict(zip(product(*numbers), blocks, strict=True))
     spans = [_spans(axis) for axis in pieces]
     for places in product(*spans):
-        block = by_number.get(tuple([piece.number for _, piece in places]))
+        number = tuple([piece.number for _, piece in places])
+        block = by_number.get(number)
         if block is not None:
-            region = tuple([piece.place for _, piece in places])
+            region = ... if number in cut else tuple([piece.place for _, piece in places])
             out[tuple([to for to, _ in places])] = block[region]
     for axis, own in enumerate(spans):  # the last axis' value is what stands in corners
         for to, piece in own:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyflow.api.lazy import Delayed
 from lazyflow.array.nodes.expr import Expr, Index, below, hand_down
-from lazyflow.array.nodes.reading import prepared
+from lazyflow.array.nodes.reading import prepared, with_parts_cut
 from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import Item
@@ -110,16 +110,14 @@ class Lowering:
 
     def fused_block(self, node: Expr, index: Index) -> Task:
         """Return the task of a block of a program's result, or of what is read by slices."""
-        reads, func = self._shared.get((node, "fused")) or self.shared(
+        reads, func, parts = self._shared.get((node, "fused")) or self.shared(
             node, "fused", prepared, self, node
         )
-        regions, args = [], []
-        for read in reads:
-            region, arg = read.at(self, index)
-            regions.append(region)
-            if arg is not None:
-                args.append(arg)
-        return self.task(func, (BlockPosition(index, tuple(regions)), *args), node)
+        found = [read.at(self, index) for read in reads]
+        if parts:
+            found = with_parts_cut(self, node, index, reads, found)
+        where = BlockPosition(index, tuple([region for region, _ in found]))
+        return self.task(func, (where, *[arg for _, arg in found if arg is not None]), node)
 
 
 def alike(task: Task, func: Any, args: Sequence[Any]) -> Task:

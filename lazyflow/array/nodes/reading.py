@@ -7,6 +7,7 @@ that region in the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
 from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, base_region, cut
 from lazyflow.array.nodes.sources import InMemory, Made, Stored
-from lazyflow.array.nodes.task_parts import BlockPosition, takes_out
+from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, taken, takes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.arguments import read_only
 
@@ -47,14 +48,34 @@ class Read:
             if selection is None:
                 self.selection = selection = Selection.of_all(base.ndim)
         elif selection is not None:
-            self.cuts = list(map(_cuts, base.chunks, selection.picks))
+            at = dict(zip(selection.axes, node.chunks, strict=True))
+            sizes = [at.get(axis, ()) for axis in range(base.ndim)]
+            self.cuts = list(map(_cuts, base.chunks, selection.picks, sizes))
         self.load = LoadRegion(base, selection, node.chunks)
+
+    def own(self, index: Index) -> Index:
+        """Return which block of the input a block of the node needs."""
+        return tuple([
+            0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
+        ])
+
+    def part(self, index: Index) -> tuple[int, int]:
+        """Return how many elements a block takes of one of the base, and how many that one has."""
+        if self.anywhere:
+            return 0, 0
+        own, part, whole = self.own(index), 1, 1
+        if self.selection is None:
+            whole = prod([sizes[i] or 0 for sizes, i in zip(self.node.chunks, own, strict=True)])
+            return whole, whole
+        at = {axis: k for k, axis in enumerate(self.selection.axes) if axis >= 0}
+        for axis, (cuts, chunks) in enumerate(zip(self.cuts, self.base.chunks, strict=True)):
+            number, _, n = cuts[own[at[axis]] if axis in at else 0]
+            part, whole = part * (n or 0), whole * (chunks[number] or 0)
+        return part, whole
 
     def at(self, low: MakesTasks, index: Index) -> tuple[Any, Any]:
         """Return the region of the argument that a block needs, and the argument or None."""
-        own = tuple([
-            0 if alone else i for alone, i in zip(self.single, index[self.skipped:], strict=True)
-        ])
+        own = self.own(index)
         region, arg = self._at(low, own)
         if self.load.stretched:
             shape = tuple([sizes[i] for sizes, i in zip(self.node.chunks, own, strict=True)])
@@ -82,14 +103,30 @@ class Read:
         return tuple(taken), low.block(self.base, tuple(numbers))
 
 
-def _cuts(chunks: tuple[Any, ...], pick: Pick | int | None) -> Sequence[tuple[int, Any, Any]]:
-    """Return which chunks a pick takes, what of each, and the length of that."""
+def _cuts(
+    chunks: tuple[Any, ...], pick: Pick | int | None, sizes: tuple[Any, ...]
+) -> Sequence[tuple[int, Any, Any]]:
+    """Return which chunks a pick takes in parts of some sizes, what of each, and its length."""
+    if isinstance(pick, int):
+        ((number, place, n),) = cut(chunks, Pick(pick, 1, 1))
+        return [(number, place.start, n)]
+    cuts: list[tuple[int, Any, Any]]
     if pick is None:
-        return [(i, slice(None), n) for i, n in enumerate(chunks)]
-    if isinstance(pick, Pick):
-        return cut(chunks, pick)
-    ((number, place, n),) = cut(chunks, Pick(pick, 1, 1))
-    return [(number, place.start, n)]
+        cuts = [(i, slice(None), n) for i, n in enumerate(chunks)]
+    else:
+        cuts = cut(chunks, pick)
+    if len(cuts) == len(sizes):
+        return cuts
+    found, left = [], iter(sizes)
+    for number, place, n in cuts:
+        done = 0
+        while done < n:
+            size = next(left)
+            part = range(chunks[number])[place][done:done + size]
+            stop = None if part.stop < 0 else part.stop
+            found.append((number, slice(part.start, stop, part.step), size))
+            done += size
+    return found
 
 
 def _small_part(
@@ -241,8 +278,29 @@ class BlockTask:
         return found[0] if len(found) == 1 else tuple(found)
 
 
-def prepared(low: MakesTasks, node: Expr) -> tuple[list[Read], BlockTask]:
-    """Return what all tasks of a node have in common."""
+def prepared(low: MakesTasks, node: Expr) -> tuple[list[Read], BlockTask, bool]:
+    """Return what all tasks of a node have in common, and whether thin parts may be cut out."""
     inputs = node.inputs if isinstance(node, Fused) else (node,)
     reads = [Read(low, x, node.ndim) for x in inputs]
-    return reads, BlockTask(node, tuple([read.load for read in reads]))
+    parts = len(reads) > 1 and any(
+        not read.anywhere and read.selection is not None and is_large(read.base) for read in reads
+    )
+    return reads, BlockTask(node, tuple([read.load for read in reads])), parts
+
+
+def with_parts_cut(
+    low: MakesTasks, node: Expr, index: Index, reads: list[Read], found: list[tuple[Any, Any]]
+) -> list[tuple[Any, Any]]:
+    """Return regions and arguments of a task, after thin parts of other blocks were cut out.
+
+    The block of which it reads most stays its argument.
+    """
+    shares = [read.part(index) for read in reads]
+    most = max(range(len(reads)), key=lambda k: shares[k][0])
+    for k, (read, (region, arg)) in enumerate(zip(reads, found, strict=True)):
+        if arg is not found[most][1] and is_thin(*shares[k], read.base):
+            region, *shape = region if read.load.stretched else (region,)
+            where, key = BlockPosition(index, (region,)), ("part", k, read.own(index))
+            part = low.shared(node, key, low.task, taken, (where, arg), node)
+            found[k] = (None, *shape) if shape else None, part
+    return found

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, in_steps, length
+from lazyflow.array.chunks import Chunks, are_parts, in_steps, length
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.selection import Pick, Selection, cut
+from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
@@ -123,6 +124,24 @@ def rechunk(node: Expr, chunks: Chunks) -> Expr:
     if isinstance(node, Rechunk):
         return in_chunks(node.inputs[0], chunks)
     return Rechunk((node,), chunks)
+
+
+def in_parts(node: Expr, chunks: Chunks) -> Expr:
+    """Return a node in chunks for something that can read parts of blocks: not copied, if held.
+
+    Blocks that are still to be computed are cut into copies, so that they can be forgotten.
+    """
+    if node.chunks == chunks or not is_held(node) or not all(map(are_parts, chunks, node.chunks)):
+        return in_chunks(node, chunks)
+    if isinstance(node, View):
+        return View((node.inputs[0],), node.selection, chunks)
+    return View((node,), Selection.of_all(node.ndim), chunks)
+
+
+def is_held(node: Expr) -> bool:
+    """Tell whether the blocks of a node are kept, or are parts of such ones."""
+    base = node.inputs[0] if isinstance(node, View) else node
+    return isinstance(base, Tasks) and base.held
 
 
 def staged(node: Expr, chunks: Chunks) -> Expr:

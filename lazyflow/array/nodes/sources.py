@@ -11,7 +11,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr, MakesTasks, Source, turned_back
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index
-from lazyflow.graph.task import Task
+from lazyflow.graph.task import HELD, Task
 
 Region = tuple[slice, ...]
 
@@ -162,6 +162,11 @@ class Tasks(Source):
     @property
     def memory_order(self) -> tuple[int, ...]:
         return self.order or super().memory_order
+
+    @property
+    def held(self) -> bool:
+        """Whether all blocks are there, or will be without this compute."""
+        return all(task._func is HELD for task in self.tasks)
 
     def key(self) -> Any:
         return *map(id, self.tasks), self.chunks

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Any, TypeVar
 
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.kinds import ATOM
 
 F = TypeVar("F")
+
+_LARGE = 4 << 20  # bytes of a block that moves in about the time that a task more costs a cluster
+_THIN = 32  # how much smaller a part of it is that is copied rather
 
 
 def named(name: str, func: Any, *details: Any) -> Any:
@@ -38,6 +43,29 @@ def takes_out(func: Any) -> bool:
     block there it returns ``out`` or a view of it; any other array that it returns is copied then.
     """
     return getattr(func, "takes_out", False) is True
+
+
+def is_large(node: Expr) -> bool:
+    """Tell whether a thin part of some block of a node is better cut out by a task of its own."""
+    dtype = node.known_dtype
+    if dtype is None or None in node.shape:
+        return False
+    return prod(map(max, node.chunks)) * dtype.itemsize >= _LARGE
+
+
+def is_thin(part: int, whole: int, node: Expr) -> bool:
+    """Tell whether a part of a block is cut out by a task of its own, given their elements.
+
+    Such a task runs where the block is, so that on a cluster the part moves and not the block:
+    for `x[1:] - x[:-1]` whole blocks moved for a row of each.
+    """
+    dtype = node.known_dtype
+    return part * _THIN <= whole and dtype is not None and whole * dtype.itemsize >= _LARGE
+
+
+def taken(where: BlockPosition, block: Any) -> Any:
+    """Return a copy of a part of a block, so that the block need not be kept."""
+    return block[(*where.regions[0], ...)].copy()
 
 
 class TaskDetails:

@@ -13,7 +13,7 @@ from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, turned_back
-from lazyflow.array.nodes.rechunking import in_chunks
+from lazyflow.array.nodes.rechunking import in_parts
 from lazyflow.array.nodes.reduce import Reduce
 from lazyflow.array.nodes.sources import Const
 from lazyflow.array.nodes.views import View, with_axes
@@ -150,7 +150,7 @@ class GroupProgram:
         def number(value: tuple[str, int]) -> int:
             return offset[value[0]] + value[1]
 
-        inputs = tuple([in_chunks(x, operand_chunks(x, self.shape, grid)) for x in self.inputs])
+        inputs = tuple([in_parts(x, operand_chunks(x, self.shape, grid)) for x in self.inputs])
         steps: tuple[Step, ...] = tuple([
             node.step(tuple(map(number, operands))) for node, operands in self.steps
         ])

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
-from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.align import operand_chunks
+from lazyflow.array.chunks import Chunks, are_parts
+from lazyflow.array.nodes.align import operand_chunks, union
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Recipe, Request, answered, below, same, same_line
 from lazyflow.array.nodes.joined import Concatenate, concatenated
-from lazyflow.array.nodes.rechunking import Rechunk, in_chunks
+from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts, is_held
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
@@ -53,46 +53,79 @@ def _recipe(free: set[Expr], node: Expr, chunks: Chunks | None) -> Recipe:
         own = node.chunks if chunks is None else chunks
         return [_request(node.inputs[0], own)], lambda found: in_chunks(found[0], own)
     if isinstance(node, Rechunk) and _is_recut(node, free):
-        own, joined = node.chunks if chunks is None else chunks, node.inputs[0]
-        assert isinstance(joined, Concatenate)
-        pieces = zip(joined.inputs, _pieces(joined, own), strict=True)
-        return [_request(*pair) for pair in pieces], lambda found: in_chunks(
-            concatenated(found, joined.axis), own
+        own, (x,) = node.chunks if chunks is None else chunks, node.inputs
+        parts, axis = _joined(x)
+        return [_request(*pair) for pair in zip(parts, _pieces(x, own, free), strict=True)], (
+            lambda found: in_chunks(concatenated(found, axis), own)
         )
     if chunks is None:
         return [(x, None) for x in node.inputs], partial(same, node)
     if isinstance(node, Elementwise) and node in free:
         needed = [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
         return needed, node.with_inputs
-    return [(node, None)], lambda found: in_chunks(found[0], chunks)
+    return [(node, None)], lambda found: in_parts(found[0], chunks)
 
 
 def _is_recut(node: Rechunk, free: set[Expr]) -> bool:
-    """Tell whether free nodes are joined below, and can be cut where the chunks end.
+    """Tell whether what is joined below can be cut where the chunks end.
 
-    Then blocks are copied only where a joint is.
+    Then blocks are copied only where a joint is, and once. Kept blocks are cut so where they stay
+    nearly whole: of others, and of many pieces, copies are made at once (rechunking.py).
     """
-    (joined,) = node.inputs
-    return (
-        isinstance(joined, Concatenate)
-        and None not in joined.shape
-        and all(x in free for x in joined.inputs)
-        and [x.chunks for x in joined.inputs] != _pieces(joined, node.chunks)
+    (x,) = node.inputs
+    parts, _ = _joined(x)
+    if None in x.shape or not all(each in free or is_held(each) for each in parts):
+        return False
+    pieces = _pieces(x, node.chunks, free)
+    return [each.chunks for each in parts] != pieces and all(
+        each in free or all(map(_is_nearly_whole, each.chunks, own))
+        for each, own in zip(parts, pieces, strict=True)
     )
 
 
-def _pieces(joined: Concatenate, chunks: Chunks) -> list[Chunks]:
-    """Return the chunks of what is joined whose ends are those of some chunks of the whole."""
-    found, axis, first = [], joined.axis, 0
+def _is_nearly_whole(chunks: tuple[int, ...], pieces: tuple[int, ...]) -> bool:
+    """Tell whether chunks are cut into pieces of which one is at least three quarters of each.
+
+    >>> _is_nearly_whole((8, 8), (1, 7, 8)), _is_nearly_whole((8, 8), (7, 1, 4, 4))
+    (True, False)
+    """
+    if not are_parts(pieces, chunks):
+        return False
+    left = iter(pieces)
+    for n in chunks:
+        most, done = 0, 0
+        while done < n:
+            most, done = max(most, size := next(left)), done + size
+        if 4 * most < 3 * n:
+            return False
+    return True
+
+
+def _joined(x: Expr) -> tuple[tuple[Expr, ...], int]:
+    """Return the nodes that a node consists of, and along which axis: it may be one."""
+    return (x.inputs, x.axis) if isinstance(x, Concatenate) else ((x,), 0)
+
+
+def _pieces(joined: Expr, chunks: Chunks, free: set[Expr]) -> list[Chunks]:
+    """Return the chunks of what is joined whose ends are those of some chunks of the whole.
+
+    Those of kept blocks have also the ends of these.
+    """
+    found: list[Chunks] = []
+    first = 0
+    parts, axis = _joined(joined)
     ends: Any = list(accumulate(chunks[axis]))
-    for x in joined.inputs:
+    for x in parts:
         n = x.shape[axis]
         assert n is not None
         last = first + n
         between = ends[bisect_right(ends, first):bisect_left(ends, last)]
         inside = sorted({first, *between, last})
         sizes = tuple([b - a for a, b in pairwise(inside)]) or (0,)
-        found.append((*chunks[:axis], sizes, *chunks[axis + 1:]))
+        wanted = (*chunks[:axis], sizes, *chunks[axis + 1:])
+        if x not in free:
+            wanted = tuple([union({*pair}) for pair in zip(x.chunks, wanted, strict=True)])
+        found.append(wanted)
         first = last
     return found
 

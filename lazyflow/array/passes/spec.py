@@ -11,7 +11,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from lazyflow.array.chunks import length
+from lazyflow.array.chunks import are_parts, length
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.contraction import Contraction
@@ -165,13 +165,15 @@ def _tasks(node: Tasks) -> Iterator[str]:
         yield f"{len(node.tasks)} tasks for {prod(node.numblocks)} blocks"
 
 
-@_rule("a view has the chunks of what it takes, or any of a source", View)
+@_rule("a view has the chunks of what it takes, or parts of them, or any of a source", View)
 def _views(node: View) -> Iterator[str]:
     made = View((node.inputs[0],), node.selection)
     if made.shape != node.shape:
         yield f"{made.shape} is taken"
     elif not node.free:
-        yield from _unequal(node.chunks, made.chunks)
+        for axis, (own, taken) in enumerate(zip(node.chunks, made.chunks, strict=True)):
+            if not _fit(own, taken) and not are_parts(own, taken):
+                yield f"axis {axis}"
 
 
 @_rule("operations on elements have chunks that fit all inputs", Elementwise)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import check, tasks_of
+from array_checks import check, kept_inputs, tasks_of
 from array_examples import Calls, Store
 from array_strategies import arrays
 from hypothesis import given, settings
@@ -167,3 +167,17 @@ def test_overlaps_read_only_what_they_need(here):
     x = la.from_array(store, chunks=10).map_overlap(lambda b: b, 1, dtype=int)
     np.testing.assert_array_equal(x[35:38].compute(), [35, 36, 37])
     assert sorted(key[0].start for key in store.read) == [20, 30, 40]
+
+
+@pytest.mark.parametrize("boundary", [*MODES, "none", 3])
+def test_of_large_neighbours_only_the_parts_are_read(boundary):
+    """On a cluster blocks would move for a row of each."""
+    a = np.random.default_rng(0).integers(0, 99, (12_288, 1024), np.uint8)
+    kept = (la.from_array(a, chunks=(4096, 1024)) + np.uint8(0)).persist()
+    made = kept.map_overlap(lambda b: np.roll(b, 1, 0) + np.roll(b, -2, 0), {0: (1, 2)}, boundary)
+    assert kept_inputs(made) == {1}
+    whole = padded(a, {0: (1, 2), 1: (0, 0)}, {0: boundary, 1: "none"})
+    found = made.compute()
+    if boundary == "none":
+        found = found[1:-2]
+    np.testing.assert_array_equal(found, whole[:-3] + whole[3:], strict=True)
