@@ -103,6 +103,19 @@ def test_parts_of_kept_blocks_are_not_copied_to_be_read():
         np.testing.assert_array_equal(made.persist().compute(), wanted, strict=True)
 
 
+def test_kept_blocks_of_which_most_is_needed_are_copied_once():
+    a = np.arange(3000.0).reshape(60, 50)
+    x = (la.from_array(a, chunks=(20, 25)) + 0).persist()
+    for make in (lambda m, x: m.roll(x, 3, axis=0), lambda m, x: m.diff(x, axis=1)):
+        made = make(la, x)
+        rechunks = [node for node in below(optimize([made.expr])) if isinstance(node, Rechunk)]
+        assert rechunks
+        for node in rechunks:  # no block of what is below is cut
+            for own, sizes in zip(node.chunks, node.inputs[0].chunks, strict=True):
+                assert set(np.cumsum(own)) <= set(np.cumsum(sizes))
+        np.testing.assert_array_equal(made.compute(), make(np, a), strict=True)
+
+
 def test_reductions_of_one_array_read_it_once():
     x = la.from_array(np.ones((400_000, 5)), chunks=(100_000, 5))
     nodes = optimize([(x * 2).sum(0).expr, (x * 2).std(0).expr, (x + 1).max(0).expr], keep=False)

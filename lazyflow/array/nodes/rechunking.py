@@ -26,7 +26,7 @@ from lazyflow.graph.task import Task
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
 #: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
-_MANY = 20_000
+MANY = 20_000
 
 
 class Rechunk(Expr):
@@ -155,7 +155,7 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
         for old, new in zip(node.chunks, chunks, strict=True)
     ])
     blocks = prod(node.numblocks) + prod(map(len, chunks))
-    if pieces <= max(_MANY, 4 * blocks):
+    if pieces <= max(MANY, 4 * blocks):
         return node
     between: list[tuple[Any, ...]] = []
     for old, new, n in zip(node.chunks, chunks, node.shape, strict=True):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import check, raised, tasks_of
+from array_checks import check, kept_inputs, raised, tasks_of
 from array_examples import CHUNKS, KEYS, A, Store, kinds
 from array_strategies import chunked, keys
 from hypothesis import given, settings
@@ -109,6 +109,23 @@ def test_a_permutation_costs_tasks_by_the_square_root_of_chunks():
     assert sum(len(made or ()) for made in plan.inputs) <= 4 * n
     assert tasks_of(x[at]) <= n + 1
     assert tasks[at].chunks == x.chunks
+
+
+def test_points_of_large_blocks_are_taken_where_these_are():
+    """On a cluster a task has its inputs on one worker, and most points go elsewhere."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 99, (12_288, 1024), np.uint8)
+    x = (la.from_array(a, chunks=(4096, 1024)) + np.uint8(0)).persist()
+    order, pairs = rng.permutation(len(a)), rng.integers(0, 1024, (2, 3, 50))
+    for made, wanted in (
+        (x[order], a[order]),
+        (x.T[:, order[:9]], a.T[:, order[:9]]),
+        (x[np.delete(order, 5)[::-1] // 2], a[np.delete(order, 5)[::-1] // 2]),
+        (x[np.sort(order)[7:-7]], a[7:-7]),
+        (x.vindex[pairs[0] * 12, pairs[1]], a[pairs[0] * 12, pairs[1]]),
+    ):
+        assert kept_inputs(made) == {1}
+        np.testing.assert_array_equal(made.compute(), wanted, strict=True)
 
 
 def test_only_blocks_that_are_needed_are_read(here):

@@ -1,10 +1,11 @@
 """The tasks that gather points: directly from memory, or by an exchange between blocks.
 
-Where points of a block come from few blocks, one task takes them from these. Where every block
-needs points of every other, that would be as many edges as blocks squared. Then neighbouring
-sources are put together in groups and their points sorted by where they go, and neighbouring
-blocks are made together of one slice of each group: for n blocks about 2·√n tasks and n edges
-more than blocks.
+Where points of a block come from few blocks, one task takes them from these. Of large blocks a
+task would read most of the data so: there each is cut into copies of the points for each block,
+as for a rechunk. Where every block needs points of every other, that would be as many edges as
+blocks squared. Then neighbouring sources are put together in groups and their points sorted by
+where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
+about 2·√n tasks and n edges more than blocks.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy as np
 from lazyflow.array.chunks import block_slices, coalesced
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
+from lazyflow.array.nodes.rechunking import MANY
 from lazyflow.array.nodes.selection import base_region
-from lazyflow.array.nodes.task_parts import TaskDetails, named, writes_out
+from lazyflow.array.nodes.task_parts import TaskDetails, is_large, named, writes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 
@@ -127,11 +129,13 @@ class Exchange:
     def _group(self, low: MakesTasks) -> None:
         """Decide whether to exchange by groups; if so, sort the points by their group."""
         sources, blocks = prod(self.grid), len(self.shapes)
-        edges = sum([len(np.unique(self.source[a:b])) for a, b in pairwise(self.ends)])
-        self.together = _together(sources, _bytes(self.base))
-        self.next = _together(blocks, _bytes(self.node))
+        needed = [len(np.unique(self.source[a:b])) for a, b in pairwise(self.ends)]
+        self.needed, edges = needed, sum(needed)
+        self.apart = is_large(self.base) and max(needed, default=0) > 1 and edges <= MANY
+        self.together = 1 if self.apart else _together(sources, _bytes(self.base))
+        self.next = 1 if self.apart else _together(blocks, _bytes(self.node))
         self.far = edges > _FEW * (sources + blocks) and self.together * self.next > 1
-        if not self.far:
+        if not (self.far or self.apart):
             return
         group = self.source // self.together
         order = np.argsort(group, kind="stable")
@@ -142,6 +146,7 @@ class Exchange:
         self.slices = [np.searchsorted(each, edge).tolist() for each in self.of_group]
         self.spread = named("take-spread", spread, self.points.start, self.node.dtype)
         self.cut = named("take-cut", take_slice, self.points.start)
+        self.pieces = named("take-cut", taken_apart, self.axes)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
@@ -152,7 +157,7 @@ class Exchange:
         rest = (*index[:points.start], *index[points.stop:])
         shape = self.shapes[number] if len(self.counts) != 1 else None
         a, b = self.ends[number:number + 2]
-        if not self.far:
+        if not self.far and not (self.apart and self.needed[number] > 1):
             return self._collected(low, slice(a, b), rest, shape)
         if self.next == 1:
             return self._spread(low, number, rest, shape)
@@ -189,15 +194,24 @@ class Exchange:
         spans, to = [], []
         for group, (chosen, edges) in enumerate(zip(self.of_group, self.slices, strict=True)):
             a, b = edges[number:number + 2]
-            if a < b or not groups:
-                details = low, self.of_group[group], rest, None
-                key = "sorted", group, rest
-                groups.append(low.shared(self.node, key, self._collected, *details))
-                spans.append((a, b))
+            if a < b or not (groups or self.apart):
+                make: Any = self._pieces if self.apart else self._collected
+                made = low.shared(self.node, ("sorted", group, rest), make, low, chosen, rest, None)
+                groups.append(made[number] if self.apart else made)
+                spans.append((0, b - a) if self.apart else (a, b))
                 to.append(chosen[a:b] - start)
         stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
         where = TaskDetails(to, spans, stop - start, shape)
         return low.task(self.spread, (where, *groups), self.node)
+
+    def _pieces(self, low: MakesTasks, chosen: Any, rest: Index, _: None) -> dict[int, Task]:
+        """Return the chosen points of the block that they are in, by the block that needs them."""
+        edges = pairwise(np.searchsorted(chosen, self.ends).tolist())
+        cuts = {k: cut for k, cut in enumerate(edges) if cut[0] < cut[1] and self.needed[k] > 1}
+        block = low.block(self.base, self._index(int(self.source[chosen[0]]), rest))
+        where = TaskDetails(tuple([each[chosen] for each in self.local]), list(cuts.values()))
+        made = low.parts(self.pieces, (where, block), self.node, len(cuts))
+        return dict(zip(cuts, made, strict=True))
 
 
 def found_in(node: Expr, axes: Index, places: tuple[Any, ...]) -> tuple[Any, list[Any]]:
@@ -270,6 +284,16 @@ def collect(axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any
         )
         start = stop
     return shaped(out, first, shape)
+
+
+def taken_apart(axes: Index, points: TaskDetails, block: Any) -> tuple[Any, ...]:
+    """Return the points of a block that different blocks need.
+
+    points
+        Index arrays; and where in them the points of each begin and end.
+    """
+    local, cuts = points.values
+    return tuple([taken(block, axes, tuple([each[a:b] for each in local])) for a, b in cuts])
 
 
 def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -> Any:
