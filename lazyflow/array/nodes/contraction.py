@@ -1,16 +1,16 @@
 """Sums of products over shared axes: what matmul, tensordot and einsum do, block by block.
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
-matrices, and adds up; few blocks of the result with much to add up are several tasks, merged by
-sixteens. Where sums are large beside what is read, blocks are joined along what is summed. Which,
-is a function of the blocks' numbers and sizes only. The threads of the BLAS library are shared out
-among the tasks.
+matrices, and adds up; of large blocks it hands the sum on to the next task. Few blocks of the
+result with much to add up are several sums, merged by sixteens. Where sums are large beside what
+is read, blocks are joined along what is summed. Which, is a function of the blocks' numbers and
+sizes only. The threads of the BLAS library are shared out among the tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from lazyflow.array.chunks import in_steps, together
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
@@ -34,6 +34,8 @@ _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at mos
 _FEWEST = 4  # blocks that are left then, at least
 
 _LARGE_TOGETHER = 4  # large sums that are added by one task
+
+_AT_ONCE = 32 << 20  # bytes of blocks that a task multiplies, unless two have more
 
 _LONG = 4096  # products that are added up by BLAS for an element of large sums, at most
 
@@ -83,7 +85,10 @@ class Contraction(Expr):
         at = dict(zip(self.labels[2], index, strict=True))
         plan = low.shared(self, "plan", planned, self.labels)
         tasks = prod(self.numblocks) * -(-prod([n for _, n in sums]) // count)
-        func = low.shared(self, "multiply", named, self.name, multiply, plan, self.dtype, tasks)
+        first, more = [
+            low.shared(self, on, named, self.name, multiply, plan, self.dtype, tasks, on)
+            for on in (False, True)
+        ]
         pairs = []
         for number in product(*[range(n) for _, n in sums]):
             at.update(zip([label for label, _ in sums], number, strict=True))
@@ -91,10 +96,14 @@ class Contraction(Expr):
                 low.block(one, tuple([at[label] for label in self.labels[0]])),
                 low.block(other, tuple([at[label] for label in self.labels[1]])),
             ))
-        parts = [
-            low.task(func, [x for pair in pairs[i:i + count] for x in pair], self)
-            for i in range(0, len(pairs), count)
-        ]
+        parts = []
+        step = min(low.shared(self, "at once", self._at_once), count)
+        for i in range(0, len(pairs), count):
+            own = list(chain.from_iterable(pairs[i:i + count]))
+            part = low.task(first, own[:2 * step], self)
+            for k in range(2 * step, len(own), 2 * step):
+                part = low.task(more, [part, *own[k:k + 2 * step]], self)
+            parts.append(part)
         if len(parts) == 1:
             return parts[0]
         op = low.shared(self, "add", Add, self.name, self._added_together())
@@ -110,6 +119,18 @@ class Contraction(Expr):
             for x in (*self.inputs, self)
         ]
         return _LARGE_TOGETHER if 4 * made > one + other else TOGETHER
+
+    def _at_once(self) -> int:
+        """Return how many pairs of blocks a task multiplies: of large ones not many.
+
+        All of them have to be in one place. Of kept blocks of a matrix times itself a sum of 8 MB
+        moves then, from task to task, and not each block of 25 MB.
+        """
+        sizes = [
+            prod([1 if None in each else max(each) for each in x.chunks]) * self.dtype.itemsize
+            for x in dict.fromkeys(self.inputs)
+        ]
+        return max(_AT_ONCE // max(sum(sizes), 1), 1)
 
     def _summed(self) -> tuple[list[tuple[int, int]], int]:
         """Return the summed labels with their numbers of blocks, and pairs for a task."""
@@ -187,21 +208,30 @@ def planned(labels: tuple[Labels, Labels, Labels]) -> MatrixLayout:
 
 @writes_out
 def multiply(
-    plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, *blocks: Any, out: Any = None
+    plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, goes_on: bool, *blocks: Any,
+    out: Any = None,
 ) -> Any:
-    """Return the sum, in order, of the products of pairs of blocks; `tasks` do so together."""
+    """Return the sum, in order, of the products of pairs of blocks; `tasks` do so together.
+
+    goes_on
+        The first block is what the sum is before these pairs.
+    """
     total: Any = None
     more: Any = None
     with share_of_threads(tasks):
-        for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+        for one, other in zip(blocks[goes_on::2], blocks[goes_on + 1::2], strict=True):
             a, b, shape = _matrices(plan, one, other)
-            if total is None:
-                made = (*a.shape[:-1], b.shape[-1])
-                fits = (made, a.dtype, list(plan.back)) == (shape, dtype, sorted(plan.back))
-                total = np.matmul(a, b, out=out if fits else None)
+            if total is not None:
+                more = np.matmul(a, b, out=more)
+                total += more
                 continue
-            more = np.matmul(a, b, out=more)
-            total += more
+            made = (*a.shape[:-1], b.shape[-1])
+            fits = (made, a.dtype, list(plan.back)) == (shape, dtype, sorted(plan.back))
+            if goes_on:
+                before = blocks[0].transpose(turned_back(plan.back)).reshape(made)
+                total = np.add(before, np.matmul(a, b), out=out if fits else None)
+            else:
+                total = np.matmul(a, b, out=out if fits else None)
     if total is out:
         return out
     return total.reshape(shape).transpose(plan.back).astype(dtype, copy=False)

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from array_checks import check_near
+from array_checks import check_near, kept_inputs
 from array_examples import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -462,3 +462,27 @@ def test_few_large_sums_are_held_at_once(monkeypatch):
             tracemalloc.stop()
     np.testing.assert_array_equal(found, again)
     assert peak < 11 * found.nbytes
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "?", "c16"])
+@pytest.mark.parametrize("most", [1, 2000])
+def test_large_blocks_are_multiplied_one_after_the_other(monkeypatch, dtype, most):
+    """What has to be in one place is a pair of blocks and a sum; all bits stay."""
+    monkeypatch.setattr(contraction, "_LONG", 1)  # else blocks are joined
+    a, b = RNG.random((6, 200, 5, 7)), RNG.random((6, 200, 3))
+    x = la.from_array(a * 9, chunks=(2, 3, 2, 3)).astype(dtype).persist()
+    y = la.from_array(b * 9 - 4, chunks=(2, 3, 2)).astype(dtype).persist()
+
+    def products():
+        return [
+            la.einsum("abcd,abe->dec", x, y), la.einsum("abcd,abcf->fd", x, x),
+            la.tensordot(y, x, ((0, 1), (0, 1))), la.matmul(y[0].T, y[1]),
+        ]
+
+    plain = lazyflow.compute(*products())
+    assert max(map(max, map(kept_inputs, products()))) > 5
+    monkeypatch.setattr(contraction, "_AT_ONCE", most)
+    if most == 1:
+        assert max(map(max, map(kept_inputs, products()))) == 2
+    for found, wanted in zip(lazyflow.compute(*products()), plain, strict=True):
+        np.testing.assert_array_equal(found, wanted, strict=True)
