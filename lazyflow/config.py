@@ -12,6 +12,8 @@ max_pending_calls  10000       pending calls of an actor before the caller of th
 crash_retries      2           runs of a task after deaths of the workers that ran it (processes)
 group_memory       0.25        share of the memory of a cluster's worker that a group of tasks may
                                hold at once; what holds more runs as tasks of their own
+ray_options        None        a dict of options that Ray's tasks and actors get as they are:
+                               scheduling_strategy, runtime_env, accelerator_type and others
 share_from         65536       bytes from which a part of a value goes through shared memory
 store_limit        None        bytes of shared memory for values, in each worker; None: what the
                                machine has
@@ -136,6 +138,19 @@ def _folder_of(text: str) -> Any:
     return text if _FLAGS.get(text.lower(), True) else False
 
 
+_RAYS = ("name", "num_returns", "max_retries", "retry_exceptions")  # which lazyflow gives itself
+
+
+def _ray_options(value: Any) -> Any:
+    taken = isinstance(value, Mapping) and [word for word in value if word in _RAYS]
+    if taken or not (value is None or isinstance(value, Mapping)):
+        raise ValueError(
+            "ray_options must be a dict of the options of ray.remote, such as "
+            f"{{'scheduling_strategy': 'SPREAD'}}, but for {', '.join(_RAYS)}; got {value!r}"
+        )
+    return value
+
+
 def _as_given(value: Any) -> Any:
     return value
 
@@ -149,6 +164,7 @@ _KEYS: dict[str, _Key] = {
     "max_pending_calls": _whole("max_pending_calls", 10_000, 1),
     "crash_retries": _whole("crash_retries", 2, 0),
     "group_memory": _share("group_memory", 0.25),
+    "ray_options": _Key(None, _ray_options, _as_given),
     "share_from": _whole("share_from", 1 << 16, 1),
     "store_limit": _whole("store_limit", None, 0),
     "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lazyflow import config
-from lazyflow.api.run_options import SchedulerLike
+from lazyflow.api.run_options import OF_ENGINES, SchedulerLike
 from lazyflow.schedulers.actors.calls import Checkpoint
 
 
@@ -45,7 +45,10 @@ class ActorSettings:
 
 
 #: Keywords of other libraries, and what to type here instead.
-_ELSEWHERE = {
+_ELSEWHERE = OF_ENGINES | {
+    "resources": "; with dask.annotate(resources=...), or config.set(ray_options=...), the engine "
+    "gets them as they are.",
+    "workers": "; with dask.annotate(workers=...): distributed gets it as it is.",
     "max_restarts": "; it is called restarts here.",
     "max_task_retries": "; a call that ended its process is not run again, since it may have "
     "done a part of its work: catch WorkerDied, and call again.",

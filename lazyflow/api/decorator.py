@@ -10,6 +10,7 @@ from typing import Any
 
 from lazyflow.api.graph_pickle import pickled_as
 from lazyflow.api.lazy import Delayed
+from lazyflow.api.run_options import OF_ENGINES
 from lazyflow.config import nearest
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
@@ -267,9 +268,10 @@ def delayed(
     else:
         for word in unknown:
             known = [*Options.__slots__, "name", "traverse", "num_returns"]
+            hint = OF_ENGINES.get(word) or nearest(word, known)
             raise TypeError(
-                f"delayed() got an unexpected option {word!r}{nearest(word, known)} Keywords of "
-                "the call go where the function is called: delayed(f)(x, key=1)"
+                f"delayed() got an unexpected option {word!r}{hint} Keywords of the call go where "
+                "the function is called: delayed(f)(x, key=1)"
             )
         if num_returns is not None:
             if nout is not None and nout != num_returns:

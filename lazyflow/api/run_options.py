@@ -28,8 +28,25 @@ class ClusterClient(Protocol):
 SchedulerLike: TypeAlias = "str | Scheduler | Executor | ClusterClient"
 
 
+_RAYS = "; with lazyflow.config.set(ray_options={{{!r}: ...}}): Ray gets it as it is.".format
+_DASKS = "; with dask.annotate({}=...): distributed gets it as it is.".format
+
+#: Keywords of engines for tasks and actors, and what to type here instead.
+OF_ENGINES = {
+    "num_gpus": '; write delayed(f, resources={"GPU": 1}), and for an actor '
+    'config.set(ray_options={"num_gpus": 1}).',
+    "num_cpus": '; write delayed(f, resources={"CPU": 2}).',
+    "memory": '; write delayed(f, resources={"memory": bytes}).',
+} | {
+    word: _RAYS(word) for word in (
+        "accelerator_type", "label_selector", "placement_group", "runtime_env",
+        "scheduling_strategy")
+} | {word: _DASKS(word) for word in ("allow_other_workers", "executor", "span")}
+
 #: Keywords of other libraries, and what to type here instead.
-_ELSEWHERE = {
+_ELSEWHERE = OF_ENGINES | {
+    "resources": "; it belongs to the task: delayed(f, resources=...).",
+    "workers": "; it belongs to the task: delayed(f, workers=...).",
     "n_jobs": "; it is called num_workers here.",
     "retries": "; it belongs to the task: delayed(f, retries=...).",
     "priority": "; it belongs to the task: delayed(f, priority=...).",

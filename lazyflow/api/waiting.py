@@ -80,7 +80,10 @@ async def awaited(x: Any) -> Any:
     except asyncio.CancelledError:
         future.cancel()
         raise
-    value, error = future.outcome()
+    if future.is_elsewhere():  # bringing it here would block the loop
+        value, error = await asyncio.get_running_loop().run_in_executor(None, future.outcome)
+    else:
+        value, error = future.outcome()
     if error is not None:
         raise error
     return ResultHandover(held_values(plan))(value)

@@ -29,6 +29,12 @@ one that the user has started is left alone.
   distributed that may run a task, by name, address or host: one that is not there is refused, and
   for one that goes away the task waits until it is back under that name. Other schedulers refuse
   ``workers=``.
+- What else an engine can be told it gets as it is: distributed by ``with dask.annotate(...)`` and
+  ``distributed.span``, also for actors that are made in the block; Ray by ``with
+  lazyflow.config.set(ray_options={"scheduling_strategy": ..., "runtime_env": ...})``. Tasks may
+  use ``get_client``, ``worker_client`` and ``secede``. With an asynchronous client write ``await
+  x``: what would block its loop is refused.
+- On the engines' own pages a group is called by its functions and its size, ``load+sum~16``.
 - Clusters keep the modules that they imported, and a warning says so when one was reloaded here.
 
 On a real cluster, make its client and go on as above:
@@ -47,7 +53,7 @@ importable there, or their functions be of the program itself. Whoever reaches a
 can run code: on networks that others use, give the client
 ``security=distributed.Security(tls_ca_file=..., tls_client_cert=..., tls_client_key=...,
 require_encryption=True)``, and Ray its ``RAY_USE_TLS``. Tested are clusters on one machine, with
-workers and schedulers really killed; SLURM, Kubernetes, TLS and several machines are not.
+TLS, and workers and schedulers really killed; SLURM, Kubernetes and several machines are not.
 
 The modules:
 
@@ -56,12 +62,13 @@ The modules:
 
     run.py             a run: from its beginning over what arrives and what goes wrong to its end
     group_queue.py     which tasks go together, and which groups may go
+    naming.py          what the engine's own pages call a group
     packing.py         what a run sends: groups, leaves and large literals; what can't be sent
     outcome.py         results as the engine holds and moves them
     results.py         what the caller holds of them, and the errors when they are lost
 
     work.py            a group inside the engine's worker, by the loop of sync
-    worker_threads.py  the threads of that worker in which groups run
+    worker_threads.py  the threads in which groups run where the engine has none of its own
 
     actors/            actors, each of them in a worker of the engine
 

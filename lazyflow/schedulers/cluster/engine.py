@@ -13,8 +13,12 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from queue import SimpleQueue
+from heapq import heappop, heappush
+from itertools import count
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
+from weakref import WeakMethod
 
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.ports import ActorLink
@@ -23,6 +27,8 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
 _MOST_COSTS = 10_000  # functions whose times are remembered
+
+_numbers = count(1)
 
 
 class HeldValue:
@@ -84,6 +90,7 @@ class Engine(ABC):
         self.links: dict[str, Any] = {}
         self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number in reports
         self._steps: SimpleQueue[Any] = SimpleQueue()
+        self._later: list[tuple[float, int, Any]] = []  # steps that are not due yet
         self.post_end: Callable[[Any], None] = self._steps.put
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
         self._thread.start()
@@ -94,9 +101,26 @@ class Engine(ABC):
         """Queue a step for the engine's thread. Never locks."""
         self._steps.put((step, details))
 
+    def later(self, seconds: float, step: Callable[[], None]) -> None:
+        """Queue a method as a step that is due in some time, unless its object is gone by then.
+
+        Called in the engine's thread.
+        """
+        heappush(self._later, (monotonic() + seconds, next(_numbers), WeakMethod(step)))
+
+    def _next(self) -> Any:
+        while self._later:
+            try:
+                return self._steps.get(timeout=max(self._later[0][0] - monotonic(), 0.0))
+            except Empty:
+                step = heappop(self._later)[-1]()
+                if step is not None:
+                    return step, ()
+        return self._steps.get()
+
     def _serve(self) -> None:
         while True:
-            item = self._steps.get()
+            item = self._next()
             if item is None:
                 return
             step, details = item if type(item) is tuple else item.then
@@ -194,6 +218,15 @@ class Engine(ABC):
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
 
+    def hear_of_workers(self) -> None:
+        """From now on, have runs hand over more when workers join. Some engines can't."""
+        return
+
+    def widened(self) -> None:
+        """Have runs hand over more: a worker has joined. Called in the engine's thread."""
+        for run in {run for run, _ in self._groups.values()}:
+            self.post(run.submit)
+
     @abstractmethod
     def memory(self) -> float:
         """Return the bytes that the smallest worker may use; infinity if that is not limited."""
@@ -203,7 +236,7 @@ class Engine(ABC):
         """Return why tasks with these options can't run; empty if they can."""
 
     @abstractmethod
-    def new_handle(self, group: Any) -> Any:
+    def new_handle(self, run: Any, group: Any) -> Any:
         """Return the handle of a group that is about to be submitted."""
 
     @abstractmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
+from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyflow import config
@@ -23,6 +24,8 @@ from lazyflow.store.sizes import size_of
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
 _PACKED = 300_000  # bytes that tasks which are packed read and return; a guess, see Limits
 _FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
+LONG = 0.5  # seconds after which tasks are taken to be long
+_SHOWN = 100  # tasks that are handed over singly when those before take long
 _SHARES = 3  # groups for each worker, at least, where the work is enough
 _OWN = 20e-6  # seconds that a task costs beside what its function takes
 
@@ -34,8 +37,8 @@ class TaskGroup:
 
     handle
         The engine's handle; None if the group is not submitted, or not needed any more.
-    last
-        The last of its tasks, after which the engine's task is named.
+    name
+        What the engine's own pages call it.
     outputs
         Tasks whose results are used outside of the group.
     waits
@@ -45,13 +48,13 @@ class TaskGroup:
     """
 
     __slots__ = (
-        "done", "handle", "last", "members", "number", "outputs", "puts", "tries", "uses", "waits",
+        "done", "handle", "members", "name", "number", "outputs", "puts", "tries", "uses", "waits",
     )
 
     def __init__(self, plan: Plan, members: list[int]) -> None:
         self.number = next(_numbers)
         self.members = members
-        self.last = plan.tasks[members[-1]]
+        self.name = ""
         self.handle: Any = None
         self.done = False
         self.tries = 0
@@ -130,7 +133,10 @@ class GroupQueue:
         self.todo: set[int] = set()
         self.knows_all = False
         self._has_learnt = False  # more of the functions than was known when groups were made
-        self._done = self._done_before = 0  # tasks: now, and when groups were made
+        # tasks that are done: now, when groups were made, and when none had ended for some time
+        self._done = self._done_before = 0
+        self._stuck_at = -1
+        self._watched: tuple[int, float] | None = None  # tasks done when groups had to wait, time
         self._ready: list[tuple[int, int, int, TaskGroup]] = []
         self._after: dict[int, list[TaskGroup]] = {}  # groups that wait, by number of the group
 
@@ -229,7 +235,26 @@ class GroupQueue:
         """Return how many groups may be under way at a time."""
         goes_by_itself = self.engine.has_priorities or not self.plan.priorities
         most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self.engine.width()
+        if goes_by_itself and self._is_stuck():
+            most = max(most, _SHOWN)  # an engine starts workers by what it was given
         return min(most, self._limit) if self._limit else most
+
+    def is_held_back(self) -> bool:
+        """Tell, once in a while, whether groups wait until more is known of functions."""
+        is_new = self._watched is None and self._stuck_at != self._done
+        if is_new and self._ready and not self.knows_all:
+            self._watched = self._done, monotonic()
+            return True
+        return False
+
+    def _is_stuck(self) -> bool:
+        """Tell whether no task has ended for some time: they take long, or there is no worker."""
+        if self._watched is not None and monotonic() - self._watched[1] >= LONG:
+            if self._watched[0] == self._done:
+                self._stuck_at = self._done
+                self.engine.hear_of_workers()
+            self._watched = None
+        return self._stuck_at == self._done
 
     def take_back(self, group: TaskGroup) -> None:
         """Queue a submitted group again, whether it has run or not."""

@@ -17,6 +17,7 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
+from lazyflow.schedulers.cluster.naming import group_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.core.errors.failures import dressed
@@ -145,6 +146,7 @@ class Packer:
         self._wanted = wanted
         self._head = head
         self.deps: list[Any] = []
+        self._kinds: list[Task] = []  # a task of each function
         self._at: dict[int, int] = {}  # indices into deps, by id
         self._functions: dict[bytes, int] = {}
         self._payloads: list[tuple[bytes, Any]] = []
@@ -153,11 +155,12 @@ class Packer:
         self._numbers: dict[int, tuple[int, int]] = {}  # (0, external) or (1, member), by task
 
     def packed(self, group: TaskGroup) -> bytes:
-        """Return the bytes; raise Unsendable."""
+        """Return the bytes, and name the group; raise Unsendable."""
         self._numbers = {i: (1, at) for at, i in enumerate(group.members)}
         members = [self._member(i) for i in group.members]
         outputs = [self._numbers[i][1] for i in group.outputs]
         asked = [self._numbers[i][1] for i in group.outputs if i in self._wanted]
+        group.name = group_name(self._kinds, len(group.members))
         return pickle.dumps((
             self._head, group.number, self._payloads, list(self._options), self._externals,
             members, outputs, asked,
@@ -209,6 +212,7 @@ class Packer:
             if len(payload) >= LARGE:
                 what = self._dep(self._inputs.put(payload))
             self._payloads.append((digest, what))
+            self._kinds.append(self._queue.plan.tasks[i])
         return at
 
     def _input(self, j: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import place_text
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
-from lazyflow.schedulers.cluster.group_queue import GroupQueue, Submission, TaskGroup
+from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
@@ -109,7 +109,7 @@ class EngineRun(Lifecycle):
         self.queue.todo = set(range(self.plan.end)) - leaves
         if not self.over and self._admit():
             self._regroup()
-            self._submit()
+            self.submit()
 
     def _admit(self) -> bool:
         """Fail the tasks that can't run on the cluster; return whether the run goes on."""
@@ -124,7 +124,7 @@ class EngineRun(Lifecycle):
     def _regroup(self) -> None:
         self.queue.regroup(() if self.futures is None else self.wanted)
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
         """Submit the groups that may go now."""
         if self.over:
             return
@@ -142,6 +142,8 @@ class EngineRun(Lifecycle):
                 return
         if submissions:
             self.engine.submit(submissions)
+        if self.queue.is_held_back():
+            self.engine.later(LONG, self.submit)
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
         """Pack a group; return an empty list if one of its tasks can't be packed."""
@@ -155,7 +157,7 @@ class EngineRun(Lifecycle):
                 self._regroup()
             return []
         group.puts = [dep for dep in packer.deps if type(dep) is Put]
-        group.handle = self.engine.new_handle(group)
+        group.handle = self.engine.new_handle(self, group)
         self.under_way[group.number] = group
         self.queue.handed_over(group)
         options = self.plan.tasks[group.members[0]]._options
@@ -226,7 +228,7 @@ class EngineRun(Lifecycle):
             return
         if not self.suspects and self.queue.is_worth_regrouping():
             self._regroup()
-        self._submit()
+        self.submit()
 
     def _arrived(self, i: int, value: Any) -> None:
         if i not in self.wanted:
@@ -277,7 +279,7 @@ class EngineRun(Lifecycle):
                 other.forget_puts()
                 self.queue.take_back(other)
         self.queue.take_back(group)
-        self._submit()
+        self.submit()
 
     def _fail_leaves(self, group: TaskGroup, error: BaseException) -> None:
         """Fail the results of earlier runs that a group needs and the engine has lost."""
@@ -303,7 +305,7 @@ class EngineRun(Lifecycle):
         else:
             self.queue.todo.update(group.members)
             self.suspects.update(group.members)
-        self._submit()
+        self.submit()
 
     def _try_suspect(self) -> None:
         """Run one of the suspects, once nothing else of the run is under way."""
@@ -321,7 +323,7 @@ class EngineRun(Lifecycle):
         if not self.suspects:
             self._regroup()
         if not submissions:
-            self._submit()
+            self.submit()
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -344,7 +346,7 @@ class EngineRun(Lifecycle):
             return
         if len(todo) != before:
             self._regroup()
-        self._submit()
+        self.submit()
 
     def _clear_queue(self) -> None:
         if self.begun:

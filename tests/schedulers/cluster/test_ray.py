@@ -18,6 +18,7 @@ from lazyflow.testing.tasks import inc
 
 numpy = pytest.importorskip("numpy")
 ray = pytest.importorskip("ray", reason="ray is not installed")
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 ON = {"scheduler": "ray", "timeout": 100}
 pytestmark = [
@@ -105,6 +106,56 @@ def test_a_put_value_and_a_large_literal():
     data = numpy.ones(300_000)
     f = delayed(lambda a, i: float(a.sum()) + i)
     assert compute([f(data, i) for i in range(5)], **ON)[0] == [300_000.0 + i for i in range(5)]
+
+
+def tell():
+    return os.environ.get("FROM_TEST")
+
+
+def test_ray_gets_its_options_as_they_are():
+    class Place:
+        def tell(self):
+            return tell()
+
+    with lazyflow.config.set(ray_options={"runtime_env": {"env_vars": {"FROM_TEST": "given"}}}):
+        assert compute(delayed(tell)(), **ON) == ("given",)
+        place = lazyflow.actor(Place, scheduler="ray")()
+        assert place.tell().result(timeout=60) == "given"
+    assert compute(delayed(tell)(), **ON) == (None,)
+    nowhere = NodeAffinitySchedulingStrategy("a" * 56, soft=False)
+    for given, error in (
+        ({"scheduling_strategy": nowhere}, ray.exceptions.TaskUnschedulableError),
+        ({"nonsense": 1}, ValueError),
+    ):
+        with lazyflow.config.set(ray_options=given), pytest.raises(error):
+            compute(delayed(tell)(), **ON)
+    with pytest.raises(ValueError, match="ray_options must be a dict of the options of ray.remote"):
+        lazyflow.config.set(ray_options={"name": "mine"})
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_tasks_of_ray_are_named_after_what_they_do():
+    name = delayed(
+        lambda *_: pathlib.Path("/proc/self/cmdline").read_text().strip("\0 "), name="tell-name")
+    assert compute(name(), name(delayed(inc)(1)), **ON) == ("ray::tell_name", "ray::inc+tell_name")
+
+
+def test_what_a_lazy_value_became_is_made_again():
+    made = Tally()
+
+    def lazily(i):
+        return delayed(lambda x: (made.add(i), numpy.full(200_000, x))[1])(delayed(inc)(i))
+
+    kept = persist(*[delayed(lazily)(i) for i in range(4)], scheduler="ray")
+    lazyflow.wait(list(kept))
+    killed = Tally()
+
+    def once(x):
+        if killed.add(os.getpid()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(x.sum())
+
+    assert compute([delayed(once)(x) for x in kept], **ON)[0] == [2e5, 4e5, 6e5, 8e5]
 
 
 OWN = """

@@ -5,6 +5,7 @@ Values that the engine holds go to an actor as names: it fetches them in the clu
 
 from __future__ import annotations
 
+import contextvars
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class EnginePort:
     why_closed = staticmethod(shut_down)
 
     def __init__(self, engine: Engine) -> None:
+        self._context = contextvars.copy_context()  # may have options for the engine
         self.engine = self.keeper = engine
         self.post = engine.post
 
@@ -73,7 +75,7 @@ class EnginePort:
         actor.pump()
 
     def start(self, actor: RemoteActor) -> ports.ActorLink:
-        return self.engine.new_link(actor)
+        return self._context.copy().run(self.engine.new_link, actor)
 
     def node_of(self, call: ActorCall) -> Any:
         raise AssertionError("only pools of processes have nodes")

@@ -33,29 +33,29 @@ class ClientReference:
     topic
         The topic of the workers' reports.
     unique
-        The end of all keys that are made for this reference.
+        A part of all keys that are made for this reference.
     """
 
     def __init__(self, client: Any) -> None:
-        if client.asynchronous:
-            raise TypeError(
-                "the distributed.Client is asynchronous, so this thread can't wait for its "
-                "results. Make one by distributed.Client(...) without asynchronous=True."
-            )
         self._client = weakref.ref(client)
         self.topic = f"lazyflow-{client.id}"
         self.unique = uuid.uuid4().hex
 
     def get(self) -> Any:
-        """Return the client; raise SchedulerLost if it is closed."""
+        """Return the client; raise SchedulerLost if it is closed, TypeError on its own loop."""
         client = self._client()
-        if client is None or client.status != "running":  # a lost one tries to connect for 30 s
+        if client is None or not self.is_usable():  # a lost one tries to connect for 30 s
             raise lost()
+        refuse_on_loop(client)
         return client
 
-    def new_key(self, name: str) -> str:
-        """Return a key that is shown by a name."""
-        return f"{name}-{next(_numbers)}-{self.unique}"
+    def new_key(self, name: str) -> tuple[str, int]:
+        """Return a key like those of dask's collections.
+
+        To the scheduler all keys of one name are a group, by whose size and inputs it decides
+        where tasks go.
+        """
+        return f"{name}-{self.unique}", next(_numbers)
 
     def or_none(self) -> Any:
         """Return the client, open or closed, or None."""
@@ -64,7 +64,10 @@ class ClientReference:
     def is_usable(self) -> bool:
         """Return whether the client is connected."""
         client = self._client()
-        return client is not None and client.status == "running"
+        return (
+            client is not None and client.status == "running"
+            and client.loop.asyncio_loop.is_running()
+        )
 
     def shares_process(self) -> bool:
         """Return whether the scheduler runs in this process."""
@@ -75,7 +78,7 @@ class ClientReference:
     def catch_up(self, keys: Sequence[str]) -> None:
         """Release keys; return when the scheduler has handled that, and all messages before."""
         client = self.get()
-        mark = self.new_key("lazyflow-mark")  # an unknown key is answered
+        mark = f"lazyflow-mark-{next(_numbers)}-{self.unique}"  # an unknown key is answered
 
         async def ask() -> None:
             reply = client.futures[mark] = FutureState(mark)
@@ -93,7 +96,7 @@ class ClientReference:
         """Release all keys of lazyflow: a cluster in this process would log them as lost."""
         client = self._client()
         if client is not None and self.shares_process():
-            self.catch_up([key for key in client.futures if str(key).endswith(self.unique)])
+            self.catch_up([key for key in client.futures if self.unique in str(key)])
             # wait for workers: one that ends while it imports modules logs an error, too
             ask = partial(client._run, running_tasks, "", on_error="ignore")
             with suppress(OSError, TimeoutError):
@@ -113,7 +116,7 @@ class DaskHandle:
 
     __slots__ = ("_number", "_release", "asked", "holder", "key", "workers")
 
-    def __init__(self, key: str, holder: str | None = None) -> None:
+    def __init__(self, key: Any, holder: str | None = None) -> None:
         self.key = key
         self.holder = holder
         self._number = 0
@@ -179,6 +182,17 @@ class WatchedState(FutureState):
     def _pass_on(self) -> None:
         failed, self.failed = self.failed, bool
         failed(self.exception)
+
+
+def refuse_on_loop(client: Any) -> None:
+    """Raise TypeError in the thread of a client's event loop: to wait there would stop it."""
+    if client.asynchronous:
+        raise TypeError(
+            "this runs on the event loop of an asynchronous distributed.Client, which would stand "
+            "still while it waits. Write `await x` instead of compute(x), x.compute() or "
+            "x.result(), pass values as arguments instead of put(x), or make the client without "
+            "asynchronous=True."
+        )
 
 
 def lost(cause: BaseException | None = None) -> SchedulerLost:

@@ -18,7 +18,6 @@ from lazyflow.departures import LastCall
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.options import Options
-from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost
@@ -45,7 +44,8 @@ class DaskEngine(Engine):
         self._is_ending = False
         self._direct = DirectWay()
         super().__init__()
-        self._workers = ClusterWorkers(reference, self.post, self._handles)
+        self._workers = ClusterWorkers(
+            reference, self.post, self._handles, self.widened)
         client.subscribe_topic(self.topic, self._event)
         client._lazyflow_end = LastCall(self.close)  # the thread ends with it
 
@@ -64,6 +64,9 @@ class DaskEngine(Engine):
     def lookout(self) -> Iterator[float]:
         return self._workers.lookout()
 
+    def hear_of_workers(self) -> None:
+        self._workers.hear()
+
     def width(self) -> int:
         return self._workers.width()
 
@@ -73,10 +76,8 @@ class DaskEngine(Engine):
     def refusal_of(self, options: Options) -> str:
         return self._workers.refusal_of(options)
 
-    def new_handle(self, group: TaskGroup) -> DaskHandle:
-        name = task_name(group.last)
-        name = name if name.isidentifier() else "lazyflow"  # shown up to the number
-        return DaskHandle(self.reference.new_key(name))
+    def new_handle(self, run: EngineRun, group: TaskGroup) -> DaskHandle:
+        return DaskHandle(self.reference.new_key(f"{group.name}-{run.name}"))
 
     def _handles(self) -> list[DaskHandle]:
         return [group.handle for _, group in self._groups.values() if group.handle is not None]
@@ -86,7 +87,7 @@ class DaskEngine(Engine):
     def new_link(self, actor: RemoteActor) -> DaskLink:
         return DaskLink(self, actor, self.reference, self._direct)
 
-    def token(self, handle: DaskHandle) -> str:
+    def token(self, handle: DaskHandle) -> Any:
         return handle.key
 
     # -- handing over -----------------------------------------------------------------------
@@ -120,14 +121,15 @@ class DaskEngine(Engine):
         for run, group, payload, deps, _ in submissions:
             refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
-            graph[handle.key] = TheirTask(handle.key, run_group, payload, self.topic, *refs)
+            graph[handle.key] = TheirTask(
+                handle.key, run_group, handle.key, payload, self.topic, *refs)
             states[handle.key] = WatchedState(
                 handle.key, partial(self.post, self._failed, run, group))
             self._groups[group.number] = run, group
         client = self.client
         client.futures.update(states)
-        futures = client.get(
-            graph, list(graph), sync=False, priority=options.priority,
+        futures = run.context.copy().run(  # where dask.annotate and spans of the caller's hold
+            client.get, graph, list(graph), sync=False, priority=options.priority,
             resources=dict(options.resources) if options.resources else None,
             workers=workers or None,
         )

@@ -1,46 +1,88 @@
 """Groups in a worker of distributed.
 
-A group of tasks is one task there, a coroutine that has a thread of lazyflow run the group. So a
-group that is given up while it runs ends at once for the cluster, and others get its slot. Reports
-to the caller go with the events of the cluster.
+A group of tasks is one task there: a coroutine that has a thread of the worker's own pool run the
+group, so that profiles, ``worker_client()`` and ``secede()`` are in its tasks what they are in
+distributed's own. A group that is given up while it runs ends at once for the cluster; its thread
+leaves the pool, and another one gets its slot. Reports to the caller go with the events of the
+cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from contextlib import suppress
+from time import time
 from typing import Any
 
 import distributed
+from distributed import threadpoolexecutor as pools
+from distributed.utils import set_thread_state
 
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
-from lazyflow.schedulers.cluster.worker_threads import run_in_thread
-
-#: Running groups of this process with the futures of their ends, by name of the run and number.
-_active: dict[tuple[str, int], tuple[Work, Any]] = {}
 
 
-async def run_group(payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
-    """Run a group in a thread of lazyflow; return when it is done or given up."""
-    worker = distributed.get_worker()
-    loop = asyncio.get_running_loop()
-    work = Work(payload, deps, "distributed")
-    done: asyncio.Future[Any] = loop.create_future()
-    key = (f"{topic}/{work.run_name}", work.number)
-    _active[key] = work, done
+class _Running:
+    """A group that runs in a thread of a worker's pool; `done` is the future of its end."""
 
-    def done_here(found: Any) -> None:
+    def __init__(self, worker: Any, key: Any, payload: bytes, deps: Any) -> None:
+        self._worker = worker
+        self._pool = worker.executors["default"]
+        self._key = key
+        self._thread: threading.Thread | None = None
+        self._has_left = False
+        self._context = contextvars.copy_context()
+        self.work = Work(payload, deps, "distributed")
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[Any] = self.loop.create_future()
+        self._pool.submit(self._run)
+
+    def _run(self) -> None:
+        worker, me = self._worker, threading.current_thread()
+        self._thread = me
+        with worker.active_threads_lock:
+            worker.active_threads[me.ident] = self._key
+        with set_thread_state(
+            start_time=time(), execution_state=worker.execution_state, key=self._key
+        ):
+            found = self._context.run(self.work)
+        with worker.active_threads_lock:
+            del worker.active_threads[me.ident]
+        with pools.threads_lock:
+            self._thread = None
+            if self._has_left:
+                pools.thread_state.proceed = False
         with suppress(RuntimeError):  # the worker has closed
-            loop.call_soon_threadsafe(settle, done, found)
+            self.loop.call_soon_threadsafe(settle, self.done, found)
 
-    run_in_thread(work, contextvars.copy_context(), done_here)
+    def give_up(self) -> None:
+        """End for the cluster; the thread ends after its task."""
+        self.work.give_up()
+        settle(self.done, None)
+        with pools.threads_lock:
+            if self._thread in self._pool._threads:
+                self._has_left = True  # and another thread gets its place
+                self._pool._threads.remove(self._thread)
+                self._pool._adjust_thread_count()
+
+
+#: Running groups of this process, by name of the run and number.
+_active: dict[tuple[str, int], _Running] = {}
+
+
+async def run_group(key: Any, payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
+    """Run a group in a thread; return when it is done or given up."""
+    worker = distributed.get_worker()
+    running = _Running(worker, key, payload, deps)
+    name = (f"{topic}/{running.work.run_name}", running.work.number)
+    _active[name] = running
     del deps, payload
     try:
-        found = await done
+        found = await running.done
     finally:
-        del _active[key]
+        del _active[name]
     if found is None:
         return GroupOutcome({}, {})
     outcome: GroupOutcome
@@ -59,15 +101,13 @@ def settle(future: asyncio.Future[Any], found: Any) -> bool:
 
 
 async def give_up_groups(name: str, numbers: list[int]) -> None:
-    """Give up groups of a run: their threads end after the running task."""
+    """Give up groups of a run."""
     for number in numbers:
         found = _active.get((name, number))
         if found is not None:
-            work, done = found
-            work.give_up()
-            settle(done, None)
+            found.give_up()
 
 
 async def running_tasks(name: str) -> list[int]:
     """Return the numbers of the tasks of a run that run now."""
-    return [work.running() for (run, _), (work, _) in tuple(_active.items()) if run == name]
+    return [each.work.running() for (run, _), each in tuple(_active.items()) if run == name]

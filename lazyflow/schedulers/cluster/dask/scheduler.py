@@ -82,6 +82,12 @@ class DistributedScheduler(EngineScheduler):
                     f"no scheduler of a cluster answers at {self._where}: "
                     f"{error}. Start one by: dask scheduler"
                 ) from error
+            except TypeError as error:  # of the connection: there are no certificates
+                raise TypeError(
+                    f"{self._where}: {error}. Pass scheduler=distributed.Client({self._where!r}, "
+                    "security=distributed.Security(...)) with the files of certificates and keys, "
+                    "or name them in dask's configuration, below distributed.comm.tls"
+                ) from error
         try:
             self._cluster = started(config.get("num_workers") or config.default_workers())
         except RuntimeError as error:

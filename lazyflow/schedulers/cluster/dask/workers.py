@@ -16,7 +16,12 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, lost
+from lazyflow.schedulers.cluster.dask.client import (
+    ClientReference,
+    DaskHandle,
+    lost,
+    refuse_on_loop,
+)
 from lazyflow.schedulers.cluster.dask.local import OwnCluster
 
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
@@ -33,6 +38,8 @@ class ClusterWorkers:
         Queues a step for the engine's thread.
     handles
         Returns the handles of submitted groups.
+    joined
+        A step for when a worker has joined.
     """
 
     def __init__(
@@ -40,14 +47,17 @@ class ClusterWorkers:
         reference: ClientReference,
         post: Callable[..., None],
         handles: Callable[[], Iterable[DaskHandle]],
+        joined: Callable[[], None],
     ) -> None:
         self._reference = reference
         self._post = post
         self._handles = handles
+        self._joined = joined
         self._width = 0
         self._memory = inf
         self._asked_at = 0.0
         self._hears_of_workers = False
+        self._theirs: Callable[[Any], Any] = bool  # the user's own handler of the topic
 
     def width(self) -> int:
         """Return how many tasks all workers can run at once."""
@@ -72,6 +82,7 @@ class ClusterWorkers:
         client = self._reference.or_none()
         if client is None or isinstance(client.cluster, OwnCluster):
             return
+        refuse_on_loop(client)
         yield _ALONE
         gone: int | None = None
         while True:
@@ -115,27 +126,35 @@ class ClusterWorkers:
 
     def chosen(self, workers: tuple[Any, ...]) -> list[Any]:
         """Return the addresses of workers, or their names while none of them is there."""
+        self.hear()
+        return chosen(workers, self._workers()) or list(workers)
+
+    def hear(self) -> None:
+        """Have steps follow from now on when a worker joins."""
         if not self._hears_of_workers:
             self._hears_of_workers = True
             client = self._reference.get()
+            self._theirs = client._event_handlers.get("all", self._theirs)
             client.subscribe_topic("all", self._all_hear)
             # A client that closes stops its timers first. The scheduler sends "all" its end,
             # and logs a critical error when that goes to a client that has gone.
             client._periodic_callbacks["lazyflow"] = SimpleNamespace(start=bool, stop=self._hush)
-        return chosen(workers, self._workers()) or list(workers)
 
     def _hush(self) -> None:
         client = self._reference.or_none()
         if client is not None:
             client.unsubscribe_topic("all")
 
-    def _all_hear(self, event: tuple[float, Any]) -> None:
+    def _all_hear(self, event: tuple[float, Any]) -> Any:
         what = event[1]
         if isinstance(what, dict) and what.get("action") == "add-worker":
             self._post(self._worker_came)
+        return self._theirs(event)
 
     def _worker_came(self) -> None:
-        """Take back groups that wait for an old address of a worker that has come back."""
+        """Hand over more, and what waits for an old address of a worker that has come back."""
+        self._width = 0
+        self._joined()
         known = self._workers()
         waiting = [
             handle.future for handle in self._handles()

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from lazyflow import config
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
@@ -111,7 +112,8 @@ class RayLink(EngineLink):
         self._node = ""
         self._values: dict[str, Any] = {}
         self._theirs: Any = remote_class.options(
-            num_cpus=0, max_restarts=0, max_concurrency=1000, name=None
+            **{"num_cpus": 0, **(config.get("ray_options") or {})},
+            max_restarts=0, max_concurrency=1000, name=None,
         ).remote(folder)
         self._exchange: Any = self._theirs.exchange.options(num_returns=3)
         self._when_done(self._theirs.where.remote(), self._is_there)

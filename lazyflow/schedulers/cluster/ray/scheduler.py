@@ -30,7 +30,6 @@ from ray.job_config import JobConfig
 from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
-from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
@@ -106,7 +105,7 @@ class RayEngine(Engine):
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
-    def new_handle(self, group: TaskGroup) -> SimpleNamespace:
+    def new_handle(self, run: EngineRun, group: TaskGroup) -> SimpleNamespace:
         return SimpleNamespace(ref=None)  # it is set at the submission
 
     def new_link(self, actor: RemoteActor) -> RayLink:
@@ -122,9 +121,10 @@ class RayEngine(Engine):
             raise _lost()
         for run, group, payload, deps, options in calls:
             refs = [dep.current_handle().ref for dep in deps]
+            given = run.context.copy().run(config.get, "ray_options") or {}
             remote = self._remote.options(
-                num_returns=2, max_retries=_RETRIES, retry_exceptions=False,
-                name=task_name(group.last), **_wants(options.resources),
+                **{**given, **_wants(options.resources)},
+                num_returns=2, max_retries=_RETRIES, retry_exceptions=False, name=group.name,
             )
             self._groups[group.number] = run, group
             group.handle.ref, report = remote.remote(payload, *refs)
