@@ -85,9 +85,10 @@ class Callers:
         self.uids = 0
         self.limits = SimpleNamespace(
             workers=3, nodes=9, jobs=4, lazy=0.1, fails=0.06, dies=0.06, sticks=0.05, kills=1.0,
-            checks=1.0, batches=0.2,
+            checks=1.0, batches=0.2, once=0.0, room=1 << 30,
         )
         self.limits.__dict__.update(limits)
+        self.state.refcounts.room = self.limits.room
 
     def chance(self, of: float) -> bool:
         return self.rng.random() < of
@@ -106,6 +107,8 @@ class Callers:
         task.sticks = fate == "ok" and task.kind == LARGE and self.chance(limits.sticks)
         if self.chance(0.1):
             task._options.crash_retries = rng.randint(0, 2)
+        if self.limits.once and self.chance(self.limits.once):
+            task._options.crash_retries = 0
         return task
 
     def received(self, number: int, kind: str) -> Any:
@@ -146,6 +149,7 @@ class Callers:
             if is_literal and node.users and not node.pinned and self.chance(0.4):
                 node.phase, node.packed = WAITING, ()
         job.nodes = list(run.own)
+        job.once = dict.fromkeys(filter(self.is_once, run.own), False)
         self.runs.append(run)
         self.unread.append(run)
 

@@ -4,13 +4,14 @@ from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from fake_callers import RETRIES, Callers, Future, Passed, Remote, Run
+from fake_callers import Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
 from lazyflow.schedulers.processes.decisions import answers, jobs, values, workers
 from lazyflow.schedulers.processes.decisions.instructions import (
     Arrived,
     Deliver,
+    EndLater,
     Forget,
     Free,
     Lost,
@@ -44,6 +45,7 @@ class Driver(Callers):
         self.postponed: set[Node] = set()
         self.flight_of: dict[Node, int] = {}
         self.sent: list[tuple[WorkerRecord, Any]] = []  # in this event
+        self.made: set[Node] = set()  # of the tasks that must not run twice
         self.charges: Counter[Node] = Counter()
         self.crashed: Counter[Node] = Counter()  # how often a task killed its worker
         self.serials = 0
@@ -212,14 +214,16 @@ class Driver(Callers):
             maker = culprit
             while isinstance(self.tasks[maker], Passed) and self.inputs_of(maker):
                 maker = self.inputs_of(maker)[0]
-            said = self.tasks[maker]._options.crash_retries
-            assert error[2] == (RETRIES if said is None else said) + 1
-            assert self.charges[culprit] >= error[2]
+            if error[2]:
+                assert error[2] == maker.job.crash_retries_of(self.tasks[maker]) + 1
+                assert self.charges[culprit] >= error[2]
+            else:
+                assert culprit in self.made and self.limits.room < 1 << 30
         elif what == "fails":
             assert task.fate == "fails"
         elif what == "sticks":
             assert task.sticks
-            assert culprit is node or culprit.want == 2 or any(
+            assert culprit is node or culprit.want == 2 or self.is_once(culprit) or any(
                 sum(self.tasks[s].sticks for s in dict.fromkeys(self.inputs_of(n))) > 1
                 for n in self.ancestors(node)
             ), "it could have run where its input is"
@@ -302,6 +306,8 @@ class Driver(Callers):
         for entry in entries:
             node = fake.nodes.pop(entry[0].id)
             keep = bool(node.keep)
+            if self.is_once(node) and entry[1:2] != ("lazy",):
+                self.made.add(node)
             if len(entry) == 1:
                 done.append((node, MISSING, 0, False))
             elif entry[1] == "lazy":
@@ -315,6 +321,10 @@ class Driver(Callers):
         later = [fake.nodes.pop(node.id) for node in deferred]
         times = {f: (n, n * self.takes(f)) for f, n in calls.items()}
         answers.answered(self.state, fake.worker, number, done, broken, times, later)
+
+    def is_once(self, node: Node) -> bool:
+        """Tell whether a task must not run twice."""
+        return self.tasks[node]._options.crash_retries == 0
 
     def takes(self, function: int) -> float:
         """Return the seconds that a call of a function took."""
@@ -336,8 +346,16 @@ class Driver(Callers):
         if self.chance(0.1):
             values.fail(self.state, node, ("outside", self.tasks[node].uid))
         else:
-            value = self.received(number, LARGE) if self.chance(0.5) else self.literal(number)
-            values.provide(self.state, node, value)
+            if self.is_once(node):
+                self.made.add(node)
+            if self.chance(0.5):
+                values.provide(self.state, node, self.received(number, LARGE), 100)
+            else:
+                values.provide(self.state, node, self.literal(number))
+
+    def _do_end_later(self, do: EndLater) -> None:
+        self.postponed.discard(do.node)
+        self.lazy = [each for each in self.lazy if each[0] is not do.node]
 
     def _do_pack(self, do: Pack) -> None:
         node = do.node
@@ -415,7 +433,8 @@ class Driver(Callers):
         died = []
 
         def death(node: Node, attempts: int) -> Any:
-            died.append(node)
+            if attempts:
+                died.append(node)
             return ("died", self.tasks[node].uid, attempts)
 
         if culprit is not None and (pickling is not None or is_genuine):
@@ -447,4 +466,5 @@ class Driver(Callers):
         Lost: _do_lost,
         ReportFailure: _do_report_failure,
         Pack: _do_pack,
+        EndLater: _do_end_later,
     }

@@ -169,6 +169,7 @@ class Fake:
 
     def _call(self, record: Any, numbers: list[int]) -> None:
         flight, node, task = self.flight, record.node, self.driver.tasks[record.node]
+        assert node not in self.driver.made, f"{node} runs twice"
         if task.fate == "fails":
             error = ("fails", task.uid)
             self._store(record, Failed(error))
@@ -176,14 +177,15 @@ class Fake:
         elif task.fate == "lazy":
             self._store(record, LATER)
             flight.done.append((node, "lazy", task.result(numbers)))
-        elif task.sticks and record.want == 2:
+        elif task.sticks and (record.want == 2 or self.driver.is_once(node)):
             error = ("sticks", task.uid)
             self._store(record, Failed(error))
             flight.failed.append((node, error))
         else:
             number = task.result(numbers)
             self._store(record, number)
-            if record.want == 2 or (record.want == 1 and task.kind == SMALL):
+            is_wanted = record.want == 2 or self.driver.is_once(node)
+            if is_wanted or (record.want == 1 and task.kind == SMALL):
                 flight.done.append((node, "told", number))
             else:
                 flight.done.append((node,))

@@ -142,7 +142,8 @@ class Checked(Driver):
 
     def _check_gone(self, node: Node) -> None:
         if type(node.value) is Value or self.is_encoded(node):
-            assert node in node.job.given and node.job.run.is_cleared and node.job.dependents
+            assert node in node.job.given
+            assert node in node.job.once or (node.job.run.is_cleared and node.job.dependents)
         elif node.value is not MISSING:
             assert node in node.job.given
         assert node.holder is None and not node.copies

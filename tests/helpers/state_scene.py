@@ -77,6 +77,7 @@ class Scene(Checked):
                 node.left += 1
                 run.futures[node] = Future(run, node)
         job.nodes = list(run.own)
+        job.once = dict.fromkeys(filter(self.is_once, run.own), False)
         self.runs.append(run)
         self.add(run)
         self.perform()

@@ -177,8 +177,8 @@ def test_a_task_whose_result_has_come_is_not_charged():
 
 def test_the_pickling_of_a_result_is_charged_to_its_task():
     scene = Scene(workers=1)
-    x = option(Plan(kind=LARGE), crash_retries=0)
-    scene.job([x], held=True)
+    x = Plan(kind=LARGE)
+    scene.job([x], held=True, retries=0)
     scene.act(0)
     scene.fetches[x.node] += 1
     values.want(scene.state, x.node)
@@ -295,6 +295,50 @@ def test_a_lost_value_that_came_from_a_lazy_one_is_made_again():
     scene.perform()
     scene.finish()
     assert number_of(user.node.value) == run.expected[user.node] and not scene.fetches
+
+
+@pytest.mark.parametrize("fate", ["ok", "lazy"])
+@pytest.mark.parametrize("room", [1 << 30, 150, 0])
+def test_what_must_not_run_twice_is_kept_for_what_was_made_of_it(fate, room):
+    """The fake worker sees a task that runs twice."""
+    scene = Scene(workers=1)
+    scene.limits.room = scene.state.refcounts.room = room
+    once = [option(Plan(kind=LARGE, fate=fate), crash_retries=0) for _ in range(2)]
+    users = [Plan(x, kind=LARGE, function=2) for x in once]
+    run = scene.job(users, held=True)
+    for _ in range(3):  # the first is lost again and again
+        scene.finish()
+        while scene.lazy:
+            scene.provide()
+            scene.perform()
+            scene.finish()
+        assert {x.node.phase for x in once} <= {GONE, FAILED}
+        for fake in list(scene.fakes.values()):  # none is started if nothing can be made
+            scene.kill(fake, forced=True)
+    scene.finish()
+    kept = 2 if fate == "lazy" else room // 100  # what comes from elsewhere is small here
+    for at, user in enumerate(users):
+        if at < 2 - kept:
+            assert user.node.value == ("died", once[at].task.uid, 0)
+        else:
+            assert scene.fake(0).values[user.node.id] == run.expected[user.node]
+    for remote in list(scene.remotes):
+        scene._release(remote)
+    scene.finish()
+    assert run.is_cleared and not scene.held and not scene.state.refcounts.kept
+
+
+def test_a_run_ends_that_makes_what_nobody_needs():
+    scene = Scene(workers=1)
+    lazy, other = Plan(fate="lazy"), Plan(fate="lazy")
+    run = scene.job([lazy, other], held=True)
+    scene.act(0)
+    assert {node for node, _ in scene.lazy} == {lazy.node, other.node}
+    run.futures[lazy.node].is_dropped = True
+    jobs.give_up(scene.state, [lazy.node])
+    scene.perform()
+    assert [node for node, _ in scene.lazy] == [other.node]
+    assert list(run.job.later) == [other.node]
 
 
 def test_what_a_run_makes_for_others_outlives_the_job_of_its_task():

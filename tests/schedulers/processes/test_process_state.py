@@ -18,6 +18,7 @@ HARD = {
 }
 DEADLY = {"nodes": 14, "kills": 4, "dies": 0.15, "lazy": 0.15, "sticks": 0.1, "checks": 0.5}
 CALM = {"kills": 0.0, "dies": 0.0, "fails": 0.0, "lazy": 0.0, "sticks": 0.0, "nodes": 25}
+ONCE = CALM | {"kills": 15, "once": 0.4, "lazy": 0.2}
 
 
 def play(seeds, events, limits):
@@ -43,6 +44,11 @@ def test_random_histories_with_many_deaths():
     play(range(25), 200, DEADLY)
 
 
+@pytest.mark.parametrize("room", [0, 250, 1 << 30])
+def test_random_histories_of_tasks_that_must_not_run_twice(room):
+    play(range(15), 200, ONCE | {"room": room})
+
+
 def test_random_histories_without_trouble():
     play(range(20), 150, CALM)
 
@@ -56,8 +62,11 @@ def test_histories_that_found_a_fault(seed, limits, events):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("limits", "events"), [({}, 150), (HARD, 400), (DEADLY, 300), (CALM, 200)])
-@pytest.mark.parametrize("first", range(100_000, 102_000, 500))  # 8,000: 40 ms each
+@pytest.mark.parametrize(
+    ("limits", "events"),
+    [({}, 150), (HARD, 400), (DEADLY, 300), (ONCE | {"room": 250}, 300), (CALM, 200)],
+)
+@pytest.mark.parametrize("first", range(100_000, 102_000, 500))  # 10,000: 40 ms each
 def test_many_random_histories(first, limits, events):
     play(range(first, first + 500), events, limits)
 

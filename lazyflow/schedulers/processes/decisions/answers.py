@@ -73,7 +73,7 @@ def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> No
     node.stays = True  # tasks that were sent after it will come back and need it again
     worker.forget.append(node.id)
     _count_answers(worker, number, 1)
-    node.job.later.add(node)
+    node.job.later[node] = None
     if node.job.over:
         state.refcounts.abandon([node])
 
@@ -98,6 +98,8 @@ def _done(
     node.home = None
     node.value = value
     node.size = size
+    if node in node.job.once:
+        node.job.once[node] = True
     if node.packed:
         node.packed = ()
     if is_there or node.dropped:  # dropped already, as its last user began: lost with that

@@ -80,6 +80,15 @@ class Lost(OfValue):
     __slots__ = ()
 
 
+class EndLater(OfValue):
+    """End the run that makes a node's value in the place of its task: nobody needs it.
+
+    `value` is the parent of that run if it is not the job's own run.
+    """
+
+    __slots__ = ()
+
+
 class Pack:
     """Have the arguments of a node pickled, or its `Literal`; the event `packed` follows."""
 
@@ -117,5 +126,6 @@ class Start:
 
 
 Instruction: TypeAlias = (
-    Send | Share | Recall | Deliver | ReportFailure | Arrived | Lost | Pack | Forget | Free | Start
+    Send | Share | Recall | Deliver | ReportFailure | Arrived | Lost | EndLater | Pack | Forget
+    | Free | Start
 )

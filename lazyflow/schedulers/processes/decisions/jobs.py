@@ -100,7 +100,7 @@ def _run_later_again(state: State, job: Job) -> None:
 
     The runs that made those values are over with the job.
     """
-    later, job.later = job.later, set()
+    later, job.later = job.later, {}
     lost = []
     for node in later:
         node.distinct = tuple(dict.fromkeys(node.inputs))

@@ -8,12 +8,14 @@ again by its task, and so are those inputs of that task that were dropped meanwh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Any
 
 from lazyflow.schedulers.processes.decisions.instructions import (
     Arrived,
     Deliver,
     Forget,
-    Free,
     Instruction,
     Pack,
 )
@@ -49,6 +51,9 @@ class Lineage:
     ----------
     unshared
         Unsafe values that may not have been asked for; entries may be out of date.
+    room
+        Returns the bytes that copies may take: what is larger stays where it is, and can be made
+        again.
     """
 
     def __init__(self, out: deque[Instruction], queues: Queues, refcounts: RefCounts) -> None:
@@ -56,6 +61,8 @@ class Lineage:
         self._queues = queues
         self._refcounts = refcounts
         self.unshared: deque[Node] = deque()
+        self.room: Callable[[], float] = lambda: inf
+        self._copying: list[Node] = []
 
     # -- results ----------------------------------------------------------------------------
 
@@ -75,12 +82,25 @@ class Lineage:
             self._refcounts.unsafe[node] = None
             self.unshared.append(node)
             dear = job.seconds > WORTH * (FETCH + node.size / BANDWIDTH)
-            if node.want == ALWAYS or dear or job.lineage_size > LONGEST:
+            if node.want == ALWAYS or job.lineage_size > LONGEST:
                 self._queues.share(node)
+            elif dear:
+                self.copy_if_room(node)
         if is_new:
             self._out.append(Deliver(node, node.value))
         elif node.value is not MISSING:
             self._out.append(Arrived(node, node.value))
+
+    def copies_to_come(self) -> list[Node]:
+        """Return the values that were asked for by `copy_if_room` and did not come yet."""
+        self._copying = [n for n in self._copying if n.sharing and n.phase == DONE]
+        return self._copying
+
+    def copy_if_room(self, node: Node) -> None:
+        """Copy a value out of its worker, unless that needs too much memory."""
+        if node.size <= self.room() - sum(n.size for n in self.copies_to_come()):
+            self._queues.share(node)
+            self._copying.append(node)
 
     # -- the end of a job -------------------------------------------------------------------
 
@@ -100,11 +120,9 @@ class Lineage:
                 self._out.append(Forget(job))
 
     def _drop_kept(self, job: Job) -> None:
-        """Drop values that only the lineage of other jobs could need."""
+        """Drop values that only a lineage could need."""
         for node in job.given:
-            if node.phase == GONE and node.value is not MISSING:
-                self._out.append(Free(node.value))
-                node.value = MISSING
+            self._refcounts.drop_given(node)
         job.given = set()
 
     def _clear(self, job: Job) -> None:
@@ -129,17 +147,18 @@ class Lineage:
         job.seconds = 0.0
         job.crashes = {}
         job.verdicts = {}
-        for node in job.given:
-            if node.phase == GONE:
-                node.value = MISSING
-        job.given = set()
+        job.once = {}
+        self._drop_kept(job)
 
     # -- made again -------------------------------------------------------------------------
 
-    def remake(self, missing: list[Node]) -> list[Node]:
+    def remake(
+        self, missing: list[Node], died: Callable[[Node, int], Any] | None = None
+    ) -> list[Node]:
         """Make tasks wait again whose values are lost, and those whose values they need.
 
-        Return all of them; the caller requeues them when it has taken back all else.
+        Return all of them; the caller requeues them when it has taken back all else. After a death
+        those that must not run again have an error, which `died` makes: that is their verdict.
         """
         todo = list(missing)
         again: list[Node] = []
@@ -160,8 +179,12 @@ class Lineage:
             node.phase = WAITING
             node.home = node.holder = node.copies = None
             node.dropped = node.sharing = False
-            node.distinct = tuple(dict.fromkeys(node.inputs))  # empty, when it became lazy
             again.append(node)
+            if died is not None and node.job.once.get(node):
+                node.job.verdicts[node] = died(node, 0)
+                node.distinct = ()
+            else:
+                node.distinct = tuple(dict.fromkeys(node.inputs))  # empty, when it became lazy
             self._demote_users(node)
             todo += self.count_in(node)
         return again

@@ -268,7 +268,11 @@ class Job:
     delivered
         Wanted nodes that were announced to the caller, which holds their pins.
     later
-        Tasks that returned a lazy value, while another run makes it.
+        Tasks that returned a lazy value, while another run makes it, and that run's parent if it is
+        not the job's own run.
+    once
+        Tasks with ``crash_retries=0``, and those that returned such tasks: whether it was made.
+        Their values are kept as long as the job is.
     verdicts
         Errors of tasks that were sent somewhere: what they fail with if they come back.
     unsafe
@@ -285,7 +289,7 @@ class Job:
     __slots__ = (
         "active", "background", "cap", "crash_retries", "crashes", "delivered", "dependents",
         "depends", "given", "has_priorities", "last", "later", "lineage_size", "listed", "nodes",
-        "over", "ready", "run", "seconds", "unsafe", "verdicts",
+        "once", "over", "ready", "run", "seconds", "unsafe", "verdicts",
     )
 
     def __init__(
@@ -305,7 +309,8 @@ class Job:
         self.over = False
         self.given: set[Node] = set()
         self.delivered: set[Node] = set()
-        self.later: set[Node] = set()
+        self.later: dict[Node, Any] = {}
+        self.once: dict[Node, bool] = {}
         self.verdicts: dict[Node, Any] = {}
         self.unsafe: set[Node] = set()
         self.depends: set[Job] = set()

@@ -8,6 +8,7 @@ from typing import Any
 
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.schedulers.processes.decisions.instructions import (
+    EndLater,
     Free,
     Instruction,
     Lost,
@@ -36,6 +37,10 @@ class RefCounts:
         Values that somebody outside holds, and that are in a worker only; by age.
     ended
         Jobs that are over and may be forgotten, unless something can need them.
+    kept
+        Large values that are kept since their tasks must not run again; by age.
+    room
+        Bytes that these may take together; the oldest are dropped for newer ones.
     """
 
     def __init__(self, out: deque[Instruction], queues: Queues) -> None:
@@ -43,6 +48,9 @@ class RefCounts:
         self._queues = queues
         self.unsafe: dict[Node, None] = {}
         self.ended: list[Job] = []
+        self.kept: dict[Node, None] = {}
+        self.room = 1 << 30
+        self._kept_bytes = 0
 
     # -- tasks that ran, or did not ---------------------------------------------------------
 
@@ -110,7 +118,7 @@ class RefCounts:
         """Give a task up; return those inputs that can be given up, too."""
         self._queues.unqueue(node)
         node.phase = GONE
-        node.job.later.discard(node)
+        self._made_no_more(node)
         unused = []
         for source in node.distinct:
             source.unsent -= 1
@@ -121,6 +129,12 @@ class RefCounts:
                 elif source.job.over or source in unneeded:
                     unused.append(source)
         return unused
+
+    def _made_no_more(self, node: Node) -> None:
+        """End what another run makes in the place of a task."""
+        later = node.job.later
+        if node in later:
+            self._out.append(EndLater(node, later.pop(node)))
 
     def uses_no_more(self, node: Node, was_sent: bool) -> None:
         """Count a task out at its inputs."""
@@ -148,7 +162,7 @@ class RefCounts:
             node.value = error
             self.uses_no_more(node, sent_to is not None)
             sent_to = None
-            node.job.later.discard(node)
+            self._made_no_more(node)
             if node in node.job.delivered:
                 self.not_unsafe(node)
                 self._out.append(Lost(node, error))
@@ -179,12 +193,36 @@ class RefCounts:
         if value is MISSING:
             return
         job = node.job
-        if job.dependents and not job.nodes:  # its lineage is forgotten, and theirs may need it
+        is_once = node in job.once
+        if is_once or (job.dependents and not job.nodes):  # the only lineage of theirs
+            node.packed = None
             job.given.add(node)
+            if is_once:
+                self._keep(node)
             return
         if value.__class__ not in IMMUTABLE:
             self._out.append(Free(value))
-        if node not in node.job.given:  # what no task makes may be needed to make others again
+        if node not in job.given:  # what no task makes may be needed to make others again
+            node.value = MISSING
+
+    def _keep(self, node: Node) -> None:
+        """Keep a value whose task must not run again; drop the oldest ones for it."""
+        if node.size and node not in self.kept:
+            self.kept[node] = None
+            self._kept_bytes += node.size
+            while self._kept_bytes > self.room:
+                oldest = next(iter(self.kept))
+                self.drop_given(oldest)
+                oldest.job.given.discard(oldest)
+
+    def drop_given(self, node: Node) -> None:
+        """Drop a value that only a lineage could need."""
+        if node in self.kept:
+            del self.kept[node]
+            self._kept_bytes -= node.size
+        if node.phase == GONE and node.value is not MISSING:
+            if node.value.__class__ not in IMMUTABLE:
+                self._out.append(Free(node.value))
             node.value = MISSING
 
     def forget(self, node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from lazyflow.errors import StoreFull
 from lazyflow.schedulers.processes.decisions.batching import assign
 from lazyflow.schedulers.processes.decisions.instructions import Arrived, Free, Lost
 from lazyflow.schedulers.processes.decisions.nodes import (
@@ -19,15 +20,19 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 from lazyflow.schedulers.processes.decisions.state import State
 
 
-def provide(state: State, node: Node, value: Any) -> None:
-    """Take the value of a node that no task of its own makes."""
+def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
+    """Take the value of a node that no task of its own makes, and its size if it is encoded."""
     if node.phase != WAITING:
         state.out.append(Free(value))
         return
     node.phase = DONE
     node.open = 0
     node.value = value
-    node.job.later.discard(node)
+    node.size = size
+    job = node.job
+    job.later.pop(node, None)
+    if node in job.once:
+        job.once[node] = True
     for user in node.users:
         user.open -= 1
         if not user.open and not user.flying and user.phase == WAITING:
@@ -67,6 +72,7 @@ def shared(state: State, node: Node, value: Any) -> None:
         state.out.append(Free(value))
         return
     node.value = value
+    state.queues.stuck.pop(node, None)
     state.queues.fetched(node)
     if node.want:
         state.lineage.offer(node)
@@ -91,11 +97,12 @@ def unshareable(state: State, node: Node, error: Any) -> None:
 def want(state: State, node: Node) -> None:
     """Have a held value sent to the parent; the instruction `Arrived` follows, or `Lost`."""
     node.want = ALWAYS
+    stuck = state.queues.stuck.get(node)
     if node.phase == DONE:
         if node.value is not MISSING:
             state.out.append(Arrived(node, node.value))
-        elif node in state.queues.stuck:
-            state.out.append(Lost(node, state.queues.stuck[node]))
+        elif stuck is not None and type(stuck) is not StoreFull:  # there may be room by now
+            state.out.append(Lost(node, stuck))
         else:
             state.queues.share(node)
     elif node.phase == FAILED:
@@ -115,10 +122,9 @@ def unpin(state: State, node: Node) -> None:
 
 
 def make_safe(state: State, most: int = 1) -> None:
-    """Copy held values out of their workers, while nothing else is to be done."""
-    unshared = state.lineage.unshared
-    while unshared and most:
-        node = unshared.popleft()
+    """Copy held values out of their workers, so many at once, while nothing else is to be done."""
+    lineage = state.lineage
+    while lineage.unshared and len(lineage.copies_to_come()) < most:
+        node = lineage.unshared.popleft()
         if node in state.refcounts.unsafe and node.phase == DONE and not node.sharing:
-            state.queues.share(node)
-            most -= 1
+            lineage.copy_if_room(node)

@@ -83,7 +83,8 @@ def lost(
     charged
         The id of the task that ran last, or 0: to blame unless its result has come.
     died
-        Makes the error of a task that has killed so many workers.
+        Makes the error of a task that has killed so many workers; 0: its value is lost, and it
+        must not run again.
     pickled
         The id of the task whose result was just being pickled for others, or 0: to blame instead.
     """
@@ -94,7 +95,7 @@ def lost(
     state.out.clear()
     state.out.extend(for_others)
     back = _take_back(state, worker)
-    again = state.lineage.remake(_drop_values(worker))
+    again = state.lineage.remake(_drop_values(worker), died)
     if guilty is not None:
         crashes = guilty.job.crashes
         attempts = crashes[guilty] = crashes.get(guilty, 0) + 1

@@ -45,7 +45,18 @@ def never_answered(count: int, how: str) -> WorkerDied:
 
 
 def worker_died(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
-    """Return the error of a task that has killed so many workers."""
+    """Return the error of a task that has killed so many workers.
+
+    0: it has not, but its value was lost with one, and it must not run again.
+    """
+    if not attempts:
+        died = WorkerDied(
+            f"what {task_name(node.task)}, made at {place_text(node.task)}, gave is needed again, "
+            f"since a worker (process {pid}) ended by {how}, and was dropped for newer values: the "
+            "task, or one that it returned, has crash_retries=0 and must not run twice. Persist "
+            "what it gives, or allow crash_retries=1."
+        )
+        return with_call_note(died, node.task, None)
     memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
     if how == "SIGKILL":
         memory += (

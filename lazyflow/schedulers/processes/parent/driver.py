@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -38,6 +39,9 @@ from lazyflow.schedulers.processes.parent.sending import Sender
 from lazyflow.schedulers.processes.parent.value_table import ValueTable
 from lazyflow.schedulers.processes.protocol import RECALL, SHARE
 from lazyflow.schedulers.remote.versions import versions
+from lazyflow.store.memory.available import available_memory
+
+_ROOM = 8 << 30  # bytes of memory where the system does not tell
 
 
 class Driver:
@@ -57,6 +61,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.state = State()
+        self.state.refcounts.room = (available_memory() or _ROOM) // 8
         self.broken = False
         self.ending = False
         self.closing = False
@@ -78,6 +83,7 @@ class Driver:
         self.values = ValueTable(self)
         self.actors: set[Any] = set()  # hosts of those that did not end
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
+        self.state.lineage.room = self.pool.room
         self._on_instruction = self._instruction_handlers()
         self._ended = Event()
         self.starter = LoopThread(self._serve)
@@ -92,6 +98,7 @@ class Driver:
             instructions.Deliver: self.runs.deliver,
             instructions.ReportFailure: self.runs.report_failure,
             instructions.Forget: self.runs.forget,
+            instructions.EndLater: self.runs.end_later,
             instructions.Arrived: self.values.arrived,
             instructions.Lost: self.values.lost,
             instructions.Pack: self.values.pack,
@@ -322,6 +329,8 @@ class Driver:
 
     def _save_held(self, deadline: float) -> None:
         """Copy values out that somebody holds and only a worker has."""
+        self.state.lineage.unshared.extend(self.state.refcounts.unsafe)
+        self.state.lineage.room = lambda: inf
         while self.state.refcounts.unsafe and self.pool.members and monotonic() < deadline:
             values.make_safe(self.state, len(self.state.refcounts.unsafe))
             self.perform()

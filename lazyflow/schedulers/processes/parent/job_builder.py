@@ -15,6 +15,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
     IF_SMALL,
+    MISSING,
     WAITING,
     Job,
     Literal,
@@ -52,17 +53,17 @@ class NewJob:
         self.driver = driver
         plan, request = run.plan, run.request
         is_background = request.background
-        workers = int(  # that may have tasks of the run at once
-            request.num_workers or config.get("num_workers") or config.default_workers()
-        )
+        if run.parent is None:
+            # That may have tasks of the run at once.
+            count = request.num_workers or config.get("num_workers") or config.default_workers()
+            workers, crash_retries = int(count), config.get("crash_retries")
+        else:  # this is the driver's thread, where the caller's settings are not seen
+            maker, i = run.parent
+            workers, crash_retries = maker.job.cap, maker.job.crash_retries_of(maker.task(i))
         self.job = run.job = Job(
             run, workers, is_background, has_priorities=bool(plan.priorities)
         )
-        if run.parent is None:
-            self.job.crash_retries = config.get("crash_retries")
-        else:  # this is the driver's thread, where the caller's settings are not seen
-            maker, i = run.parent
-            self.job.crash_retries = maker.job.crash_retries_of(maker.task(i))
+        self.job.crash_retries = crash_retries
         self.given: dict[int, Any] = {}
         self.broken: list[tuple[Node, BaseException]] = []
         self.pending: list[tuple[Any, Node]] = []
@@ -113,7 +114,14 @@ class NewJob:
             node.keep = 1 if node.users else 0
         for node in self._literals:
             self._pack_first(node)
+        if plan.has_scheduler_options:
+            job.once = {node: False for node in own if node.task._options.crash_retries == 0}
         run.nodes = nodes
+        if job.once and run.parent is not None:  # nor must what returned these run again
+            maker, i = run.parent
+            made = maker.node_of(i)
+            if made is not None:
+                made.job.once.setdefault(made, False)
 
     def _pack_first(self, node: Node) -> None:
         """Have a value that tasks need wait until another thread has pickled it, if need be."""
@@ -217,6 +225,10 @@ class NewJob:
                 node.left += 1
                 continue
             if node.job is not job:
+                if not is_held and node.phase == DONE and node.value is not MISSING:
+                    self.run.wanted.add(i)  # it is held, and stays here
+                    self.given[i] = self.run.plan.tasks[i]._args[0].local_outcome()[0]
+                    continue
                 task = without_inputs(self.run.plan.tasks[i])
                 passed = Node(job, i, task, self.driver.functions.identity)
                 passed.inputs = passed.distinct = (node,)

@@ -87,7 +87,7 @@ def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, A
     """Pack the arguments of a task; memory that other tasks of the run were given is not copied."""
     memory = driver.memory
     packed = packed_call(node.task, partial(memory.argument, run.literals, written))
-    if packed[0].__class__ is Encoded and packed[0].size >= LARGE:
+    if packed[0].__class__ is Encoded and packed[0].size >= LARGE and not run.is_inner:
         driver.copies.look(run.number, node.task)
     return packed
 
@@ -96,7 +96,7 @@ def _value(driver: PackingDriver, run: Any, node: Node, literal: Literal) -> Enc
     memory = driver.memory
     write, free = memory.arenas.write, memory.arenas.free
     encoded = encode(literal.value, write, memory.least, free, by_path=True)
-    if encoded.size >= LARGE:
+    if encoded.size >= LARGE and not run.is_inner:
         what = f"the lazy value made at {place_text(node.task)}"
         driver.copies.note(run.number, literal.value, what)
     return encoded

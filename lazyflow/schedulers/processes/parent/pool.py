@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from lazyflow.store.memory.ranges import Segment
 _LEAST_KEPT = 128 << 20  # bytes
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
 OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do
+FRESH = 0.05  # seconds for which a look at the machine's memory is valid
 IDLE = 1.0  # seconds without work after which memory kept for later is given back
 
 
@@ -63,6 +65,7 @@ class WorkerPool:
         self.deaths = 0
         self._busy_since = monotonic()
         self._is_trimmed = True
+        self._looked, self._most = -inf, inf  # when memory was looked at, and what there was
         self._vain = 0  # workers in a row that ended by themselves before any had answered
 
     def start(self) -> bool:
@@ -193,7 +196,7 @@ class WorkerPool:
             if any(w.up and not w.flights for w in working) or len(working) < self._state.size:
                 return self._look_for_late(now)
         elif self.members:
-            if self._state.refcounts.unsafe:
+            if self._state.lineage.unshared:
                 values.make_safe(self._state)
             if not self._is_trimmed:
                 due = self._busy_since + IDLE
@@ -201,6 +204,15 @@ class WorkerPool:
                     return due
                 self._trim()
         return None
+
+    def room(self) -> float:
+        """Return the bytes that copies of held values may take: the rest is for work to come."""
+        now = monotonic()
+        if now > self._looked + FRESH:
+            limits = (config.get("store_limit"), available_memory())
+            self._most = min((n for n in limits if n is not None), default=inf)
+            self._looked = now
+        return self._most / 2 - self._driver.memory.segments.bytes
 
     def _look_for_late(self, now: float) -> float | None:
         """Report flights that take too long; return when the next one will."""

@@ -43,6 +43,7 @@ class RemoteRun(Lifecycle):
         super().__init__(*given)
         self.attention = _Nudge(self)
         self.number = next(_numbers)
+        self.is_inner = self.parent is not None  # a task returned what it computes
         self.nodes: list[Node] = []  # by number in the plan
         self.wanted: set[int] = set()  # numbers of results that are not there yet
         self.reported: dict[int, BaseException] = {}  # failures that observers were called with
@@ -52,6 +53,10 @@ class RemoteRun(Lifecycle):
     def task(self, i: int) -> Task:
         """Return the task of a number."""
         return self.plan.tasks[i]
+
+    def node_of(self, i: int) -> Node | None:
+        """Return the node of a number; None when the run is over."""
+        return self.nodes[i] if self.nodes else None
 
     def begin(self) -> None:
         """Hand a run that a task turned into to the workers."""
@@ -124,6 +129,7 @@ class EndedRun:
         self.scheduler = run.scheduler
         self.request = run.request
         self.number = run.number
+        self.is_inner = run.is_inner
         self.environment = run.environment
         self.functions = run.functions
         self.literals = run.literals
@@ -151,18 +157,24 @@ class RemakingParent:
 
     def compute(self, lazy: Any) -> None:
         """Begin the run."""
+        i = self.node.i
         try:
             plan = plan_of(lazy)
         except BaseException as error:
-            self.refuse(0, dressed(error, self.node.task, None))
+            self.refuse(i, dressed(error, self.node.task, None))
             return
-        run = RemoteRun(plan, self.request, self._scheduler, (self, 0))
+        self.job.later[self.node] = self
+        run = RemoteRun(plan, self.request, self._scheduler, (self, i))
         self.children.add(run)
         run.begin()
 
     def task(self, _: int) -> Task:
         """Return the task that the run is for."""
         return self.node.task
+
+    def node_of(self, _: int) -> Node:
+        """Return the node that the run is for."""
+        return self.node
 
     def deliver(self, _: int, value: Any) -> None:
         """Take the result, from any thread."""

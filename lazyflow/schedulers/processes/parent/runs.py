@@ -6,8 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from lazyflow.errors import Cancelled
 from lazyflow.schedulers.processes.decisions import jobs, values, workers
-from lazyflow.schedulers.processes.decisions.instructions import Deliver, Forget, ReportFailure
+from lazyflow.schedulers.processes.decisions.instructions import (
+    Deliver,
+    EndLater,
+    Forget,
+    ReportFailure,
+)
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, SENT, Job, Literal, WorkerRecord
 from lazyflow.schedulers.processes.decisions.state import State
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
@@ -157,6 +163,15 @@ class Runs:
             jobs.give_up(self._state, [n for n in nodes if n.job is run.job])
             run.wanted -= run.unneeded
             self._finish_if_made(run.job)
+
+    def end_later(self, do: EndLater) -> None:
+        """End the run that makes a value which nobody needs; its parent goes on."""
+        maker = do.node.job.run if do.value is None else do.value
+        for child in tuple(getattr(maker, "children", ())):
+            if child.parent == (maker, do.node.i):
+                maker.children.discard(child)
+                child.parent = None
+                child.cancel(Cancelled("nobody needs the value any more"))
 
     def cancel_all(self, error: BaseException) -> list[RemoteRun]:
         """Cancel all runs; return them. They are ended by a step that each posts."""

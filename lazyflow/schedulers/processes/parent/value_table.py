@@ -83,7 +83,7 @@ class ValueTable:
             values.fail(self._state, node, error)
         elif type(value) is PoolValue:
             self._memory.add(value.value)
-            values.provide(self._state, node, value.value)
+            values.provide(self._state, node, value.value, value.value.size)
         else:
             self.provide(node, value)
 
