@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from benchmarks import (
     actors,
     arrays,
+    cluster,
     engines,
     interrupts,
     overhead,
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "actors": actors,
     "arrays": arrays,
     "engines": engines,
+    "cluster": cluster,
     "survey": survey,
     "all": results,
     "soak": soak,

@@ -6,7 +6,6 @@ and lazyflow on it take turns on the same cluster, of two workers with a thread 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from benchmarks import process_shapes as programs
 from benchmarks.command import Suite
 from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
 from benchmarks.shapes import WORKERS
-from benchmarks.sides import Ray
+from benchmarks.sides import Distributed, Ray
 
 SIDES = ("lazyflow", "dask", "ray", "by hand")
 
@@ -38,35 +37,6 @@ SIZES = {
     "small": Size(3, 1, 1_000, 2_000, 10_000_000, (500, 200)),
     "full": Size(5, 1, 1_000, 20_000, 80_000_000, (500, 2_000)),
 }
-
-
-class Distributed:
-    """A LocalCluster on loopback, started on first use."""
-
-    def __init__(self) -> None:
-        self._cluster: Any = None
-        self._client: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __call__(self) -> Any:
-        if self._client is None:
-            from distributed import Client, LocalCluster
-
-            self._folder = tempfile.TemporaryDirectory(prefix="dask-", ignore_cleanup_errors=True)
-            self._cluster = LocalCluster(
-                n_workers=WORKERS, threads_per_worker=1, host="127.0.0.1",
-                dashboard_address="127.0.0.1:0", local_directory=self._folder.name,
-            )
-            self._client = Client(self._cluster)
-        return self._client
-
-    def shutdown(self) -> None:
-        for part in (self._client, self._cluster):
-            if part is not None:
-                part.close()
-        if self._folder is not None:
-            self._folder.cleanup()
-        self._client = self._cluster = self._folder = None
 
 
 class Bench(common.Bench):

@@ -48,7 +48,7 @@ class Row:
 
     `result` is what the goal is about (mostly a ratio). `why_unjudged` says why the goal does not
     apply to this run, and is empty when it does. `broken`: lazyflow was asked and failed, which
-    meets no goal.
+    meets no goal. `counted`: what else a side did, by name and side.
     """
 
     label: str
@@ -58,6 +58,7 @@ class Row:
     goal: Goal | None = None
     why_unjudged: str = ""
     broken: bool = False
+    counted: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def median(self, side: str) -> float:
         return median(self.samples[side])
@@ -242,6 +243,15 @@ def verdict(row: Row) -> str:
     return f"{row.goal}  {'met' if row.met else 'NOT MET'}"
 
 
+def counts(row: Row, sides: Sequence[str]) -> str:
+    """Write what else was counted, for the sides that have figures, in the order of the columns."""
+    seen = [side for side in sides if side in row.samples]
+    return ", ".join(
+        f"{what} " + " | ".join(number(by[side]) if side in by else "-" for side in seen)
+        for what, by in row.counted.items() if any(by.values())
+    )
+
+
 def heading(sides: Sequence[str] = SIDES) -> str:
     columns = "".join(f"{side:>{cell_width(sides)}}" for side in sides)
     return f"{'median (min)':{LABEL}}{columns}{'result':>9}  goal"
@@ -255,6 +265,8 @@ def table_lines(table: Table, sides: Sequence[str] = SIDES) -> list[str]:
         result = "" if row.result is None else number(row.result)
         label = f"  {row.label}, {row.unit}"
         lines.append(f"{label:{LABEL}}{cells}{result:>9}  {verdict(row)}".rstrip())
+        if row.counted:
+            lines.append(f"      {counts(row, sides)}")
     return lines + [f"  {note}" for note in table.notes]
 
 
@@ -286,6 +298,7 @@ def write_json(path: str, facts: dict[str, Any], tables: Iterable[Table], **more
                     "goal": str(row.goal) if row.goal else None,
                     "met": row.met,
                     "why_unjudged": row.why_unjudged,
+                    "counted": row.counted,
                 }
                 for row in table.rows
             ],

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.measure import number
 
 #: Those that compare, in the order of the page.
-COMPARED = ("overhead", "processes", "actors", "arrays", "engines")
+COMPARED = ("overhead", "processes", "actors", "arrays", "engines", "cluster")
 
 INTRODUCTION = """\
 Results

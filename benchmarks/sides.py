@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.shapes import WORKERS
 
 SIDES = ("lazyflow", "dask", "dask pool=", "joblib", "ray", "futures")
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 
 
 class Pools:
@@ -68,10 +68,46 @@ class Lazy:
         return kept
 
 
-class Ray:
-    """A Ray of two workers on this machine, started on first use, in a folder of its own."""
+class Distributed:
+    """A LocalCluster on loopback, started on first use, its workers with a thread each.
 
-    def __init__(self, store: int = 4 * GIB) -> None:
+    `memory` is the limit of each worker, in MiB.
+    """
+
+    def __init__(self, workers: int = WORKERS, memory: int | None = None) -> None:
+        self._workers = workers
+        self._limit: Any = "auto" if memory is None else memory * MIB
+        self._cluster: Any = None
+        self._client: Any = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __call__(self) -> Any:
+        if self._client is None:
+            from distributed import Client, LocalCluster
+
+            self._folder = tempfile.TemporaryDirectory(prefix="dask-", ignore_cleanup_errors=True)
+            self._cluster = LocalCluster(
+                n_workers=self._workers, threads_per_worker=1, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0", local_directory=self._folder.name,
+                memory_limit=self._limit,
+            )
+            self._client = Client(self._cluster)
+        return self._client
+
+    def shutdown(self) -> None:
+        for part in (self._client, self._cluster):
+            if part is not None:
+                part.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._client = self._cluster = self._folder = None
+
+
+class Ray:
+    """A Ray on this machine, started on first use, in a folder of its own."""
+
+    def __init__(self, store: int = 4 * GIB, workers: int = WORKERS) -> None:
+        self._workers = workers
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # it warns otherwise
         self._store = store
@@ -84,7 +120,7 @@ class Ray:
             ray = import_module("ray")
             ray.init(
                 address="local",
-                num_cpus=WORKERS,
+                num_cpus=self._workers,
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="error",
