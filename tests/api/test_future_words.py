@@ -85,8 +85,9 @@ def test_a_retried_future_can_fail_again(scheduler: str) -> None:
 
 def test_what_cant_be_retried_says_why() -> None:
     gate = Gate()
-    with config.set(scheduler="threads", num_workers=1):
-        running, cancelled = submit(opened, gate), submit(abs, -1)
+    with config.set(scheduler="threads"):
+        running = submit(opened, gate, -1)
+        cancelled = submit(abs, running)
         cancelled.cancel()
         with pytest.raises(ValueError, match=r"abs was cancelled: only what submit.* Make the"):
             cancelled.retry()

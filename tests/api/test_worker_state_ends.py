@@ -126,7 +126,7 @@ def test_a_thread_of_an_engines_worker_ends_with_the_group_that_was_given_up(
     assert inside.wait()
     del given_up
     assert compute([delayed(use)(state) for _ in range(9)], num_workers=1, **on)[0][0] == []
-    assert len(made) == 2
+    assert len(made) in (2, 3)  # its own, and those of one or both of the worker's two threads
     gate.open()
     assert ended.wait()
 

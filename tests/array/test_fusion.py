@@ -232,7 +232,7 @@ def test_light_work_can_be_interrupted(at_each_task):
 
 
 def test_light_work_has_an_end_by_timeout():
-    with pytest.raises(lazyflow.TaskTimeout):
+    with config.set(scheduler="threads"), pytest.raises(lazyflow.TaskTimeout):
         la.from_array(np.arange(20.0), chunks=2).sum().compute(timeout=0)
 
 

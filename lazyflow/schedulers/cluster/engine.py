@@ -17,8 +17,9 @@ from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
+from types import MethodType
 from typing import Any
-from weakref import WeakMethod
+from weakref import ref
 
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.ports import ActorLink
@@ -90,7 +91,7 @@ class Engine(ABC):
         self.links: dict[str, Any] = {}
         self._groups: dict[int, tuple[Any, Any]] = {}  # runs and groups, by number in reports
         self._steps: SimpleQueue[Any] = SimpleQueue()
-        self._later: list[tuple[float, int, Any]] = []  # steps that are not due yet
+        self._later: list[tuple[float, int, ref[Any], Any]] = []  # steps that are not due yet
         self.post_end: Callable[[Any], None] = self._steps.put
         self._thread = threading.Thread(target=self._serve, name="lazyflow-engine", daemon=True)
         self._thread.start()
@@ -101,21 +102,23 @@ class Engine(ABC):
         """Queue a step for the engine's thread. Never locks."""
         self._steps.put((step, details))
 
-    def later(self, seconds: float, step: Callable[[], None]) -> None:
+    def later(self, seconds: float, step: MethodType) -> None:
         """Queue a method as a step that is due in some time, unless its object is gone by then.
 
         Called in the engine's thread.
         """
-        heappush(self._later, (monotonic() + seconds, next(_numbers), WeakMethod(step)))
+        due = monotonic() + seconds
+        heappush(self._later, (due, next(_numbers), ref(step.__self__), step.__func__))
 
     def _next(self) -> Any:
         while self._later:
             try:
                 return self._steps.get(timeout=max(self._later[0][0] - monotonic(), 0.0))
             except Empty:
-                step = heappop(self._later)[-1]()
-                if step is not None:
-                    return step, ()
+                _, _, known, function = heappop(self._later)
+                thing = known()
+                if thing is not None:
+                    return MethodType(function, thing), ()
         return self._steps.get()
 
     def _serve(self) -> None:
