@@ -121,8 +121,10 @@ class DaskEngine(Engine):
         for run, group, payload, deps, _ in submissions:
             refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
+            # What needs nothing is not begun before what can go on: see the scheduler's queue.
             graph[handle.key] = TheirTask(
-                handle.key, run_group, handle.key, payload, self.topic, *refs)
+                handle.key, run_group, handle.key, payload, self.topic, *refs,
+                _data_producer=not refs)
             states[handle.key] = WatchedState(
                 handle.key, partial(self.post, self._failed, run, group))
             self._groups[group.number] = run, group
