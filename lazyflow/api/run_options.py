@@ -75,7 +75,11 @@ class RunOptions:
     ) -> None:
         for word in unknown:
             known = [*RunOptions.__slots__[2:], "on_error"]
-            hint = _ELSEWHERE.get(word) or config.nearest(word, known)
+            is_computes = word in known and name != "compute"
+            hint = (
+                "; compute() takes it, where one waits." if is_computes
+                else _ELSEWHERE.get(word) or config.nearest(word, known)
+            )
             raise TypeError(f"{name}() got an unexpected keyword {word!r}{hint}")
         given = num_workers
         if num_workers is not None:

@@ -132,12 +132,13 @@ class Engine(ABC):
             except BaseException as bug:  # of lazyflow, or the engine is gone: the run must end
                 while isinstance(step, partial):
                     step = step.func
-                cancel = getattr(getattr(step, "__self__", None), "cancel", None)
-                if cancel is not None:
-                    cancel(self.translated(bug))
+                concerned = getattr(step, "__self__", None), *details
+                cancels = [each.cancel for each in concerned if hasattr(each, "cancel")]
+                if cancels:
+                    cancels[0](self.translated(bug))
                 else:
                     logging.getLogger("lazyflow").exception("a step of an engine failed")
-                cancel = None
+                del concerned, cancels
             item = step = details = None  # hold nothing meanwhile
 
     def close(self) -> None:
@@ -232,7 +233,7 @@ class Engine(ABC):
 
     @abstractmethod
     def memory(self) -> float:
-        """Return the bytes that the smallest worker may use; infinity if that is not limited."""
+        """Return the bytes that the smallest worker, or machine, has for values; or infinity."""
 
     @abstractmethod
     def refusal_of(self, options: Options) -> str:

@@ -184,6 +184,19 @@ class GroupQueue:
         known = self.functions.get(i)
         return None if known is None else self.engine.sizes.get(known[0])
 
+    def needs(self, i: int) -> int:
+        """Return the bytes of the results that a task reads, as far as they are known."""
+        return sum([self.size(j) or 0 for j in set(self.plan.inputs[i] or ())])
+
+    def too_large(self) -> Iterator[int]:
+        """Yield the tasks that need more of what is there already than a worker can hold."""
+        memory = self.engine.memory()
+        if sum([self.size(i) or 0 for i in self._leaves]) > memory:
+            for i in sorted(self.todo):
+                kept = self._leaves.keys() & (self.plan.inputs[i] or ())
+                if kept and sum([self.size(j) or 0 for j in kept]) > memory:
+                    yield i
+
     # -- groups -------------------------------------------------------------------------------
 
     def regroup(self, shown: Collection[int]) -> None:

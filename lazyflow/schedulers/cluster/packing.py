@@ -19,7 +19,7 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
 from lazyflow.schedulers.cluster.naming import group_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
-from lazyflow.schedulers.cluster.results import Put
+from lazyflow.schedulers.cluster.results import Put, too_much
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import is_short
@@ -241,10 +241,12 @@ class Packer:
 def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
     """Yield the tasks that can't be sent, with their errors.
 
-    Their function can't be pickled, or no worker offers what they ask for. Each function is
-    pickled once, into ``queue.functions``.
+    Their function can't be pickled, or no worker offers what they ask for, or has the memory for
+    their inputs. Each function is pickled once, into ``queue.functions``.
     """
     plan, engine = queue.plan, queue.engine
+    for i in queue.too_large():
+        yield i, too_much(plan.tasks[i], queue.needs(i), engine.memory(), None)
     known: dict[int, Any] = {}
     refusals: dict[Any, str] = {}
     for i in sorted(queue.todo):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any, TypeVar
 
-from lazyflow.errors import SerializationError, WorkerDied
+from lazyflow.errors import SerializationError, StoreFull, WorkerDied
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
 from lazyflow.schedulers.core.errors.failures import dressed, with_call_note
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.sizes import format_bytes
 
 
 class EngineResult(HeldValue):
@@ -118,6 +119,17 @@ def lost_for_good(names: list[str], tries: int, cause: BaseException) -> WorkerD
         f"the inputs of {', '.join(dict.fromkeys(names))} were lost {tries} times, with the "
         "workers that held them. Look at the workers' logs for why they end."
     ))
+
+
+def too_much(
+    task: Task, needed: int, memory: float, cause: BaseException | None
+) -> BaseException:
+    """Return the error of a task whose inputs no worker can hold at once."""
+    return dressed(because(cause, StoreFull(
+        f"{task_name(task)} needs {format_bytes(needed)} of results at once, and the smallest "
+        f"worker has {format_bytes(int(memory))} of memory. Give it less at a time, such as "
+        "smaller chunks (x.rechunk) or a reduction in steps, or start workers with more memory."
+    )), task, None)
 
 
 def died_alone(task: Task, deaths: str, cause: BaseException) -> BaseException:

@@ -18,7 +18,14 @@ from lazyflow.graph.task import place_text
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
-from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
+from lazyflow.schedulers.cluster.results import (
+    EngineResult,
+    Put,
+    died_alone,
+    gone,
+    lost_for_good,
+    too_much,
+)
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
@@ -305,6 +312,22 @@ class EngineRun(Lifecycle):
         else:
             self.queue.todo.update(group.members)
             self.suspects.update(group.members)
+        self.submit()
+
+    def refused(self, group: TaskGroup, error: BaseException, is_cause: bool) -> None:
+        """Fail a task whose inputs no worker can hold; submit again a group that waited for one."""
+        if self.over or group.number not in self.under_way:
+            return
+        del self.under_way[group.number]
+        if is_cause:
+            group.handle, group.done = None, True
+            i = max(group.members, key=self.queue.needs)
+            failed = too_much(
+                self.plan.tasks[i], self.queue.needs(i), self.engine.memory(), error)
+            for j in dict.fromkeys((i, *group.outputs)):
+                self._fail_task(j, failed)
+        else:
+            self.queue.take_back(group)
         self.submit()
 
     def _try_suspect(self) -> None:

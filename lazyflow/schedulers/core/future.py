@@ -148,6 +148,7 @@ class TaskFuture:
         if self._error is not None:
             if self._unseen is not None:
                 self._unseen.forget()
+                _was_told(self._error)
             return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None
 
@@ -171,10 +172,23 @@ class TaskFuture:
         return self.outcome()
 
 
+def _was_told(error: BaseException) -> bool:
+    """Tell whether this was called for an error before: many futures may have the same."""
+    try:
+        known = vars(error)
+        was_told = "_lazyflow_told" in known
+        known["_lazyflow_told"] = True
+    except Exception:  # its class does not let us
+        return False
+    return was_told
+
+
 def log_unseen(error: BaseException) -> None:
-    """Log the error of a future that was never looked at."""
+    """Log the error of a future, if neither that nor another one with this error was looked at."""
     import logging  # 5 ms that a program without such errors does not pay
 
+    if _was_told(error):
+        return
     logging.getLogger("lazyflow").error(
         "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
         type(error).__name__, text_of(error), " ".join(notes_of(error)),

@@ -237,6 +237,8 @@ class DaskEngine(Engine):
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
             run.died(group, error, deaths)
+        elif isinstance(error, MemoryError) and group.handle is not None:
+            run.refused(group, error, repr(group.handle.key) in str(error))
         elif _is_lost_data(error) and self.is_usable():
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:

@@ -163,7 +163,8 @@ class RayEngine(Engine):
         return []  # Ray knows groups only: the run names their tasks
 
     def memory(self) -> float:
-        return float(ray.cluster_resources().get("memory", inf)) / self.width()
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return min([float(node.get("object_store_memory", inf)) for node in nodes], default=inf)
 
     def refusal_of(self, options: Options) -> str:
         resources = options.resources or {}
