@@ -2,16 +2,20 @@
 
 import pytest
 
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.expr import Expr, are_same
 from lazyflow.array.passes import pipeline
 from lazyflow.array.passes.spec import check, check_pass
 
 
-def _checked(each):
+def _checked(each, is_first):
+    """Check what a pass gives, where that is new: nodes never change."""
+
     def apply(nodes, keep, fusion):
-        check(nodes)
+        if is_first:
+            check(nodes)
         made = each.apply(nodes, keep, fusion)
-        check_pass(nodes, made, keep or (each.name != "wide blocks" and each.name != "fuse"))
+        if not are_same(made, nodes):
+            check_pass(nodes, made, keep or (each.name != "wide blocks" and each.name != "fuse"))
         return made
 
     return each._replace(apply=apply)
@@ -19,12 +23,12 @@ def _checked(each):
 
 @pytest.fixture(scope="session", autouse=True)
 def checked_array_passes():
-    """Check what each pass is given and gives, in all tests of arrays.
+    """Check what the first pass is given and what each gives, in all tests of arrays.
 
     Beside `checked_passes`, which checks the plans that these tests make.
     """
     plain = list(pipeline.PASSES)
-    pipeline.PASSES[:] = [_checked(each) for each in plain]
+    pipeline.PASSES[:] = [_checked(each, i == 0) for i, each in enumerate(plain)]
     yield
     pipeline.PASSES[:] = plain
 
