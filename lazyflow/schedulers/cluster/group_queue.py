@@ -18,7 +18,7 @@ from lazyflow.graph.items import Item
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.results import Put
+from lazyflow.schedulers.cluster.results import Put, too_much
 from lazyflow.store.sizes import size_of
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
@@ -187,6 +187,10 @@ class GroupQueue:
     def needs(self, i: int) -> int:
         """Return the bytes of the results that a task reads, as far as they are known."""
         return sum([self.size(j) or 0 for j in set(self.plan.inputs[i] or ())])
+
+    def shortage(self, i: int, cause: BaseException | None = None) -> BaseException:
+        """Return the error of a task whose inputs no worker can hold at once."""
+        return too_much(self.plan.tasks[i], self.needs(i), self.engine.memory(), cause)
 
     def too_large(self) -> Iterator[int]:
         """Yield the tasks that need more of what is there already than a worker can hold."""

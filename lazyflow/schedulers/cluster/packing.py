@@ -19,7 +19,7 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
 from lazyflow.schedulers.cluster.naming import group_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
-from lazyflow.schedulers.cluster.results import Put, too_much
+from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import is_short
@@ -246,7 +246,7 @@ def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
     """
     plan, engine = queue.plan, queue.engine
     for i in queue.too_large():
-        yield i, too_much(plan.tasks[i], queue.needs(i), engine.memory(), None)
+        yield i, queue.shortage(i)
     known: dict[int, Any] = {}
     refusals: dict[Any, str] = {}
     for i in sorted(queue.todo):

@@ -14,18 +14,11 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import place_text
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
-from lazyflow.schedulers.cluster.results import (
-    EngineResult,
-    Put,
-    died_alone,
-    gone,
-    lost_for_good,
-    too_much,
-)
+from lazyflow.schedulers.cluster.pending import MOST_NAMES, pending_tasks
+from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
 from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
@@ -33,7 +26,6 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.remote import environment
 
-_MOST_NAMES = 5  # of tasks, in a message
 _TRIES = 10  # of a group whose inputs were lost
 _names = count(1)
 
@@ -274,7 +266,7 @@ class EngineRun(Lifecycle):
         del self.under_way[group.number]
         group.tries += 1
         if group.tries > _TRIES:
-            names = [self.task_name(i) for i in group.members[:_MOST_NAMES]]
+            names = [self.task_name(i) for i in group.members[:MOST_NAMES]]
             self.cancel(lost_for_good(names, group.tries, error))
             return
         group.forget_puts()
@@ -322,8 +314,7 @@ class EngineRun(Lifecycle):
         if is_cause:
             group.handle, group.done = None, True
             i = max(group.members, key=self.queue.needs)
-            failed = too_much(
-                self.plan.tasks[i], self.queue.needs(i), self.engine.memory(), error)
+            failed = self.queue.shortage(i, error)
             for j in dict.fromkeys((i, *group.outputs)):
                 self._fail_task(j, failed)
         else:
@@ -402,19 +393,4 @@ class EngineRun(Lifecycle):
 
     def running(self) -> list[str]:
         """Describe the tasks that run now, as far as workers answer, and the next ones."""
-        if not self.begun:
-            return []
-        found = [(i, f"worker {where}") for where, i in self.engine.running(self)]
-        named = {i for i, _ in found}
-        waiting = [
-            group.members[0] for group in tuple(self.under_way.values())
-            if named.isdisjoint(group.members)
-            and all(other.done for other in self.queue.needed(group))
-        ]
-        if not found and not waiting:
-            waiting = self.plan.ready[-1:]
-        found += [(i, "handed to the cluster") for i in waiting[:_MOST_NAMES]]
-        return [
-            f"{self.task_name(i)}, made at {place_text(self.plan.tasks[i])} ({where})"
-            for i, where in found
-        ]
+        return pending_tasks(self) if self.begun else []

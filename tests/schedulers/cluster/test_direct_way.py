@@ -53,7 +53,10 @@ class Gateway:
         self.callers += is_mine
         if is_mine and not self.heeds(0, outer):
             return
-        inner = socket.create_connection(("127.0.0.1", self.inside))
+        try:
+            inner = socket.create_connection(("127.0.0.1", self.inside))
+        except OSError:  # the worker was killed
+            return outer.close()
         self._open.append(inner)
         threading.Thread(target=self._pump, args=(outer, inner, False), daemon=True).start()
         self._pump(inner, outer, is_mine)

@@ -40,10 +40,14 @@ def kill_all() -> None:
 
 def kept(task: Any) -> Future:
     """Return a future of an array in a worker, which was killed since: nothing else has it."""
+    gate = Gate()
+    (busy,) = persist(delayed(gate.wait)(LIMIT), **ON)  # workers that all are idle make copies
     (future,) = persist(delayed(lambda x: numpy.zeros(LENGTH) + x)(task), **ON)
     del task
     wait(future)
     kill_all()
+    gate.open()
+    wait(busy)
     return future
 
 
