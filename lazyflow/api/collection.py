@@ -82,7 +82,7 @@ class Collection(ABC):
         """Return one task whose result is the value of the object, as the input of a call."""
         (self,) = type(self).__lazyflow_optimize__([self], keep=False)
         task: Task = new_task(
-            Delayed, _finalize, (self._finalizer(), list(self.__lazyflow_tasks__())),
+            Delayed, assemble, (self._finalizer(), list(self.__lazyflow_tasks__())),
             depth=users_depth(),
         )
         return task
@@ -103,5 +103,5 @@ class _Finalizer:
         self.finalize = finalize
 
 
-def _finalize(finalizer: _Finalizer, values: list[Any]) -> Any:
+def assemble(finalizer: _Finalizer, values: list[Any]) -> Any:
     return finalizer.finalize(values)
