@@ -154,6 +154,16 @@ def only_worker():
         yield client
 
 
+def test_a_group_that_is_dropped_on_its_way_to_the_worker_takes_no_slot(only_worker):
+    gate = Gate()
+    with lazyflow.config.set(scheduler=only_worker):
+        compute(delayed(inc)(0), timeout=60)
+        for i in range(12):
+            dropped = persist(delayed(gate.wait)())
+            del dropped
+            assert compute(delayed(inc)(i), timeout=30) == (i + 1,)
+
+
 @pytest.mark.parametrize("given", [numpy.asarray, lazyflow.put])
 def test_d3_a_kept_result_that_can_not_be_made_again_is_named(only_worker, given):
     with lazyflow.config.set(scheduler=only_worker):

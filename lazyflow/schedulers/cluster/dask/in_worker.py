@@ -27,14 +27,14 @@ from lazyflow.schedulers.cluster.work import Work
 class _Running:
     """A group that runs in a thread of a worker's pool; `done` is the future of its end."""
 
-    def __init__(self, worker: Any, key: Any, payload: bytes, deps: Any) -> None:
+    def __init__(self, worker: Any, key: Any, work: Work) -> None:
         self._worker = worker
         self._pool = worker.executors["default"]
         self._key = key
         self._thread: threading.Thread | None = None
         self._has_left = False
         self._context = contextvars.copy_context()
-        self.work = Work(payload, deps, "distributed")
+        self.work = work
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[Any] = self.loop.create_future()
         self._pool.submit(self._run)
@@ -71,14 +71,22 @@ class _Running:
 #: Running groups of this process, by name of the run and number.
 _active: dict[tuple[str, int], _Running] = {}
 
+#: Groups that were given up before they came here, by the same names. The word takes another way
+#: than the group, so that it may come first. The latest stay: a group follows within moments.
+_unwanted: dict[tuple[str, int], None] = {}
+_UNWANTED = 10_000
+
 
 async def run_group(key: Any, payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
     """Run a group in a thread; return when it is done or given up."""
     worker = distributed.get_worker()
-    running = _Running(worker, key, payload, deps)
-    name = (f"{topic}/{running.work.run_name}", running.work.number)
+    work = Work(payload, deps, "distributed")
+    name = (f"{topic}/{work.run_name}", work.number)
+    if name in _unwanted:
+        return GroupOutcome({}, {})
+    running = _Running(worker, key, work)
     _active[name] = running
-    del deps, payload
+    del deps, payload, work
     try:
         found = await running.done
     finally:
@@ -101,11 +109,15 @@ def settle(future: asyncio.Future[Any], found: Any) -> bool:
 
 
 async def give_up_groups(name: str, numbers: list[int]) -> None:
-    """Give up groups of a run."""
+    """Give up groups of a run, also those that come later."""
     for number in numbers:
         found = _active.get((name, number))
         if found is not None:
             found.give_up()
+        else:
+            _unwanted[name, number] = None
+    for _ in range(len(_unwanted) - _UNWANTED):
+        del _unwanted[next(iter(_unwanted))]
 
 
 async def running_tasks(name: str) -> list[int]:
