@@ -21,6 +21,9 @@ from benchmarks.measure import number
 #: Those that compare, in the order of the page.
 COMPARED = ("overhead", "processes", "actors", "arrays", "engines", "cluster")
 
+#: In full it takes hours: what is larger than the workers' memory goes to their disks and back.
+NOT_IN_FULL = "cluster"
+
 INTRODUCTION = """\
 Results
 =======
@@ -103,11 +106,12 @@ def main(argv: Sequence[str]) -> int:
     given = parser.parse_args(argv)
     if given.write and not Path(given.write).resolve().parent.is_dir():
         parser.error(f"the folder of {given.write} does not exist")
-    options = ["--size", given.size, *(["--repeat", given.repeat] if given.repeat else [])]
+    repeat = ["--repeat", given.repeat] if given.repeat else []
     reports = []
     for name in COMPARED:
         print(f"\n== {name}", flush=True)
-        reports.append(run(name, *options))
+        size = "small" if name == NOT_IN_FULL and given.size == "full" else given.size
+        reports.append(run(name, "--size", size, *repeat))
     if given.write:
         Path(given.write).write_text(page(reports), encoding="utf-8")
     return 0

@@ -194,7 +194,7 @@ def test_a_value_that_came_of_a_lazy_one_is_made_again() -> None:
     """Its worker dies when the run is over whose task returned the lazy value."""
     import numpy as np
 
-    start, ran, struck = Gate(), Tally(), Tally()
+    start, end_of_test, ran, struck = Gate(), Gate(), Tally(), Tally()
 
     def returns_lazy(_: Any, n: int) -> Any:
         ran.add(n)
@@ -206,6 +206,7 @@ def test_a_value_that_came_of_a_lazy_one_is_made_again() -> None:
         return int(x.sum())
 
     assert compute(delayed(np.arange)(3)[2], **ON) == (2,)  # NumPy is imported
+    busy, = persist(delayed(end_of_test.wait)(), **ON)  # an idle worker might make a copy
     begun, = persist(delayed(start.wait)(), **ON)
     held, = persist(delayed(returns_lazy)(begun, 1 << 16) + 1, **ON)
     end, = persist(delayed(dies_once)(held), **ON)
@@ -213,6 +214,8 @@ def test_a_value_that_came_of_a_lazy_one_is_made_again() -> None:
     assert end.compute() == np.arange(1, (1 << 18) + 1).sum()
     assert ran.items() == [1 << 16, 1 << 17, 1 << 18] * 2
     assert held.compute()[-1] == 1 << 18
+    end_of_test.open()
+    assert busy.compute()
 
 
 def test_many_deaths() -> None:
