@@ -2,16 +2,20 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import lazyflow
 
 ROOT = Path(lazyflow.__file__).parent
 FILES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in FILES.items()}
-
 #: A loop that is read from top to bottom and that every task goes through: calls would cost it.
 LONG = {"schedulers/core/run.py:_loop"}
+
+
+@cache
+def trees():
+    return {path: ast.parse(text) for path, text in FILES.items()}
 
 
 def own_lines(function):
@@ -30,7 +34,7 @@ def test_no_file_has_more_than_400_lines():
 def test_no_function_has_more_than_50_lines():
     found = {
         f"{path.relative_to(ROOT)}:{node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and own_lines(node) > 50
     }
@@ -44,7 +48,10 @@ def test_no_folder_has_more_than_25_modules():
 
 def test_no_class_name_is_used_twice():
     names = Counter(
-        node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
+        node.name
+        for tree in trees().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
     )
     assert [name for name, n in names.items() if n > 1] == []
 
@@ -53,7 +60,7 @@ def test_no_method_is_chosen_by_a_string():
     """`getattr(self, name)` hides what is called from readers, from grep and from mypy."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Call)

@@ -14,6 +14,7 @@ import ast
 import os
 import sys
 import threading
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
 from types import ModuleType
@@ -191,8 +192,12 @@ def _edited_since_import(spec: Any, stat: Stat) -> bool:
 def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
     """Find modules that hold what others had before a reload: a new worker would not."""
     refused = {}
+    homes = reloaded & found.keys()
     for name, known in found.items():
-        for home, old_name, name_here in _taken_from(known, reloaded & found.keys()):
+        spec = known.spec
+        for home, old_name, name_here in _taken_from(spec.origin, known.stat, spec.parent):
+            if home not in homes:
+                continue
             old = vars(known.module).get(name_here)
             new = vars(found[home].module).get(old_name)
             if old is new or (old == new if type(old) in IMMUTABLE else same_code(old, new)):
@@ -204,20 +209,20 @@ def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
     return refused
 
 
-def _taken_from(known: _Known, homes: set[str]) -> list[tuple[str, str, str]]:
-    """Return what a module's source takes from others: module, name there, name here."""
+@cache  # one for each module, and for each reload of it
+def _taken_from(path: str, stat: Stat, package: str) -> list[tuple[str, str, str]]:
+    """Return what the source of a module takes from others: module, name there, name here."""
     try:
-        with open(known.spec.origin, "rb") as file:
+        with open(path, "rb") as file:
             nodes = list(ast.walk(ast.parse(file.read())))
     except (OSError, SyntaxError, ValueError):  # edited meanwhile: workers are refused it anyway
         return []
-    package = known.spec.parent
     return [
         (home, alias.name, alias.asname or alias.name)
         for node in nodes
         if isinstance(node, ast.ImportFrom)
         and node.level <= package.count(".") + bool(package)
-        and (home := resolve_name("." * node.level + (node.module or ""), package)) in homes
+        for home in [resolve_name("." * node.level + (node.module or ""), package)]
         for alias in node.names
         if alias.name != "*"
     ]
