@@ -208,6 +208,9 @@ class Exchange:
         """Return the chosen points of the block that they are in, by the block that needs them."""
         edges = pairwise(np.searchsorted(chosen, self.ends).tolist())
         cuts = {k: cut for k, cut in enumerate(edges) if cut[0] < cut[1] and self.needed[k] > 1}
+        if len(cuts) == 1:  # one task instead of one that makes a tuple, and one that takes of it
+            ((reader, (a, b)),) = cuts.items()
+            return {reader: self._collected(low, chosen[a:b], rest, None)}
         block = low.block(self.base, self._index(int(self.source[chosen[0]]), rest))
         where = TaskDetails(tuple([each[chosen] for each in self.local]), list(cuts.values()))
         made = low.parts(self.pieces, (where, block), self.node, len(cuts))
