@@ -1,0 +1,142 @@
+"""Arrays whose rows are cut alike, and sums of small parts over their chunks."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+
+from lazyflow import array as la
+from lazyflow import compute, tree_reduce
+from lazyflow.array import Array
+
+__all__ = ["any_chunked", "cut_alike", "in_chunks", "sum_of_parts", "sums_by_column"]
+
+
+def any_chunked(*arrays: Any) -> bool:
+    """Tell whether one of some arrays is chunked.
+
+    Examples
+    --------
+    >>> any_chunked([1, 2], la.arange(2)), any_chunked([1, 2], None)
+    (True, False)
+    """
+    return any(isinstance(x, Array) for x in arrays)
+
+
+def cut_alike(*arrays: Any) -> list[Any]:
+    """Return arrays as chunked ones whose rows are cut as those of the first chunked one.
+
+    Lengths that are not known are found out, unless all arrays have as many chunks of unknown
+    lengths: then who reads the blocks checks that they fit. None stays None.
+
+    Parameters
+    ----------
+    *arrays
+        Chunked arrays, of which there is at least one, arrays in memory, and None.
+
+    Raises
+    ------
+    ValueError
+        The numbers of rows differ.
+
+    Examples
+    --------
+    >>> x, y, _ = cut_alike(la.arange(5, chunks=3), [1, 2, 3, 4, 5], None)
+    >>> y.chunks
+    ((3, 2),)
+    """
+    given: list[Any] = [
+        x if isinstance(x, Array) or x is None else np.asarray(x) for x in arrays
+    ]
+    there = [x for x in given if x is not None]
+    if all(isinstance(x, Array) and x.ndim and set(x.chunks[0]) == {None} for x in there) and (
+        len({x.numblocks[0] for x in there}) == 1
+    ):
+        return given
+    for x in there:
+        if isinstance(x, Array):
+            x.with_known_sizes()
+    check_consistent_length(*given)
+    rows = next(x.chunks[0] for x in there if isinstance(x, Array))
+    return [x if x is None else in_chunks(x, rows) for x in given]
+
+
+def in_chunks(x: Any, rows: Sequence[int]) -> Array:
+    """Return an array whose rows are cut into chunks of these lengths.
+
+    Examples
+    --------
+    >>> in_chunks(np.ones((3, 2)), (2, 1)).chunks
+    ((2, 1), (2,))
+    """
+    if isinstance(x, Array):
+        return x if x.chunks[0] == tuple(rows) else x.rechunk({0: tuple(rows)})
+    return la.from_array(x, chunks=(tuple(rows), *x.shape[1:]))
+
+
+def sum_of_parts(part: Callable[..., Any], *arrays: Array | None) -> Any:
+    """Return the sum of what a function returns for the rows of each chunk, by one computation.
+
+    Parameters
+    ----------
+    part
+        Called with a block of each array, which has all columns; None for None. What it returns
+        has ``+``.
+    *arrays
+        Arrays cut alike, as by `cut_alike`.
+
+    Examples
+    --------
+    >>> sum_of_parts(lambda x, w: x.sum(), la.arange(5, chunks=3), None)
+    np.int64(10)
+    """
+    parts = _parts(part, arrays, "i", {"i": 1})
+    return tree_reduce(operator.add, parts.to_delayed()).compute()[0]
+
+
+def sums_by_column(part: Callable[..., Any], x: Array, *others: Array | None) -> list[Any]:
+    """Return for each chunk of columns the sum of what a function returns for its blocks.
+
+    Parameters
+    ----------
+    part
+        Called with a block of each array. What it returns has ``+``.
+    x
+        An array with two axes.
+    *others
+        Arrays with one axis whose rows are cut as those of `x`, and None.
+
+    Examples
+    --------
+    >>> x = la.arange(6, chunks=3).reshape(3, 2).rechunk((2, 1))
+    >>> sums_by_column(lambda block: block.sum(axis=0), x)
+    [array([6]), array([9])]
+    """
+    parts = _parts(part, (x, *others), "ij", {"i": 1, "j": 1})
+    sums = [tree_reduce(operator.add, column) for column in parts.to_delayed().T]
+    return [each[0, 0] for each in compute(*sums)]
+
+
+def _parts(
+    part: Callable[..., Any], arrays: Sequence[Array | None], out: str, adjust: dict[str, int]
+) -> Array:
+    """Return an array with one part for each chunk, all of one expression: what the arrays have
+    in common is computed once."""
+    labelled: list[Any] = []
+    for x in arrays:
+        labelled += (None, None) if x is None else (x, "ij"[:x.ndim])
+    return la.blockwise(
+        partial(_boxed, part, len(out)), out, *labelled, name=part.__name__, dtype=object,
+        adjust_chunks=adjust, align_arrays=False, concatenate=True,
+    )
+
+
+def _boxed(part: Callable[..., Any], ndim: int, *blocks: Any) -> np.ndarray[Any, Any]:
+    box = np.empty((1,) * ndim, dtype=object)
+    box[(0,) * ndim] = part(*blocks)
+    return box
