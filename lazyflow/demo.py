@@ -1,27 +1,24 @@
 """``python -m lazyflow demo``: two solvers on real data, checked against scikit-learn.
 
-The programs to read are `lazyflow.learn.lbfgs` and `lazyflow.learn.saga`; this module cuts the
-handwritten digits into chunks, calls the solvers, and prints what they reached beside the goals.
-``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The exit
-status is 0 when every goal holds.
+The programs to read are `lazyflow.learn.solvers.lbfgs` and `lazyflow.learn.solvers.saga`; this
+module cuts the handwritten digits into chunks, fits models, and prints what they reached beside
+the goals. ``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The
+exit status is 0 when every goal holds.
 """
 
 import argparse
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from lazyflow import delayed
 from lazyflow.api.runs import observers
-from lazyflow.errors import LazyflowWarning
-from lazyflow.learn.result import SolverResult
 from lazyflow.schedulers.core.base import Observer
 
 __all__ = ["main"]
@@ -29,15 +26,11 @@ __all__ = ["main"]
 #: Other programs to run, of lazyflow.learn.examples, by name on the command line.
 EXAMPLES = (
     "parameter-averaging", "parameter-averaging-actors",
-    "gradient-averaging", "gradient-averaging-actors", "batched-lbfgs",
+    "gradient-averaging", "gradient-averaging-actors", "batched-lbfgs", "block-cyclic-saga",
 )
 
 C = 1.0
 LINES = 10
-CYCLIC: dict[Literal["cyclic", "random"], str] = {
-    "cyclic": "whole chunks, fixed order, step 0.3 / L",
-    "random": "short visits, random order",
-}
 
 
 @dataclass(frozen=True)
@@ -58,10 +51,12 @@ class Digits:
         X, y = load_digits(return_X_y=True)
         return cls(*train_test_split(X / 16, y, test_size=0.25, stratify=y, random_state=0))
 
-    def chunks(self, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Cut the training rows into `count` chunks of neighbouring rows."""
-        pieces = np.array_split(self.X_train, count), np.array_split(self.y_train, count)
-        return list(zip(*pieces, strict=True))
+    def chunks(self, count: int) -> tuple[list[Any], list[Any]]:
+        """Cut the training rows and their digits into `count` lazy chunks of neighbours."""
+        return (
+            [delayed(rows) for rows in np.array_split(self.X_train, count)],
+            [delayed(labels) for labels in np.array_split(self.y_train, count)],
+        )
 
     def accuracy(self, model: Any) -> float:
         """Return the share of test rows whose digit `model` predicts."""
@@ -98,37 +93,38 @@ class Meter(Observer):
         self.task_ended(run, i)
 
 
-def trained(
-    heading: str, unit: str, train: Callable[..., SolverResult], scheduler: str
-) -> tuple[SolverResult, str]:
-    """Train under a meter and print the trace; return the model and a line on its tasks' cost."""
+def trained(heading: str, unit: str, model: Any, chunks: tuple[list[Any], list[Any]]) -> str:
+    """Fit a model under a meter and print its trace; return a line on its tasks' cost."""
     print(f"\n{heading}")
     meter = Meter()
     token = observers.set((*observers.get(), meter))
     began = perf_counter()
     try:
-        model = train(classes=range(10), C=C, scheduler=scheduler)
+        model.fit(*chunks)
     finally:
         observers.reset(token)
     wall = perf_counter() - began
-    print_trace(model, unit)
+    print_trace(model.history_, unit)
     cost = f"  {meter.tasks:,} tasks in {wall:.2f} s"
-    if scheduler == "processes":  # its tasks are observed only when their results arrive
-        return model, cost
+    if model.scheduler == "processes":  # its tasks are observed only when their results arrive
+        return cost
     outside = 1e6 * (wall - meter.busy) / max(1, meter.tasks)
-    return model, (
+    return (
         f"{cost}; {outside:.1f} µs per task outside their functions"
         f"\n  (wall time in which no task's function ran / tasks: graphs, plans, scheduling, the"
         f"\n  solver's own loop and this clock)"
     )
 
 
-def print_trace(model: SolverResult, unit: str) -> None:
+def print_trace(history: dict[str, np.ndarray], unit: str) -> None:
     """Print about ten points of a trace, closer together at its start."""
-    count = len(model.trace)
+    count = len(history["iteration"])
     places = np.unique(np.geomspace(1, count, min(LINES, count)).round().astype(int)) - 1
     print(f"  {unit:>9}  {'objective':>12}  {'max|gradient|':>13}  {'seconds':>8}")
-    for step, objective, norm, seconds in (model.trace[at] for at in places):
+    for at in places:
+        step, objective, norm, seconds = (
+            history[name][at] for name in ("iteration", "objective", "gradient_norm", "seconds")
+        )
         print(f"  {step:>9}  {objective:>12.8f}  {norm:>13.2e}  {seconds:>8.3f}")
 
 
@@ -138,99 +134,38 @@ def check(what: str, reached: str, goal: str, holds: bool) -> bool:
     return holds
 
 
-def checks(
-    model: SolverResult, tol: float, accuracy: float, least: float, difference: float, of: str
+def run_solver(
+    name: str, unit: str, tol: float, digits: Digits, chunks: tuple[list[Any], list[Any]],
+    scheduler: str,
 ) -> list[bool]:
-    """Make the three checks that both solvers must pass."""
-    norm = model.trace[-1].gradient_norm
-    place = f"max|coef - scikit-learn's|, {of}"
-    return [
-        check("max|gradient| at the end", f"{norm:.1e}", f"goal <= {tol:g}", norm <= tol),
-        check(
-            "accuracy on the test rows", f"{accuracy:.4f}", f"goal >= {least:.4f}",
-            accuracy >= least,
-        ),
-        check(place, f"{difference:.1e}", "goal <= 0.001", difference <= 1e-3),
-    ]
-
-
-def run_lbfgs(digits: Digits, chunks: list[Any], scheduler: str) -> list[bool]:
     """Train softmax regression, print its trace, and compare it with scikit-learn's."""
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression as Rival
 
-    from lazyflow.learn.lbfgs import softmax_regression
+    from lazyflow.learn import LogisticRegression
 
-    tol = 1e-8
-    heading = "Softmax regression by L-BFGS (lazyflow/learn/lbfgs.py)"
-    train = partial(softmax_regression, chunks, tol=tol)
-    model, cost = trained(heading, "iteration", train, scheduler)
-    reference = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10)
-    reference.fit(digits.X_train, digits.y_train)
-    apart = theta(model.coef, model.intercept) - theta(reference.coef_, reference.intercept_)
+    model = LogisticRegression(C=C, solver=name, tol=tol, random_state=0, scheduler=scheduler)  # type: ignore[arg-type]
+    heading = f"Softmax regression by {name} (lazyflow/learn/solvers/{name}.py)"
+    cost = trained(heading, unit, model, chunks)
+    exact = Rival(C=C, solver="newton-cholesky", tol=1e-10).fit(digits.X_train, digits.y_train)
+    apart = theta(model) - theta(exact)
     apart -= apart.mean(axis=0)  # a shift common to all classes changes no probability
-    held = checks(
-        model, tol, digits.accuracy(model), 0.968, float(abs(apart).max()),
-        "both less their mean over classes",
-    )
+    norm, difference = model.history_["gradient_norm"][-1], float(abs(apart).max())
+    accuracy = digits.accuracy(model)
+    held = [
+        check("max|gradient| at the end", f"{norm:.1e}", f"goal <= {tol:g}", norm <= tol),
+        check("accuracy on the test rows", f"{accuracy:.4f}", "goal >= 0.9680", accuracy >= 0.968),
+        check(
+            "max|coef - scikit-learn's|, both less their mean over classes", f"{difference:.1e}",
+            "goal <= 0.001", difference <= 1e-3,
+        ),
+    ]
     print(cost)
     return held
 
 
-def theta(coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+def theta(model: Any) -> np.ndarray:
     """Return (K, d) coefficients and K intercepts as (K, d + 1)."""
-    return np.column_stack([coef, intercept])
-
-
-def run_saga(digits: Digits, chunks: list[Any], scheduler: str) -> list[bool]:
-    """Train one-against-rest regression, print its trace, and compare it with scikit-learn's."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
-
-    from lazyflow.learn.saga import one_vs_rest
-
-    tol = 1e-7
-    heading = "One-against-rest logistic regression by SAGA (lazyflow/learn/saga.py)"
-    model, cost = trained(heading, "epoch", partial(one_vs_rest, chunks, tol=tol), scheduler)
-    rival = OneVsRestClassifier(LogisticRegression(C=C, solver="saga", random_state=0))
-    exact = OneVsRestClassifier(LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its 100 epochs end before its tolerance is reached
-        rival.fit(digits.X_train, digits.y_train)
-    exact.fit(digits.X_train, digits.y_train)
-    optimum = np.vstack([theta(each.coef_, each.intercept_) for each in exact.estimators_])
-    apart = theta(model.coef, model.intercept) - optimum
-    held = checks(
-        model, tol, digits.accuracy(model), digits.accuracy(rival) - 0.01,
-        float(abs(apart).max()), "one-vs-rest newton-cholesky",
-    )
-    print(cost)
-    return held
-
-
-def run_cyclic(chunks: list[Any], scheduler: str, epochs: int = 60) -> None:
-    """Print what the order of visits does to SAGA, all else equal: rows as given, no blocks."""
-    from lazyflow.learn.saga import one_vs_rest
-
-    norms = []
-    for order, heading in CYCLIC.items():
-        print(f"\nSAGA on rows as they are (not centred, one at a time): {heading}")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LazyflowWarning)  # neither is at 1e-7 by then
-            model = one_vs_rest(
-                chunks,
-                classes=range(10),
-                C=C,
-                max_epochs=epochs,
-                block=1,
-                order=order,
-                center=False,
-                check_every=epochs // LINES,
-                scheduler=scheduler,
-            )
-        print_trace(model, "epoch")
-        norms.append(model.trace[-1].gradient_norm)
-    fixed, short = norms
-    print(f"  After {epochs} epochs: {fixed:.1e} in fixed order, {short:.1e} with short visits.")
+    return np.column_stack([model.coef_, model.intercept_])
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
@@ -262,11 +197,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
         "--chunks", type=int, default=20, metavar="N", help="chunks of training rows (default: 20)"
     )
     parser.add_argument(
-        "--cyclic",
-        action="store_true",
-        help="show as well how SAGA stalls when it visits whole chunks in a fixed order",
-    )
-    parser.add_argument(
         "--example",
         choices=EXAMPLES,
         help="run this program of lazyflow/learn/examples instead",
@@ -279,12 +209,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def run_example(name: str, scheduler: str) -> int:
     """Run a program of `lazyflow.learn.examples`; returns the exit status."""
-    from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
+    from lazyflow.learn.examples import (
+        batched_lbfgs,
+        block_cyclic,
+        gradient_averaging,
+        parameter_averaging,
+    )
 
     programs: dict[str, Callable[..., Any]] = {
         "parameter-averaging": parameter_averaging.main,
         "gradient-averaging": gradient_averaging.main,
         "batched-lbfgs": batched_lbfgs.main,
+        "block-cyclic-saga": block_cyclic.main,
     }
     options = {"with_actors": True} if name.endswith("-actors") else {}
     outcome = programs[name.removesuffix("-actors")](scheduler, **options)
@@ -310,13 +246,11 @@ def main(argv: list[str]) -> int:
     chunks = digits.chunks(options.chunks)
     print(
         f"scikit-learn's handwritten digits: {len(digits.y_train)} training rows in "
-        f"{len(chunks)} chunks, {len(digits.y_test)} test rows, C = {C:g}, "
+        f"{options.chunks} chunks, {len(digits.y_test)} test rows, C = {C:g}, "
         f"scheduler {options.scheduler}"
     )
     with one_blas_thread():
-        held = run_lbfgs(digits, chunks, options.scheduler)
-        held += run_saga(digits, chunks, options.scheduler)
-        if options.cyclic:
-            run_cyclic(chunks, options.scheduler)
+        held = run_solver("lbfgs", "iteration", 1e-8, digits, chunks, options.scheduler)
+        held += run_solver("saga", "epoch", 1e-7, digits, chunks, options.scheduler)
     print(f"\n{sum(held)} of {len(held)} goals reached in {perf_counter() - began:.1f} s")
     return 0 if all(held) else 1

@@ -1,20 +1,86 @@
-"""Solvers written as graphs of `delayed` calls, to be read as examples and to be used.
+"""Linear models as graph programs: on arrays in memory, on chunks, on workers.
 
-`lbfgs`   softmax regression: full gradients by a tree of sums, one traced graph, SciPy's L-BFGS
-`saga`    one-against-rest logistic regression: one state carried from chunk to chunk
+>>> import numpy as np
+>>> import lazyflow.array as la
+>>> from lazyflow.learn import LogisticRegression
+>>> X = la.random.default_rng(0).normal(size=(1000, 3), chunks=(100, -1))
+>>> y = X.sum(axis=1) > 0
+>>> model = LogisticRegression().fit(X, y)
+>>> model.score(X, y) > 0.99, model.predict(X)
+(True, <Array: bool (1000,) in 10 chunks of (100,)>)
 
-`chunks`     rows that are checked once, and sums over chunks
-`objective`  losses
-`curvature`, `visits`  the lengths of SAGA's steps and visits
-`result`     coefficients, and the trace of the convergence
-`trees`      arrays in dicts and lists, for `lazyflow.weights`
-`fitted`     the arrays of scikit-learn's estimators, for `lazyflow.weights`
-`examples`   small programs on futures and worker states
+The names are scikit-learn's, and so are the objectives: the same numbers come out. What is chunked
+is never gathered: a fit reads the chunks where they are, predictions of chunks are lazy chunks.
 
-Nothing is imported here, so that a program loads only the solver it uses.
+The way of one ``fit``, in reading order:
+
+`data/`        rows as parts, checked, kept where the workers are
+`kernels/`     functions of the rows of one chunk, without graphs
+`solvers/`     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, `minimize`
+`estimators/`  what has scikit-learn's names
+`chunked/`     scaling, splitting and scores of chunked arrays
+`examples/`    small programs on futures and worker states; SAGA as it was written for dask in 2017
+`trees`        arrays in dicts and lists, for `lazyflow.weights`
+`fitted`       the arrays of scikit-learn's estimators, for `lazyflow.weights`
+
+Nothing is imported before it is used. Estimators and `chunked` need scikit-learn:
+``pip install "lazyflow[learn]"``.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lazyflow.learn.chunked.metrics import (
+        accuracy_score,
+        log_loss,
+        mean_squared_error,
+        r2_score,
+    )
+    from lazyflow.learn.chunked.scaling import StandardScaler
+    from lazyflow.learn.chunked.splitting import train_test_split
+    from lazyflow.learn.estimators.elastic_net import ElasticNet, Lasso
+    from lazyflow.learn.estimators.least_squares import LinearRegression, Ridge
+    from lazyflow.learn.estimators.logistic_regression import LogisticRegression
+    from lazyflow.learn.solvers.minimize import minimize
+
 __all__ = [
-    "chunks", "curvature", "examples", "fitted", "lbfgs", "objective", "result", "saga", "trees",
-    "visits",
+    "ElasticNet", "Lasso", "LinearRegression", "LogisticRegression", "Ridge", "StandardScaler",
+    "accuracy_score", "log_loss", "mean_squared_error", "minimize", "r2_score",
+    "train_test_split",
 ]
+
+_MODULES = {
+    "ElasticNet": "estimators.elastic_net",
+    "Lasso": "estimators.elastic_net",
+    "LinearRegression": "estimators.least_squares",
+    "LogisticRegression": "estimators.logistic_regression",
+    "Ridge": "estimators.least_squares",
+    "StandardScaler": "chunked.scaling",
+    "accuracy_score": "chunked.metrics",
+    "log_loss": "chunked.metrics",
+    "mean_squared_error": "chunked.metrics",
+    "minimize": "solvers.minimize",
+    "r2_score": "chunked.metrics",
+    "train_test_split": "chunked.splitting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        raise ModuleNotFoundError(
+            f'lazyflow.learn.{name} needs scikit-learn: pip install "lazyflow[learn]"',
+            name=error.name,
+        ) from None
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

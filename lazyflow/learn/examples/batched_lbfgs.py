@@ -17,7 +17,8 @@ import numpy as np
 from scipy.optimize import fmin_l_bfgs_b
 
 import lazyflow
-from lazyflow.learn.lbfgs import loss_and_gradient
+from lazyflow.learn.kernels.losses import SOFTMAX
+from lazyflow.learn.kernels.sums import loss_sums
 
 __all__ = ["Minimum", "made_batches", "main"]
 
@@ -40,7 +41,9 @@ def made_batches(seed: int = 0) -> list[Batch]:
 
 def pair(theta: np.ndarray, batch: Batch) -> np.ndarray:
     """Return loss and gradient of one batch in one vector, the loss first."""
-    loss, gradient = loss_and_gradient(theta.reshape(CLASSES, FEATURES + 1), *batch)
+    X, labels = batch
+    theta = theta.reshape(CLASSES, FEATURES + 1)
+    loss, gradient = loss_sums(SOFTMAX, theta, X, labels[:, None], None)
     return np.concatenate([[loss], gradient.ravel()])
 
 

@@ -1,0 +1,164 @@
+"""What users train on, as parts: rows X, targets y and weights, each in memory or lazy.
+
+What is in memory is cut into views. What is chunked stays where it is: its chunks are the parts,
+and targets and weights are cut as the rows are.
+"""
+
+import warnings
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyflow import compute, delayed, is_lazy
+from lazyflow.array.core import Array
+from lazyflow.array.functions.storage.loading import to_delayed
+from lazyflow.errors import LazyflowWarning
+
+__all__ = ["PART_BYTES", "RowChunk", "is_chunked", "parts_of"]
+
+#: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
+#: which a task's cost is small, and there are enough parts for the workers.
+PART_BYTES = 1 << 22
+
+_LARGE = 1e9  # bytes that move without being asked for
+
+
+class RowChunk(NamedTuple):
+    """Some rows, in memory or lazy; `weight` may be None.
+
+    Examples
+    --------
+    >>> RowChunk(np.ones((3, 2)), np.zeros(3), None).X.shape
+    (3, 2)
+    """
+
+    X: Any
+    y: Any
+    weight: Any
+
+
+def is_chunked(X: Any) -> bool:
+    """Whether X is a chunked array or a sequence of lazy chunks.
+
+    Examples
+    --------
+    >>> is_chunked([delayed(np.ones)((3, 2))]), is_chunked([[1.0, 2.0]])
+    (True, False)
+    """
+    if isinstance(X, list | tuple):
+        return bool(X) and all(is_lazy(chunk) for chunk in X)
+    return is_lazy(X)
+
+
+def parts_of(
+    X: Any, y: Any, weight: Any = None, run: dict[str, Any] | None = None
+) -> list[RowChunk]:
+    """Return the parts of rows X (n, d), targets y (n,) or (n, t), and weights (n,) or None.
+
+    `run` has the keywords of `compute`, for lengths that have to be found out.
+
+    Raises
+    ------
+    ValueError
+        The targets or weights are not as many as the rows, or not in as many chunks.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> X = la.ones((6, 2), chunks=(3, 1))
+    >>> [len(part.y) for part in parts_of(X, np.arange(6))]
+    [3, 3]
+    """
+    if not is_chunked(X):
+        return _cut(X, y, weight)
+    chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X), None)
+    if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
+        sizes = list(compute(*[_length(chunk) for chunk in chunks], **(run or {})))
+    ys = _like_rows(y, "y", len(chunks), sizes)
+    weights = [None] * len(chunks) if weight is None else (
+        _like_rows(weight, "sample_weight", len(chunks), sizes)
+    )
+    return [RowChunk(*each) for each in zip(chunks, ys, weights, strict=True)]
+
+
+def _cut(X: Any, y: Any, weight: Any) -> list[RowChunk]:
+    """Return parts of rows in memory, as views."""
+    rows = X.shape[0]
+    size = (X.nnz * 12 if hasattr(X, "nnz") else X.nbytes) / max(rows, 1)
+    step = max(int(PART_BYTES / max(size, 1)), 1)
+    return [
+        RowChunk(X[a:a + step], y[a:a + step], None if weight is None else weight[a:a + step])
+        for a in range(0, max(rows, 1), step)
+    ]
+
+
+@delayed
+def _length(chunk: Any) -> int:
+    """Return the number of rows of one chunk."""
+    return int(np.shape(chunk)[0])
+
+
+def _listed(X: Any) -> list[Any]:
+    if isinstance(X, list | tuple):
+        return list(X)
+    raise TypeError(
+        f"X is one lazy value ({type(X).__name__}); needed are rows in memory, a chunked array, or "
+        "a list of lazy chunks: [X], or lazyflow.array.from_delayed(X, shape, dtype)"
+    )
+
+
+def _chunks_of_array(X: Array) -> tuple[list[Any], list[int] | None]:
+    """Return the chunks of full rows, and how many rows each has, where that is known."""
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array of shape {X.shape} instead: rows are samples "
+            "and columns features, X.reshape(-1, 1) for one feature"
+        )
+    if X.numblocks[1] > 1:
+        if None not in X.shape and X.nbytes > _LARGE:
+            warnings.warn(
+                f"X is chunked over its columns, too: {X.nbytes / 1e9:.1f} GB move to bring rows "
+                f"together. Make it in chunks of full rows, as chunks=({X.chunks[0][0]}, -1)",
+                LazyflowWarning, stacklevel=4,
+            )
+        X = X.rechunk({1: -1})
+    sizes = X.chunks[0]
+    return list(to_delayed(X)[:, 0]), None if None in sizes else list(sizes)
+
+
+def _needs_cutting(values: Any) -> bool:
+    """Whether lengths are needed to find the parts of something."""
+    return values is not None and not is_chunked(values)
+
+
+def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) -> list[Any]:
+    """Return targets or weights in the parts of the rows."""
+    if isinstance(values, Array):
+        known = None not in values.shape
+        if known and sizes is not None:
+            _check_length(values.shape[0], sum(sizes), name)
+            values = values.rechunk({0: tuple(sizes)})
+        if values.ndim == 2:
+            values = values.rechunk({1: -1})
+        found = list(to_delayed(values).reshape(values.numblocks[0]))
+    elif is_chunked(values):
+        found = _listed(values)
+    else:
+        values = np.asarray(values)
+        assert sizes is not None
+        _check_length(len(values), sum(sizes), name)
+        edges = accumulate(sizes, initial=0)
+        found = [values[a:b] for a, b in pairwise(edges)]
+    if len(found) != count:
+        raise ValueError(f"{name} has {len(found)} chunks, X has {count}: cut both the same way")
+    return found
+
+
+def _check_length(length: int, rows: int, name: str) -> None:
+    if length != rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {rows} rows, "
+            f"{name} has {length}"
+        )

@@ -1,0 +1,198 @@
+"""All rows that a solver trains on, kept in chunks where the workers are.
+
+The number of chunks alone decides in which order sums are made, so a result has the same bits
+whatever the scheduler, the number of workers and the order in which tasks end.
+"""
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse, vstack
+
+from lazyflow import compute, delayed, persist, tree_reduce
+from lazyflow.learn.data.checking import checked
+from lazyflow.learn.data.inputs import PART_BYTES, RowChunk
+from lazyflow.learn.data.targets import Targets
+
+__all__ = ["Rows", "kept_rows", "tree_sum"]
+
+_SMALL = PART_BYTES // 4  # bytes; smaller chunks are brought together
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that were checked.
+
+    Attributes
+    ----------
+    chunks : list of RowChunk
+        Lazy and kept: X in C order or CSR format, encoded targets (rows, columns), weights or
+        None.
+    sizes : list of int
+        The number of rows of each chunk.
+    n_features : int
+    targets : ClassTargets or NumberTargets
+    total : float
+        The sum of the weights; without weights the number of rows.
+    mean : ndarray, shape (d,)
+        The mean of the rows, with weights.
+    present : ndarray, shape (d,), or None
+        How many rows have each feature, of sparse rows.
+    nbytes : int
+        What the chunks of X take.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [0, 1], None)], NumberTargets(1), {})
+    >>> rows.sizes, rows.n_features, rows.mean
+    ([2], 1, array([2.]))
+    """
+
+    chunks: list[RowChunk]
+    sizes: list[int]
+    n_features: int
+    targets: Targets
+    total: float
+    mean: np.ndarray
+    present: np.ndarray | None
+    nbytes: int
+
+    @property
+    def n(self) -> int:
+        """The number of rows in all chunks.
+
+        Examples
+        --------
+        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> kept_rows([RowChunk(np.ones((2, 1)), [0, 1], None)], NumberTargets(1), {}).n
+        2
+        """
+        return sum(self.sizes)
+
+
+class _Summary(NamedTuple):
+    rows: int
+    features: int
+    nbytes: int
+    weight: float
+    sums: np.ndarray
+    present: np.ndarray | None
+
+
+@delayed
+def _summary(X: Any, weight: np.ndarray | None) -> _Summary:
+    """Return what is to be known of one chunk."""
+    rows, d = X.shape
+    sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
+    total = float(rows if weight is None else weight.sum())
+    if issparse(X):
+        nbytes = X.data.nbytes + X.indices.nbytes
+        return _Summary(rows, d, nbytes, total, np.ravel(sums), np.bincount(X.indices, minlength=d))
+    return _Summary(rows, d, X.nbytes, total, sums, None)
+
+
+@delayed(nout=3)
+def _joined(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Return several chunks as one."""
+    X, y, weight = zip(*parts, strict=True)
+    together = vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X)
+    return together, np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
+
+
+def kept_rows(
+    parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True
+) -> Rows:
+    """Check all parts and keep them; small chunks are brought together unless told not to.
+
+    `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``).
+
+    Raises
+    ------
+    ValueError
+        No model can be trained on a chunk, or on all of them; the message says why.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> parts = [RowChunk(np.ones((2, 1)), [0, 1], None), RowChunk(np.ones((2, 2)), [0, 1], None)]
+    >>> kept_rows(parts, NumberTargets(1), {})
+    Traceback (most recent call last):
+    ...
+    ValueError: chunk 1 of X has 2 features, chunk 0 has 1
+    """
+    made = [checked(*part, targets, k) for k, part in enumerate(parts)]
+    (kept,) = persist([tuple(each) for each in made], **run)
+    found = compute(*[_summary(X, weight) for X, _, weight in kept], **run)
+    _check(found)
+    chunks, sizes = list(kept), [each.rows for each in found]
+    if join_small:
+        chunks, sizes = _brought_together(kept, found, run)
+    total = sum(each.weight for each in found)
+    present = None
+    if found[0].present is not None:
+        present = np.sum([each.present for each in found], axis=0)
+    return Rows(
+        [RowChunk(*chunk) for chunk in chunks], sizes, found[0].features, targets, total,
+        np.sum([each.sums for each in found], axis=0) / total, present,
+        sum(each.nbytes for each in found),
+    )
+
+
+def _check(found: Sequence[_Summary]) -> None:
+    """Refuse what no chunk alone shows."""
+    for k, each in enumerate(found):
+        if each.features != found[0].features:
+            raise ValueError(
+                f"chunk {k} of X has {each.features} features, chunk 0 has {found[0].features}"
+            )
+        if (each.present is None) != (found[0].present is None):
+            raise TypeError(f"chunks 0 and {k} of X are not both sparse, or both dense")
+    rows, d = sum(each.rows for each in found), found[0].features
+    if not rows or not d:
+        raise ValueError(f"Found array with {rows} sample(s) and {d} feature(s): needed is 1 each")
+    if not sum(each.weight for each in found) > 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+
+
+def _brought_together(
+    kept: Sequence[Any], found: Sequence[_Summary], run: dict[str, Any]
+) -> tuple[list[Any], list[int]]:
+    """Return chunks and their sizes, where small neighbours are one."""
+    groups: list[list[int]] = []
+    room = 0
+    for k, each in enumerate(found):
+        if not groups or each.nbytes > min(room, _SMALL):
+            groups.append([])
+            room = PART_BYTES
+        groups[-1].append(k)
+        room -= each.nbytes
+    sizes = [sum(found[k].rows for k in group) for group in groups]
+    if len(groups) == len(kept):
+        return list(kept), sizes
+    chunks = [
+        kept[group[0]] if len(group) == 1 else tuple(_joined([tuple(kept[k]) for k in group]))
+        for group in groups
+    ]
+    (chunks,) = persist(chunks, **run)
+    return chunks, sizes
+
+
+def _added(one: Iterable[Any], other: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(map(operator.add, one, other))
+
+
+def tree_sum(parts: Sequence[Any], fan_in: int = 8) -> Any:
+    """Return the sum of lazy tuples, place by place, as a tree of tasks with `fan_in` inputs each.
+
+    Examples
+    --------
+    >>> from lazyflow import compute, delayed
+    >>> pair = delayed(lambda i: (i, i * i))
+    >>> compute(tree_sum([pair(i) for i in range(100)]))
+    ((4950, 328350),)
+    """
+    return tree_reduce(_added, parts, split_every=fan_in)

@@ -1,0 +1,76 @@
+"""What is to be learned: classes or numbers, and how the targets of a part are encoded."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["ClassTargets", "NumberTargets", "Targets"]
+
+
+class ClassTargets(NamedTuple):
+    """Labels, of which there are `classes`, an ascending array.
+
+    Examples
+    --------
+    >>> ClassTargets(np.array(["no", "yes"])).encoded(np.array(["yes", "no"]), "y").ravel()
+    array([ 1., -1.])
+    """
+
+    classes: np.ndarray
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores of a row.
+
+        Examples
+        --------
+        >>> ClassTargets(np.arange(2)).outputs, ClassTargets(np.arange(3)).outputs
+        (1, 3)
+        """
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    def encoded(self, y: np.ndarray, where: str) -> np.ndarray:
+        """Return -1 and 1 for two classes, else the number of each row's class: (rows, 1).
+
+        Examples
+        --------
+        >>> ClassTargets(np.array([3, 5, 7])).encoded(np.array([7, 3]), "y").ravel()
+        array([2., 0.])
+        """
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if y.ndim != 1:
+            raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead")
+        at = np.searchsorted(self.classes, y).astype(np.float64)
+        return (at if self.outputs > 1 else 2.0 * at - 1.0)[:, None]
+
+
+class NumberTargets(NamedTuple):
+    """Numbers, `outputs` of them for each row.
+
+    Examples
+    --------
+    >>> NumberTargets(1).encoded(np.array([1, 2]), "y").ravel()
+    array([1., 2.])
+    """
+
+    outputs: int
+
+    def encoded(self, y: np.ndarray, where: str) -> np.ndarray:
+        """Return them as float64 (rows, outputs).
+
+        Examples
+        --------
+        >>> NumberTargets(1).encoded(np.array([[1.5]]), "y")
+        array([[1.5]])
+        """
+        if y.dtype.kind not in "fiub":
+            raise ValueError(f"y has the dtype {y.dtype} in {where}; needed are real numbers")
+        numbers = np.ascontiguousarray(y, np.float64).reshape(len(y), -1)
+        if not np.isfinite(numbers).all():
+            row = int(np.argwhere(~np.isfinite(numbers))[0, 0])
+            raise ValueError(f"Input y contains NaN or infinity: {numbers[row]} in {where}[{row}]")
+        return numbers
+
+
+Targets = ClassTargets | NumberTargets

@@ -1,0 +1,175 @@
+"""`ElasticNet` and `Lasso`: coordinate descent on products of features, or SAGA."""
+
+import warnings
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from lazyflow.learn.data.rows import Rows
+from lazyflow.learn.estimators.least_squares import LinearRegressor
+from lazyflow.learn.kernels.losses import SQUARES
+from lazyflow.learn.solvers.coordinate_descent import elastic_net
+from lazyflow.learn.solvers.history import Callback, StopRule
+from lazyflow.learn.solvers.least_squares import feature_sums, least_squares
+from lazyflow.learn.solvers.problem import Problem
+from lazyflow.learn.solvers.saga import saga
+
+__all__ = ["ElasticNet", "Lasso"]
+
+_WIDE = 2000  # features: their products are 32 MB
+
+
+class ElasticNet(LinearRegressor):
+    """Least squares with l1 and l2 penalties, scikit-learn's objective.
+
+    ``|y - X w - b|² / (2 S) + alpha l1_ratio |w|_1 + alpha (1 - l1_ratio) / 2 |w|²``, with weights
+    of the sum S.
+
+    Parameters
+    ----------
+    alpha : float
+        Strength of the penalties.
+    l1_ratio : float
+        RowChunk that is l1.
+    fit_intercept : bool
+    max_iter : int
+        Passes over the coefficients ("cd"), or over the rows ("saga").
+    tol : float
+        Stop when the duality gap is at most this times ``|y|² / S``, of y less its mean ("cd"), or
+        when the gradient is at most this ("saga").
+    solver : {"auto", "cd", "saga"}
+        "auto": coordinate descent on the products of up to 2,000 features, for which rows are read
+        once, else saga.
+    random_state, warm_start, callback, scheduler
+        As in `LogisticRegression`; `callback` is for saga.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (d,) or (t, d)
+    intercept_ : float or ndarray, shape (t,)
+    n_iter_ : int
+    gap_, dual_gap_ : float
+        The duality gap, the largest of several targets.
+    converged_ : bool
+    history_, n_passes_
+        Of saga, as in `LogisticRegression`.
+
+    Examples
+    --------
+    >>> X, y = np.array([[1.0, 0.0], [3.0, 1.0], [5.0, 0.0]]), [5.0, 9.0, 13.0]
+    >>> ElasticNet(alpha=0.1).fit(X, y).coef_.round(3)
+    array([1.945, 0.   ])
+    """
+
+    def __init__(
+        self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True,
+        max_iter: int = 1000, tol: float = 1e-4,
+        solver: Literal["auto", "cd", "saga"] = "auto", random_state: Any = None,
+        warm_start: bool = False, callback: Callback | None = None, scheduler: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.callback = callback
+        self.scheduler = scheduler
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ElasticNet":
+        """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
+
+        Raises
+        ------
+        ValueError
+            Rows, targets, weights or parameters that no model can be fitted to.
+
+        Examples
+        --------
+        >>> ElasticNet(alpha=100.0).fit(np.array([[1.0], [3.0]]), [5.0, 9.0]).coef_
+        array([0.])
+        """
+        if not (self.alpha >= 0 and 0 <= self.l1_ratio <= 1):
+            raise ValueError(
+                f"alpha must be at least 0 and l1_ratio from 0 to 1; they are {self.alpha} and "
+                f"{self.l1_ratio}"
+            )
+        if self.solver not in ("auto", "cd", "saga"):
+            raise ValueError(f"solver must be one of auto, cd, saga, not {self.solver!r}")
+        rows = self._rows(X, y, sample_weight)
+        if self.solver == "saga" or (self.solver == "auto" and rows.n_features > _WIDE):
+            self._fit_saga(rows)
+        elif self.alpha == 0:  # for which coordinate descent is slow
+            self._keep_theta(least_squares(rows, self.fit_intercept, self._run)[0])
+            self._keep_end(0.0, 1, True)
+        else:
+            self._fit_products(rows)
+        return self
+
+    def _fit_products(self, rows: Rows) -> None:
+        sums = feature_sums(rows, self.fit_intercept, self._run)
+        strength = self.alpha * rows.total
+        theta = self._start((rows.targets.outputs, rows.n_features + 1), self.warm_start)
+        gaps, counts, good = [], [], True
+        for k in range(len(theta)):
+            limit = self.tol * float(sums.squares[k])
+            theta[k, :-1], gap, passes = elastic_net(
+                sums.gram, np.ascontiguousarray(sums.moments[:, k]), float(sums.squares[k]),
+                strength * self.l1_ratio, strength * (1 - self.l1_ratio), theta[k, :-1].copy(),
+                limit, self.max_iter,
+            )
+            good = good and gap <= limit
+            gaps.append(gap / rows.total)
+            counts.append(passes)
+        theta[:, -1] = sums.target - theta[:, :-1] @ sums.mean
+        self._keep_theta(theta)
+        self._keep_end(max(gaps), max(counts), good)
+        if not good:
+            warnings.warn(
+                f"no convergence: after {max(counts)} passes over the coefficients the duality gap "
+                f"is {max(gaps):.2g}, with tol={self.tol:g}; raise max_iter or tol, or scale the "
+                "features", ConvergenceWarning, stacklevel=3,
+            )
+
+    def _keep_end(self, gap: float, count: int, good: bool) -> None:
+        self.gap_ = self.dual_gap_ = gap
+        self.n_iter_, self.converged_ = count, good
+
+    def _fit_saga(self, rows: Rows) -> None:
+        problem = Problem(
+            rows, SQUARES, self.alpha * self.l1_ratio, self.alpha * (1 - self.l1_ratio),
+            self.fit_intercept, self._run,
+        )
+        start = self._start(problem.shape, self.warm_start)
+        rule = StopRule(self.tol, None, self.max_iter, self.callback)
+        self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
+        self.dual_gap_ = self.gap_
+
+
+class Lasso(ElasticNet):
+    """Least squares with an l1 penalty: `ElasticNet` with ``l1_ratio=1``.
+
+    Parameters and attributes are those of `ElasticNet`.
+
+    Examples
+    --------
+    >>> X, y = np.array([[1.0, 0.0], [3.0, 1.0], [5.0, 0.0]]), [5.0, 9.0, 13.0]
+    >>> Lasso(alpha=0.1).fit(X, y).coef_.round(4)
+    array([1.9625, 0.    ])
+    """
+
+    def __init__(
+        self, alpha: float = 1.0, *, fit_intercept: bool = True, max_iter: int = 1000,
+        tol: float = 1e-4, solver: Literal["auto", "cd", "saga"] = "auto",
+        random_state: Any = None, warm_start: bool = False, callback: Callback | None = None,
+        scheduler: Any = None,
+    ) -> None:
+        super().__init__(
+            alpha, l1_ratio=1.0, fit_intercept=fit_intercept, max_iter=max_iter, tol=tol,
+            solver=solver, random_state=random_state, warm_start=warm_start, callback=callback,
+            scheduler=scheduler,
+        )

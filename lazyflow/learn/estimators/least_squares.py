@@ -1,0 +1,241 @@
+"""`LinearRegression` by a tree of R factors, and `Ridge` by normal equations or a solver."""
+
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+
+from lazyflow.learn.chunked.metrics import r2_score
+from lazyflow.learn.data.inputs import is_chunked
+from lazyflow.learn.data.rows import Rows, kept_rows
+from lazyflow.learn.data.targets import NumberTargets
+from lazyflow.learn.estimators.linear_estimator import LinearEstimator, scores_of_chunk
+from lazyflow.learn.kernels.losses import SQUARES
+from lazyflow.learn.solvers.history import Callback, StopRule
+from lazyflow.learn.solvers.lbfgs import lbfgs
+from lazyflow.learn.solvers.least_squares import feature_sums, least_squares, ridge
+from lazyflow.learn.solvers.problem import Problem
+from lazyflow.learn.solvers.saga import saga
+
+__all__ = ["LinearRegression", "LinearRegressor", "Ridge"]
+
+_WIDE = 2000  # features whose products are 32 MB; their solution costs more than passes from there
+
+
+class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
+    """Base of the estimators of numbers, one or several for each row."""
+
+    fit_intercept: bool
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Return checked rows, kept; and remember whether targets have an axis of their own."""
+        parts = self._parts(X, y, sample_weight, numbers=True)
+        shape: tuple[Any, ...] = np.shape(parts[0].y)
+        # A list of lazy chunks is one number for each row.
+        shape = getattr(y, "shape", (None,)) if is_chunked(y) else np.shape(y)
+        self._columns = shape[1] if len(shape) == 2 else None
+        rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run)
+        self.n_features_in_ = rows.n_features
+        return rows
+
+    def _keep_theta(self, theta: np.ndarray) -> None:
+        if self._columns is None:
+            self.coef_: np.ndarray = theta[0, :-1].copy()
+            self.intercept_: Any = float(theta[0, -1])
+        else:
+            self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
+        if not self.fit_intercept:
+            self.intercept_ = 0.0
+
+    def predict(self, X: Any) -> Any:
+        """Return the numbers (n,) or (n, t) of rows X (n, d); lazy for chunked X.
+
+        Examples
+        --------
+        >>> model = LinearRegression().fit(np.array([[1.0], [3.0]]), [5.0, 9.0])
+        >>> model.predict(np.array([[2.0]])).round(6)
+        array([7.])
+        """
+        theta = self._theta
+        width = len(theta) if np.ndim(self.coef_) == 2 else None
+        return self._of_rows(X, _predicted, {"theta": theta, "flat": width is None}, width, float)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, R².
+
+        Examples
+        --------
+        >>> X, y = np.array([[1.0], [2.0], [3.0]]), [5.0, 7.0, 9.0]
+        >>> round(LinearRegression().fit(X, y).score(X, y), 6)
+        1.0
+        """
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+
+def _predicted(X: Any, theta: np.ndarray, flat: bool) -> np.ndarray:
+    scores = scores_of_chunk(X, theta)
+    return scores if flat or scores.ndim == 2 else scores[:, None]
+
+
+class LinearRegression(LinearRegressor):
+    """Least squares without penalty, by R factors in a tree: rows are read once.
+
+    Parameters
+    ----------
+    fit_intercept : bool
+        Whether there is an intercept.
+    scheduler : str or None
+        As in `lazyflow.compute`.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (d,) or (t, d)
+        Of several minima the shortest.
+    intercept_ : float or ndarray, shape (t,)
+    rank_ : int
+    singular_ : ndarray, shape (d,)
+        Of the rows, less their mean where there is an intercept.
+    n_features_in_, feature_names_in_
+        As scikit-learn's.
+
+    Notes
+    -----
+    With columns of a condition of 4e7 the coefficients are within 1e-9, where normal equations
+    leave 1e-3 (J. Demmel and others, see `lazyflow.learn.solvers.least_squares`).
+
+    Examples
+    --------
+    >>> model = LinearRegression().fit(np.array([[1.0], [3.0]]), [5.0, 9.0])
+    >>> model.coef_.round(6), round(model.intercept_, 6)
+    (array([2.]), 3.0)
+    """
+
+    def __init__(self, *, fit_intercept: bool = True, scheduler: Any = None) -> None:
+        self.fit_intercept = fit_intercept
+        self.scheduler = scheduler
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearRegression":
+        """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
+
+        Raises
+        ------
+        ValueError
+            Rows, targets or weights that no model can be fitted to; of chunks it says which.
+
+        Examples
+        --------
+        >>> LinearRegression(fit_intercept=False).fit(np.array([[2.0]]), [6.0]).coef_.round(6)
+        array([3.])
+        """
+        rows = self._rows(X, y, sample_weight)
+        theta, self.rank_, self.singular_ = least_squares(rows, self.fit_intercept, self._run)
+        self._keep_theta(theta)
+        return self
+
+
+class Ridge(LinearRegressor):
+    """Least squares with an l2 penalty: ``|y - X w - b|² + alpha |w|²``, with weights.
+
+    Parameters
+    ----------
+    alpha : float or array, shape (t,)
+        Strength of the penalty, of all or of each of several targets.
+    fit_intercept : bool
+    tol : float
+        Of lbfgs and saga: stop when no component of the gradient, divided by the sum of the
+        weights, is larger.
+    max_iter : int or None
+        Of lbfgs and saga; None: 1,000.
+    solver : {"auto", "cholesky", "lbfgs", "saga"}
+        "auto": cholesky, of the products of the features, up to 2,000 of them, else lbfgs; without
+        penalty R factors, as `LinearRegression`.
+    random_state, warm_start, callback, scheduler
+        As in `LogisticRegression`.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (d,) or (t, d)
+    intercept_ : float or ndarray, shape (t,)
+    n_iter_ : int
+        1 where it was solved at once.
+    history_, converged_, gap_, n_passes_
+        Of lbfgs and saga, as in `LogisticRegression`.
+
+    Examples
+    --------
+    >>> Ridge(alpha=2.0).fit(np.array([[1.0], [3.0]]), [5.0, 9.0]).coef_.round(6)
+    array([1.])
+    """
+
+    def __init__(
+        self, alpha: Any = 1.0, *, fit_intercept: bool = True, tol: float = 1e-4,
+        max_iter: int | None = None,
+        solver: Literal["auto", "cholesky", "lbfgs", "saga"] = "auto", random_state: Any = None,
+        warm_start: bool = False, callback: Callback | None = None, scheduler: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.callback = callback
+        self.scheduler = scheduler
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Ridge":
+        """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
+
+        Raises
+        ------
+        ValueError
+            Rows, targets, weights or parameters that no model can be fitted to.
+
+        Examples
+        --------
+        >>> Ridge(fit_intercept=False).fit(np.array([[2.0]]), [6.0]).coef_.round(6)
+        array([2.4])
+        """
+        alpha = np.asarray(self.alpha, float)
+        if not (alpha >= 0).all():
+            raise ValueError(f"alpha must be at least 0, not {self.alpha}")
+        if self.solver not in ("auto", "cholesky", "lbfgs", "saga"):
+            raise ValueError(
+                f"solver must be one of auto, cholesky, lbfgs, saga, not {self.solver!r}"
+            )
+        rows = self._rows(X, y, sample_weight)
+        name = self.solver
+        if name == "auto":
+            name = "cholesky" if rows.n_features <= _WIDE or alpha.ndim else "lbfgs"
+        if name == "cholesky":
+            self._keep_theta(self._at_once(rows, alpha))
+            self.n_iter_ = 1
+            return self
+        if alpha.ndim:
+            raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
+        problem = Problem(
+            rows, SQUARES, 0.0, float(alpha) / rows.total, self.fit_intercept, self._run
+        )
+        start = self._start(problem.shape, self.warm_start)
+        rule = StopRule(
+            self.tol, None, 1000 if self.max_iter is None else self.max_iter, self.callback
+        )
+        if name == "saga":
+            self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
+        else:
+            self._solve(partial(lbfgs, problem, start), rule)
+        return self
+
+    def _at_once(self, rows: Rows, alpha: np.ndarray) -> np.ndarray:
+        """Return theta by the products of the features, or without penalty by R factors."""
+        K = rows.targets.outputs
+        if alpha.ndim and alpha.shape != (K,):
+            raise ValueError(f"alpha has the shape {alpha.shape}; there are {K} targets")
+        if not alpha.all():
+            if alpha.any():
+                raise ValueError("either all of alpha are 0, or none: fit such targets apart")
+            return least_squares(rows, self.fit_intercept, self._run)[0]
+        return ridge(
+            feature_sums(rows, self.fit_intercept, self._run), np.broadcast_to(alpha, (K,))
+        )

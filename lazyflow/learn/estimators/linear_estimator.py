@@ -1,0 +1,157 @@
+"""What the linear models share: taking rows, keeping what was found, scores of chunks."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+import lazyflow.array as la
+from lazyflow import delayed
+from lazyflow.array.core import Array
+from lazyflow.learn.data.inputs import RowChunk, is_chunked, parts_of
+from lazyflow.learn.kernels.sums import scores_of
+from lazyflow.learn.solvers.history import Progress, Solution, StopRule
+
+__all__ = ["LinearEstimator", "scores_of_chunk"]
+
+
+def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
+    """Return the scores of a chunk's rows: (rows,) of one output, else (rows, K).
+
+    Examples
+    --------
+    >>> scores_of_chunk(np.array([[3.0]]), np.array([[2.0, 1.0]]))
+    array([7.])
+    """
+    scores = scores_of(theta, X)
+    return scores[:, 0] if len(theta) == 1 else scores
+
+
+class LinearEstimator(BaseEstimator):
+    """Base of the estimators; a subclass has ``scheduler`` among its parameters."""
+
+    scheduler: Any
+    coef_: np.ndarray
+    intercept_: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @property
+    def _run(self) -> dict[str, Any]:
+        return {} if self.scheduler is None else {"scheduler": self.scheduler}
+
+    # -- taking rows ------------------------------------------------------------------------------
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any, numbers: bool) -> list[RowChunk]:
+        """Return rows, targets and weights in parts; what is in memory is checked as scikit-learn
+        does it, what is chunked is checked by the tasks that keep it."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None"
+            )
+        if is_chunked(X):
+            if isinstance(X, Array):
+                validate_data(self, X, skip_check_array=True)
+            return parts_of(X, y, sample_weight, self._run)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            multi_output=numbers, y_numeric=numbers,
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        return parts_of(X, y, sample_weight)
+
+    def _start(self, shape: tuple[int, int], warm_start: bool) -> np.ndarray:
+        """Return where a solver starts: zeros, or the last fit's coefficients."""
+        theta = np.zeros(shape)
+        if warm_start and hasattr(self, "coef_"):
+            coef = np.atleast_2d(self.coef_)
+            if coef.shape == theta[:, :-1].shape:
+                theta[:, :-1], theta[:, -1] = coef, self.intercept_
+        return theta
+
+    def _seed(self, random_state: Any) -> int:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+    # -- keeping what was found -------------------------------------------------------------------
+
+    def _solve(
+        self, solver: Callable[[StopRule], Solution], rule: StopRule
+    ) -> None:
+        """Run a solver and keep what it found; also where it is interrupted on the way."""
+        seen: list[Progress] = []
+
+        def callback(progress: Progress) -> Any:
+            seen.append(progress)
+            return rule.callback is not None and rule.callback(progress)
+
+        try:
+            found = solver(rule._replace(callback=callback))
+        except BaseException:
+            if seen:  # warm_start=True goes on from here
+                self._keep_theta(seen[-1].theta)
+                self._keep_trace({
+                    name: np.array([getattr(each, name) for each in seen])
+                    for name in Progress._fields[:-1]
+                }, False, seen[-1].gap, seen[-1].passes)
+            raise
+        self._keep_theta(found.theta)
+        self._keep_trace(found.history, found.converged, found.gap, found.n_passes)
+        if found.message:
+            warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
+
+    def _keep_trace(
+        self, history: dict[str, np.ndarray], converged: bool, gap: float, passes: float
+    ) -> None:
+        self.history_ = history
+        self.converged_ = converged
+        self.gap_ = gap
+        self.n_passes_ = passes
+        self._keep_count(max(int(history["iteration"][-1]), 1))
+
+    def _keep_count(self, iterations: int) -> None:
+        self.n_iter_: Any = iterations
+
+    def _keep_theta(self, theta: np.ndarray) -> None:
+        """Keep coefficients and intercepts in scikit-learn's shapes."""
+        raise NotImplementedError
+
+    # -- scores -----------------------------------------------------------------------------------
+
+    @property
+    def _theta(self) -> np.ndarray:
+        check_is_fitted(self)
+        coef = np.atleast_2d(self.coef_)
+        return np.column_stack([coef, np.broadcast_to(self.intercept_, len(coef))])
+
+    def _of_rows(
+        self, X: Any, function: Callable[..., np.ndarray], fitted: dict[str, Any],
+        width: int | None, dtype: Any,
+    ) -> Any:
+        """Return a function's results for rows: of chunks lazily, in the chunks of X.
+
+        `width` is the number of columns of the results, None of one axis.
+        """
+        if isinstance(X, Array):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            X = X.rechunk({1: -1})
+            rows = X.chunks[0]
+            if width is None:
+                return la.map_blocks(function, X, dtype=dtype, drop_axis=1, **fitted)
+            return la.map_blocks(function, X, dtype=dtype, chunks=(rows, (width,)), **fitted)
+        if is_chunked(X):
+            one = delayed(function)
+            return [one(chunk, **fitted) for chunk in X]
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return function(X, **fitted)

@@ -1,0 +1,307 @@
+"""`LogisticRegression`: two classes, or several by softmax; l1, l2 and elastic net penalties."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from lazyflow.learn.chunked.metrics import accuracy_score
+from lazyflow.learn.data.inputs import is_chunked
+from lazyflow.learn.data.rows import kept_rows
+from lazyflow.learn.data.targets import ClassTargets
+from lazyflow.learn.estimators.classes import class_weighted, classes_of
+from lazyflow.learn.estimators.linear_estimator import LinearEstimator, scores_of_chunk
+from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
+from lazyflow.learn.solvers.history import Callback, Progress, Solution, StopRule
+from lazyflow.learn.solvers.lbfgs import lbfgs
+from lazyflow.learn.solvers.newton import newton
+from lazyflow.learn.solvers.problem import Problem
+from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.svrg import svrg
+
+__all__ = ["LogisticRegression"]
+
+Solver = Literal["auto", "lbfgs", "newton-cholesky", "saga", "svrg"]
+
+_SOLVERS = ("auto", "lbfgs", "newton-cholesky", "saga", "svrg")
+_FEW = 300  # coefficients: a Newton step costs less than the passes that L-BFGS needs for as much
+
+
+class LogisticRegression(ClassifierMixin, LinearEstimator):
+    """Logistic regression on rows in memory or in chunks, with scikit-learn's objective.
+
+    Parameters
+    ----------
+    C : float
+        Inverse strength of the penalty; ``np.inf`` is none.
+    l1_ratio : float
+        RowChunk of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
+    tol : float
+        Stop when no component of the gradient of the mean loss is larger.
+    fit_intercept : bool
+        Whether there are intercepts; they have no penalty.
+    class_weight : dict, "balanced" or None
+        Weights of classes.
+    random_state : int, RandomState or None
+        For saga and svrg. Same number, same bits: on every scheduler, for any number of workers.
+    solver : {"auto", "lbfgs", "newton-cholesky", "saga", "svrg"}
+        "auto": saga with an l1 penalty; newton-cholesky up to 300 coefficients; saga on sparse
+        rows; else lbfgs. All see the rows in chunks and never gather them, but saga gives up to
+        1 GB of them to one worker.
+    max_iter : int or None
+        Iterations, of saga epochs; None: 1,000.
+    verbose : int
+        Print a line for every so many points of the trace.
+    warm_start : bool
+        Start from the coefficients of the last fit, also from those of one that was interrupted.
+    gap_tol : float or None
+        Stop also when the duality gap is at most this times the objective.
+    callback : callable or None
+        Called with a `lazyflow.learn.solvers.history.Progress` for each point of the trace; a true
+        result stops.
+    scheduler : str or None
+        As in `lazyflow.compute`.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (1, d) or (K, d)
+    intercept_ : ndarray, shape (1,) or (K,)
+    classes_ : ndarray, shape (K,)
+    n_iter_ : ndarray, shape (1,)
+    history_ : dict of ndarray
+        The trace: iteration, passes, seconds, objective, gradient_norm, gap, step.
+    converged_ : bool
+    gap_ : float
+        The objective is at most this far above its minimum (NaN without penalty).
+    n_passes_ : float
+        How often the rows were read.
+    n_features_in_, feature_names_in_
+        As scikit-learn's.
+
+    Notes
+    -----
+    The objective is the mean loss, with weights, and penalties beside it of factors
+    ``(1 - l1_ratio) / (C S)`` for ``|w|²/2`` and ``l1_ratio / (C S)`` for ``|w|_1``, where S is the
+    sum of the weights.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> X = la.from_array(np.array([[0.0], [1.0], [2.0], [3.0]]), chunks=(2, 1))
+    >>> model = LogisticRegression().fit(X, np.array(["no", "no", "yes", "yes"]))
+    >>> print(model.predict([[0.5], [2.5]]), model.converged_)
+    ['no' 'yes'] True
+    """
+
+    def __init__(
+        self, C: float = 1.0, *, l1_ratio: float = 0.0, tol: float = 1e-4,
+        fit_intercept: bool = True, class_weight: Mapping[Any, float] | str | None = None,
+        random_state: Any = None, solver: Solver = "auto", max_iter: int | None = None,
+        verbose: int = 0, warm_start: bool = False, gap_tol: float | None = None,
+        callback: Callback | None = None, scheduler: Any = None,
+    ) -> None:
+        self.C = C
+        self.l1_ratio = l1_ratio
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.solver = solver
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.gap_tol = gap_tol
+        self.callback = callback
+        self.scheduler = scheduler
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
+        """Fit the model to rows X (n, d) and labels y (n,).
+
+        Parameters
+        ----------
+        X
+            An array, a frame, a sparse matrix, a chunked array, or a list of lazy chunks.
+        y, sample_weight
+            In memory, or chunked as X.
+
+        Raises
+        ------
+        ValueError
+            Rows, labels, weights or parameters that no model can be fitted to; of chunks it says
+            which one, and which row of it.
+
+        Examples
+        --------
+        >>> LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1]).coef_.round(3)
+        array([[0.445]])
+        """
+        self._check_parameters()
+        parts = self._parts(X, y, sample_weight, numbers=False)
+        if not is_chunked(X):
+            check_classification_targets(np.asarray(y))
+        classes = classes_of(parts, self._run)
+        parts = class_weighted(parts, classes, self.class_weight, self._run)
+        rows = kept_rows(parts, ClassTargets(classes), self._run)
+        self.classes_, self.n_features_in_ = classes, rows.n_features
+        strength = 1.0 / (self.C * rows.total)
+        problem = Problem(
+            rows, LOGISTIC if len(classes) == 2 else SOFTMAX, self.l1_ratio * strength,
+            (1.0 - self.l1_ratio) * strength, self.fit_intercept, self._run,
+        )
+        rule = StopRule(
+            self.tol, self.gap_tol, 1000 if self.max_iter is None else self.max_iter,
+            _printed(self.callback, self.verbose),
+        )
+        self._solve(self._solver_of(problem), rule)
+        return self
+
+    def _check_parameters(self) -> None:
+        if not self.C > 0:
+            raise ValueError(f"C must be positive, not {self.C}; the smaller, the stronger penalty")
+        if not 0 <= self.l1_ratio <= 1:
+            raise ValueError(f"l1_ratio must be from 0 to 1, not {self.l1_ratio}")
+        if self.solver not in _SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, not {self.solver!r}")
+        if self.l1_ratio > 0 and self.solver not in ("auto", "saga"):
+            raise ValueError(
+                f"solver {self.solver!r} knows no l1 penalty (l1_ratio={self.l1_ratio}): take "
+                "solver='saga' or l1_ratio=0"
+            )
+        if not (self.tol >= 0 and (self.max_iter is None or self.max_iter >= 1)):
+            raise ValueError(
+                f"tol must be at least 0 and max_iter at least 1; they are {self.tol} and "
+                f"{self.max_iter}"
+            )
+
+    def _solver_of(self, problem: Problem) -> Callable[[StopRule], Solution]:
+        """Return the solver, bound to the problem and where to start."""
+        start = self._start(problem.shape, self.warm_start)
+        sparse = problem.rows.present is not None
+        name = self.solver
+        if name == "auto":
+            if self.l1_ratio > 0:
+                name = "saga"
+            elif problem.shape[0] * problem.shape[1] <= _FEW:
+                name = "newton-cholesky"
+            else:
+                name = "saga" if sparse and math.isfinite(self.C) else "lbfgs"
+        if name == "saga":
+            return partial(saga, problem, start, seed=self._seed(self.random_state))
+        if name == "svrg":
+            if sparse:
+                raise TypeError("solver 'svrg' needs dense rows: take solver='saga' or 'lbfgs'")
+            return partial(svrg, problem, start, seed=self._seed(self.random_state))
+        return partial(lbfgs if name == "lbfgs" else newton, problem, start)
+
+    def _keep_theta(self, theta: np.ndarray) -> None:
+        self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
+
+    def _keep_count(self, iterations: int) -> None:
+        self.n_iter_ = np.array([iterations], np.int32)
+
+    def decision_function(self, X: Any) -> Any:
+        """Return scores: (n,) of the second of two classes, else (n, K); lazy for chunked X.
+
+        Examples
+        --------
+        >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
+        >>> model.decision_function(np.array([[0.5]])).round(6) + 0.0
+        array([0.])
+        """
+        theta = self._theta
+        width = None if len(theta) == 1 else len(theta)
+        return self._of_rows(X, scores_of_chunk, {"theta": theta}, width, float)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class (n, K); lazy for chunked X.
+
+        Examples
+        --------
+        >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
+        >>> model.predict_proba(np.array([[0.5]])).round(6)
+        array([[0.5, 0.5]])
+        """
+        return self._of_rows(
+            X, _probabilities, {"theta": self._theta}, len(self.classes_), float
+        )
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of `predict_proba`.
+
+        Examples
+        --------
+        >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
+        >>> model.predict_log_proba(np.array([[0.5]])).round(3)
+        array([[-0.693, -0.693]])
+        """
+        return self._of_rows(X, _logarithms, {"theta": self._theta}, len(self.classes_), float)
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable class of each row (n,); lazy for chunked X.
+
+        Examples
+        --------
+        >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [3, 5])
+        >>> model.predict(np.array([[0.9], [0.2]]))
+        array([5, 3])
+        """
+        fitted = {"theta": self._theta, "classes": self.classes_}
+        return self._of_rows(X, _predicted, fitted, None, self.classes_.dtype)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is predicted.
+
+        Examples
+        --------
+        >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
+        >>> model.score(np.array([[0.9], [0.2]]), [1, 1])
+        0.5
+        """
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+
+# -- of the rows of one chunk ---------------------------------------------------------------------
+
+
+def _probabilities(X: Any, theta: np.ndarray) -> np.ndarray:
+    scores = scores_of_chunk(X, theta)
+    if scores.ndim == 1:
+        return np.column_stack([expit(-scores), expit(scores)])
+    found: np.ndarray = softmax(scores, axis=1)
+    return found
+
+
+def _logarithms(X: Any, theta: np.ndarray) -> np.ndarray:
+    scores = scores_of_chunk(X, theta)
+    if scores.ndim == 1:
+        return np.column_stack([log_expit(-scores), log_expit(scores)])
+    found: np.ndarray = log_softmax(scores, axis=1)
+    return found
+
+
+def _predicted(X: Any, theta: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    scores = scores_of_chunk(X, theta)
+    best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+    return classes[best]
+
+
+def _printed(callback: Callback | None, every: int) -> Callback | None:
+    """Return a callback that prints some points of the trace, too."""
+    if not every:
+        return callback
+
+    def printing(progress: Progress) -> Any:
+        if progress.iteration % every == 0:
+            print(
+                f"iteration {progress.iteration}: objective {progress.objective:.8g}, "
+                f"max|gradient| {progress.gradient_norm:.2g}, gap {progress.gap:.2g}, "
+                f"{progress.seconds:.2f} s"
+            )
+        return callback is not None and callback(progress)
+
+    return printing

@@ -1,0 +1,9 @@
+"""What solvers do with the rows of one chunk: functions of arrays, without graphs.
+
+`losses`        the three losses: values, residuals, curvatures; of logistic regression in Numba
+`sums`          loss, gradient and Hessian of one chunk, dense or sparse, read in tiles
+`slopes`        derivatives of the losses for one row, for the kernels of steps
+`dense_steps`   steps of SAGA and SVRG through blocks of rows of dense chunks
+`sparse_steps`  the same through rows of sparse chunks, touching only what a row has
+`blocks`        how curved blocks of rows are, which bounds the steps
+"""

@@ -1,0 +1,169 @@
+"""The losses of linear models: of rows, by their scores.
+
+A loss gets scores (rows, K) and targets (rows, columns): -1 or 1 in one column (logistic, K = 1),
+the number of a class in one column (softmax), or K numbers (squares).
+"""
+
+from collections.abc import Callable
+from math import exp, log, log1p
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from lazyflow.learn.kernels.slopes import LossKind, compiled
+
+__all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
+
+_TILE = 64  # rows whose scores are there at once; their losses take one logarithm
+
+
+class Loss(NamedTuple):
+    """One loss.
+
+    kind
+        What kernels call it.
+    bound
+        An upper bound of the curvature of one row's loss by its scores.
+    residuals
+        Function of scores and targets that returns (loss of each row, derivatives (rows, K)).
+    curvatures
+        Function of scores and targets that returns the second derivatives (rows, K, K).
+    dual
+        Function of scores, targets and a factor: minus the convex conjugate of each row's loss
+        where its derivatives times the factor are.
+
+    Examples
+    --------
+    >>> LOGISTIC.bound, SQUARES.residuals(np.array([[3.0]]), np.array([[1.0]]))
+    (0.25, (array([2.]), array([[2.]])))
+    """
+
+    kind: LossKind
+    bound: float
+    residuals: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    curvatures: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    dual: Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+
+
+# -- logistic: log(1 + exp(-y z)) -----------------------------------------------------------------
+
+
+def _logistic(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    margin = scores * target
+    return np.logaddexp(0.0, -margin)[:, 0], -target * expit(-margin)
+
+
+def _logistic_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+    probability = expit(scores)
+    return (probability * (1.0 - probability))[:, :, None]
+
+
+def _logistic_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.ndarray:
+    a = factor * expit(-scores * target)[:, 0]
+    found: np.ndarray = -xlogy(a, a) - xlogy(1.0 - a, 1.0 - a)
+    return found
+
+
+@compiled
+def logistic_sums(
+    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[float, np.ndarray]:
+    """Return the logistic loss of rows and its gradient, both summed; rows are read once.
+
+    `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None.
+    Without weights one logarithm does for a tile: the logarithm of a product of numbers from 1
+    to 2 is the sum of theirs.
+
+    Examples
+    --------
+    >>> loss, gradient = logistic_sums(np.zeros(2), np.array([[3.0]]), np.array([1.0]), None)
+    >>> print(round(loss, 4), gradient)
+    0.6931 [-1.5 -0.5]
+    """
+    rows, d = X.shape
+    gradient = np.zeros(d + 1)
+    slope = np.empty(_TILE)
+    loss = 0.0
+    for start in range(0, rows, _TILE):
+        count = min(_TILE, rows - start)
+        product = 1.0
+        for i in range(count):
+            score = theta[d]
+            for j in range(d):
+                score += theta[j] * X[start + i, j]
+            margin = y[start + i] * score
+            e = exp(-abs(margin))  # cannot overflow
+            slope[i] = -y[start + i] * (e if margin >= 0 else 1.0) / (1.0 + e)
+            if weight is None:
+                loss += max(-margin, 0.0)
+                product *= 1.0 + e
+            else:
+                loss += weight[start + i] * (max(-margin, 0.0) + log1p(e))
+                slope[i] *= weight[start + i]
+        loss += log(product)
+        for i in range(count):
+            for j in range(d):
+                gradient[j] += slope[i] * X[start + i, j]
+            gradient[d] += slope[i]
+    return loss, gradient
+
+
+# -- softmax: log(sum exp(z)) - z_y ---------------------------------------------------------------
+
+
+def _probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scores less their largest, probabilities, and the logarithm of their total."""
+    shifted = scores - scores.max(axis=1, keepdims=True)  # exp cannot overflow
+    probability = np.exp(shifted)
+    total = probability.sum(axis=1, keepdims=True)
+    probability /= total
+    return shifted, probability, np.log(total[:, 0])
+
+
+def _softmax(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    shifted, residual, log_total = _probabilities(scores)
+    own = np.arange(len(scores)), target[:, 0].astype(np.intp)
+    loss = log_total - shifted[own]
+    residual[own] -= 1.0
+    return loss, residual
+
+
+def _softmax_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+    _, probability, _ = _probabilities(scores)
+    found = -probability[:, :, None] * probability[:, None, :]
+    each = np.arange(scores.shape[1])
+    found[:, each, each] += probability
+    return found
+
+
+def _softmax_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.ndarray:
+    _, probability, _ = _probabilities(scores)
+    q = factor * probability
+    q[np.arange(len(q)), target[:, 0].astype(np.intp)] += 1.0 - factor
+    found: np.ndarray = -xlogy(q, q).sum(axis=1)
+    return found
+
+
+# -- squares: (z - y)^2 / 2 -----------------------------------------------------------------------
+
+
+def _squares(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    residual = scores - target
+    return 0.5 * (residual**2).sum(axis=1), residual
+
+
+def _squares_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
+    K = scores.shape[1]
+    return np.broadcast_to(np.eye(K), (len(scores), K, K))
+
+
+def _squares_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.ndarray:
+    a = factor * (scores - target)
+    found: np.ndarray = -(0.5 * a**2 + a * target).sum(axis=1)
+    return found
+
+
+LOGISTIC = Loss(LossKind.LOGISTIC, 0.25, _logistic, _logistic_curvatures, _logistic_dual)
+SOFTMAX = Loss(LossKind.SOFTMAX, 0.5, _softmax, _softmax_curvatures, _softmax_dual)
+SQUARES = Loss(LossKind.SQUARES, 1.0, _squares, _squares_curvatures, _squares_dual)

@@ -1,0 +1,58 @@
+"""Derivatives of the losses for one row, for the kernels that take steps."""
+
+from enum import IntEnum
+from math import exp
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+__all__ = ["REORDER", "LossKind", "compiled", "write_slopes"]
+
+REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
+
+#: The decorator of all kernels: without the GIL, compiled once per machine.
+compiled: Any = njit(nogil=True, cache=True, fastmath=REORDER, error_model="numpy")
+
+
+class LossKind(IntEnum):
+    """What kernels call the losses."""
+
+    LOGISTIC = 0
+    SOFTMAX = 1
+    SQUARES = 2
+
+
+@compiled
+def write_slopes(
+    kind: int, scores: np.ndarray, y: np.ndarray, i: int, out: np.ndarray
+) -> None:
+    """Write the derivatives of the loss of row `i` by its scores.
+
+    ``y[i]`` is one number -1 or 1 (logistic), the number of a class (softmax), or a number for
+    each score (squares). It comes as array and place: a view for each row would cost as much as
+    the row.
+
+    Examples
+    --------
+    >>> out = np.empty(1)
+    >>> write_slopes(LossKind.SQUARES, np.array([3.0]), np.array([[1.0]]), 0, out)
+    >>> out
+    array([2.])
+    """
+    if kind == LossKind.LOGISTIC:
+        out[0] = -y[i, 0] / (1.0 + exp(y[i, 0] * scores[0]))
+    elif kind == LossKind.SQUARES:
+        for k in range(len(scores)):
+            out[k] = scores[k] - y[i, k]
+    else:
+        largest = scores[0]
+        for k in range(1, len(scores)):
+            largest = max(largest, scores[k])
+        total = 0.0
+        for k in range(len(scores)):
+            out[k] = exp(scores[k] - largest)  # cannot overflow
+            total += out[k]
+        for k in range(len(scores)):
+            out[k] /= total
+        out[int(y[i, 0])] -= 1.0

@@ -1,0 +1,152 @@
+"""Loss, gradient and Hessian of one chunk, summed over its rows.
+
+Dense rows are read once: what is computed of a tile finds it in the cache. Sums are float64, also
+those of float32 rows.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.learn.kernels.losses import Loss, logistic_sums
+from lazyflow.learn.kernels.slopes import LossKind
+
+__all__ = ["dual_sum", "hessian_sums", "intercept_sums", "loss_sums", "scores_of", "slopes_of"]
+
+_TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
+_MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
+
+
+def scores_of(theta: np.ndarray, X: Any) -> np.ndarray:
+    """Return the scores (rows, K) of rows X (rows, d); `theta` is (K, d + 1), intercepts last.
+
+    Examples
+    --------
+    >>> scores_of(np.array([[2.0, 1.0]]), np.array([[3.0]]))
+    array([[7.]])
+    """
+    weights = theta[:, :-1].T
+    if not issparse(X):
+        weights = weights.astype(X.dtype, copy=False)
+    return np.asarray(X @ weights, dtype=np.float64) + theta[:, -1]
+
+
+def _tiles(X: Any) -> Iterator[slice]:
+    """Yield slices of rows; of a sparse matrix one, since cutting it costs more than reading."""
+    rows, d = X.shape
+    tile = rows if issparse(X) else max(_TILE_BYTES // max(d * X.dtype.itemsize, 1), 64)
+    for start in range(0, rows, max(tile, 1)):
+        yield slice(start, min(start + tile, rows))
+
+
+def loss_sums(
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[float, np.ndarray]:
+    """Return the loss of one chunk and its gradient (K, d + 1), summed over rows with weights.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> loss_sums(SQUARES, np.zeros((1, 2)), np.array([[3.0]]), np.array([[1.0]]), None)
+    (0.5, array([[-3., -1.]]))
+    """
+    if loss.kind is LossKind.LOGISTIC and not issparse(X):
+        value, flat = logistic_sums(theta[0], X, y[:, 0], weight)
+        return float(value), flat[None]
+    total, gradient = 0.0, np.zeros(theta.shape)
+    with share_of_threads(_MANY):
+        for tile in _tiles(X):
+            rows = X if issparse(X) else X[tile]
+            losses, residual = loss.residuals(scores_of(theta, rows), y[tile])
+            if weight is not None:
+                losses, residual = losses * weight[tile], residual * weight[tile, None]
+            total += float(losses.sum())
+            gradient[:, :-1] += (rows.T @ residual.astype(X.dtype, copy=False)).T
+            gradient[:, -1] += residual.sum(axis=0)
+    return total, gradient
+
+
+def hessian_sums(
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return loss, gradient and Hessian (K, d + 1, K, d + 1) of one chunk, summed over rows.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import LOGISTIC
+    >>> X, y = np.array([[3.0]]), np.array([[1.0]])
+    >>> hessian_sums(LOGISTIC, np.zeros((1, 2)), X, y, None)[2].reshape(2, 2)
+    array([[2.25, 0.75],
+           [0.75, 0.25]])
+    """
+    value, gradient = loss_sums(loss, theta, X, y, weight)
+    K, p = theta.shape
+    hessian = np.zeros((K, p, K, p))
+    with share_of_threads(_MANY):
+        for tile in _tiles(X):
+            rows = X.toarray() if issparse(X) else X[tile]
+            extended = np.column_stack([rows, np.ones(len(rows))]).astype(np.float64, copy=False)
+            curved = loss.curvatures(scores_of(theta, rows), y[tile])
+            if weight is not None:
+                curved = curved * weight[tile, None, None]
+            for k in range(K):
+                for m in range(k, K):
+                    part = extended.T @ (extended * curved[:, k, m, None])
+                    hessian[k, :, m] += part
+                    if m != k:
+                        hessian[m, :, k] += part
+    return value, gradient, hessian
+
+
+def slopes_of(loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray) -> np.ndarray:
+    """Return the derivatives (rows, K) of each row's loss by its scores.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> slopes_of(SQUARES, np.zeros((1, 2)), np.array([[3.0]]), np.array([[1.0]]))
+    array([[-1.]])
+    """
+    with share_of_threads(_MANY):
+        return loss.residuals(scores_of(theta, X), y)[1]
+
+
+# -- of scores that are kept: nothing reads X -----------------------------------------------------
+
+
+def intercept_sums(
+    loss: Loss, shift: np.ndarray, scores: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return loss, gradient (K,) and Hessian (K, K) by what is added to the scores of all rows.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> intercept_sums(SQUARES, np.zeros(1), np.array([[3.0]]), np.array([[1.0]]), None)
+    (2.0, array([2.]), array([[1.]]))
+    """
+    moved = scores + shift
+    losses, residual = loss.residuals(moved, y)
+    curved = loss.curvatures(moved, y)
+    if weight is None:
+        return float(losses.sum()), residual.sum(axis=0), curved.sum(axis=0)
+    return float(losses @ weight), weight @ residual, np.tensordot(weight, curved, 1)
+
+
+def dual_sum(
+    loss: Loss, shift: np.ndarray, factor: float, scores: np.ndarray, y: np.ndarray,
+    weight: np.ndarray | None,
+) -> float:
+    """Return the sum of minus the conjugate losses at `factor` times the derivatives.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> dual_sum(SQUARES, np.zeros(1), 1.0, np.array([[3.0]]), np.array([[1.0]]), None)
+    -4.0
+    """
+    found = loss.dual(scores + shift, y, factor)
+    return float(found.sum() if weight is None else found @ weight)

@@ -1,0 +1,147 @@
+"""How far an objective is above its minimum at most: the duality gap of a penalised loss.
+
+The dual point is minus the derivatives of the losses at theta, for which the sum of the conjugates
+is known by Fenchel and Young's equality: the mean loss less the product of theta and its gradient.
+With g the gradient of the mean loss by the weights w, the gap is
+
+    w.g + l2/2 |w|^2 + l1 |w|_1 + |soft_threshold(g, l1)|^2 / (2 l2),
+
+which is |g + l2 w|^2 / (2 l2) without l1. A dual point must leave out intercepts: the derivative by
+them must be 0, so the exact gap is that with the best intercepts for w. Those are found on kept
+scores by Newton's method, which reads no features. Without l2 the dual point is shrunk into the
+box that l1 allows (as scikit-learn's Lasso does it), and its conjugates are added up.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyflow import compute, delayed, persist, trace
+from lazyflow.learn.data.rows import tree_sum
+from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of
+from lazyflow.learn.solvers.problem import Problem, soft_threshold
+
+__all__ = ["exact_gap", "gap_at", "gradient_norm"]
+
+_STEPS = 30  # of Newton for intercepts; each squares the error, halved steps aside
+_FLAT = 1e-12  # a derivative by the intercepts that changes no gap
+
+
+def gradient_norm(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
+    """Return the largest component of the gradient of the smooth part.
+
+    With an l1 penalty: of what a step along it and the penalty's part would change.
+    """
+    if problem.l1:
+        gradient = gradient.copy()
+        weights = theta[:, :-1]
+        gradient[:, :-1] = weights - soft_threshold(weights - gradient[:, :-1], problem.l1)
+    return float(abs(gradient).max())
+
+
+def gap_at(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
+    """Return the gap by the gradient of the smooth part; exact where the intercepts are optimal.
+
+    NaN without an l2 penalty.
+    """
+    if not problem.l2:
+        return math.nan
+    slope = gradient[:, :-1]
+    if not problem.l1:
+        return float((slope**2).sum()) / (2 * problem.l2)
+    weights = theta[:, :-1]
+    data = slope - problem.l2 * weights
+    return float(
+        (weights * data).sum() + problem.l2 / 2 * (weights**2).sum()
+        + problem.l1 * abs(weights).sum()
+        + (soft_threshold(data, problem.l1) ** 2).sum() / (2 * problem.l2)
+    )
+
+
+def exact_gap(
+    problem: Problem, theta: np.ndarray, gradient: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """Return (duality gap, theta with the best intercepts for its weights).
+
+    NaN without any penalty. `gradient` of the smooth part at theta saves a pass.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.data.inputs import RowChunk
+    >>> from lazyflow.learn.data.rows import kept_rows
+    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
+    >>> exact_gap(Problem(rows, SQUARES, 0.0, 1.0, free=True), np.array([[0.5, 0.0]]))
+    (0.0, array([[0.5, 1. ]]))
+    """
+    if gradient is None:
+        _, gradient = problem.value_and_gradient(theta)
+    if not (problem.l1 or problem.l2):
+        return math.nan, theta
+    scores: list[Any] | None = None
+    if problem.free and abs(gradient[:, -1]).max() > _FLAT:
+        scores = _kept_scores(problem, theta)
+        theta = theta.copy()
+        theta[:, -1] += _best_shift(problem, scores)
+        _, gradient = problem.value_and_gradient(theta)
+    if problem.l2:
+        return max(gap_at(problem, theta, gradient), 0.0), theta
+    return _gap_of_box(problem, theta, gradient), theta
+
+
+def _kept_scores(problem: Problem, theta: np.ndarray) -> list[Any]:
+    score = delayed(scores_of)
+    (kept,) = persist([score(theta, chunk.X) for chunk in problem.rows.chunks], **problem.run)
+    return list(kept)
+
+
+def _summed(problem: Problem, scores: list[Any], function: Callable[..., Any]) -> Any:
+    """Return a function of leaves that sums another over kept scores, targets and weights."""
+    part = delayed(function)
+    pairs = list(zip(scores, problem.rows.chunks, strict=True))
+    return trace(
+        lambda shift: tree_sum(
+            [part(problem.loss, shift, kept, chunk.y, chunk.weight) for kept, chunk in pairs]
+        ),
+        **problem.run,
+    )
+
+
+def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
+    """Return what to add to the intercepts, by Newton's method with halved steps."""
+    total = _summed(problem, scores, intercept_sums)
+    shift = np.zeros(problem.shape[0])
+    value, gradient, hessian = total(shift)
+    for _ in range(_STEPS):
+        if abs(gradient).max() <= _FLAT * problem.rows.total:
+            break
+        move = -np.linalg.lstsq(hessian, gradient, rcond=1e-12)[0]
+        length = 1.0
+        while length > 1e-6:
+            found = total(shift + length * move)
+            if found[0] <= value:
+                break
+            length /= 2
+        if not (found[0] <= value and np.isfinite(found[0])):
+            break
+        shift, (value, gradient, hessian) = shift + length * move, found
+    return shift
+
+
+def _gap_of_box(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
+    """Return the gap of an l1 penalty alone, by a dual point inside of what it allows."""
+    largest = float(abs(gradient[:, :-1]).max())
+    factor = min(1.0, problem.l1 / largest) if largest else 1.0
+    zero = np.zeros(problem.shape[0])
+    scores = _kept_scores(problem, theta)
+    part = delayed(dual_sum)
+    sums = compute(*[
+        part(problem.loss, zero, factor, kept, chunk.y, chunk.weight)
+        for kept, chunk in zip(scores, problem.rows.chunks, strict=True)
+    ], **problem.run)
+    value, _ = problem.value_and_gradient(theta)
+    primal = value + problem.l1 * float(abs(theta[:, :-1]).sum())
+    return max(primal - sum(sums) / problem.rows.total, 0.0)

@@ -1,0 +1,139 @@
+"""`minimize`: any function that is a sum over chunks, by SciPy's L-BFGS."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+from scipy.optimize import minimize as scipy_minimize
+
+from lazyflow import delayed, persist, trace
+from lazyflow.learn.data.rows import tree_sum
+
+__all__ = ["minimize"]
+
+_STEP = float(np.finfo(np.float64).eps) ** (1 / 3)  # of central differences
+_WRONG = 1e-3  # relative: no gradient of a right formula is so far from differences
+
+
+def minimize(
+    fun_on_chunk: Callable[..., Any], x0: Any, data: Sequence[Any],
+    method: Literal["L-BFGS-B"] = "L-BFGS-B", *, args: tuple[Any, ...] = (), jac: bool = True,
+    check_gradient: bool = False, tol: float | None = None, bounds: Any = None,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    options: dict[str, Any] | None = None, scheduler: str | None = None,
+    num_workers: int | None = None,
+) -> OptimizeResult:
+    """Minimise the sum of a function over chunks of data, as `scipy.optimize.minimize`.
+
+    Parameters
+    ----------
+    fun_on_chunk
+        Called as ``fun_on_chunk(x, chunk, *args)`` in a task for each chunk; returns the value of
+        the chunk and its gradient in the shape of x. With ``jac=False`` the value only: then
+        gradients are central differences, made in the tasks, 2 calls for each element of x.
+    x0
+        The start, of any shape; `fun_on_chunk` gets x in it.
+    data
+        The chunks: values, or lazy ones, which are kept where they are made.
+    method
+        "L-BFGS-B".
+    check_gradient
+        Compare the gradient at x0 with central differences, along a random direction, first.
+    tol, bounds, callback, options
+        As SciPy's; `bounds` are for the elements of x in C order.
+    scheduler, num_workers
+        As in `compute`.
+
+    Returns
+    -------
+    OptimizeResult
+        SciPy's; ``x`` and ``jac`` have the shape of x0.
+
+    Raises
+    ------
+    ValueError
+        Another method, no chunks, a gradient of another shape, or one that differs from central
+        differences.
+
+    Examples
+    --------
+    >>> def squares(x, chunk):
+    ...     residual = chunk - x
+    ...     return (residual**2).sum(), -2 * residual.sum(axis=0)
+    >>> chunks = [np.array([[1.0, 2.0]]), np.array([[3.0, 6.0], [2.0, 4.0]])]
+    >>> minimize(squares, np.zeros(2), chunks).x.round(6)
+    array([2., 4.])
+    """
+    if method != "L-BFGS-B":
+        raise ValueError(f'method must be "L-BFGS-B", not {method!r}')
+    if not len(data):
+        raise ValueError("there are no chunks: data is empty")
+    start = np.array(x0, np.float64)
+    run: dict[str, Any] = {"scheduler": scheduler, "num_workers": num_workers}
+    (chunks,) = persist([delayed(chunk) for chunk in data], **run)
+    part = delayed(_with_gradient if jac else _with_differences)
+    total = trace(
+        lambda x: tree_sum([part(fun_on_chunk, x, chunk, args) for chunk in chunks]), **run
+    )
+    if check_gradient and jac:
+        _check(total, start)
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = total(flat.reshape(start.shape))
+        return value, gradient.ravel()
+
+    found = scipy_minimize(
+        objective, start.ravel(), jac=True, method=method, tol=tol, bounds=bounds,
+        callback=callback, options=options,
+    )
+    found.x, found.jac = found.x.reshape(start.shape), found.jac.reshape(start.shape)
+    return found
+
+
+def _with_gradient(
+    fun_on_chunk: Callable[..., Any], x: np.ndarray, chunk: Any, args: tuple[Any, ...]
+) -> tuple[float, np.ndarray]:
+    """Return value and gradient of one chunk."""
+    returned = fun_on_chunk(x, chunk, *args)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise ValueError(
+            f"the function returned {type(returned).__name__}; needed is (value, gradient), or "
+            "jac=False for a function of values only"
+        )
+    value, gradient = returned
+    gradient = np.asarray(gradient, np.float64)
+    if gradient.shape != x.shape:
+        raise ValueError(f"the gradient has the shape {gradient.shape}, x has {x.shape}")
+    return float(value), gradient
+
+
+def _with_differences(
+    fun_on_chunk: Callable[..., Any], x: np.ndarray, chunk: Any, args: tuple[Any, ...]
+) -> tuple[float, np.ndarray]:
+    """Return value and central differences of one chunk."""
+    gradient = np.empty_like(x)
+    moved = x.copy()
+    for at in np.ndindex(x.shape):
+        step = _STEP * max(1.0, abs(float(x[at])))
+        moved[at] = x[at] + step
+        above = float(fun_on_chunk(moved, chunk, *args))
+        moved[at] = x[at] - step
+        gradient[at] = (above - float(fun_on_chunk(moved, chunk, *args))) / (2 * step)
+        moved[at] = x[at]
+    return float(fun_on_chunk(x, chunk, *args)), gradient
+
+
+def _check(total: Callable[[np.ndarray], Any], x: np.ndarray) -> None:
+    """Compare the gradient along a direction with differences: three passes for any x."""
+    direction = np.random.default_rng(0).normal(size=x.shape)
+    direction /= np.linalg.norm(direction)
+    step = _STEP * max(1.0, float(abs(x).max(initial=0.0)))
+    slope = float((total(x)[1] * direction).sum())
+    difference = (total(x + step * direction)[0] - total(x - step * direction)[0]) / (2 * step)
+    scale = max(abs(slope), abs(float(difference)), 1e-6)
+    if not abs(slope - difference) <= _WRONG * scale:
+        raise ValueError(
+            f"the gradient is wrong: along a random direction at x0 it says {slope:.6g}, central "
+            f"differences of the value say {difference:.6g}"
+        )
