@@ -22,7 +22,9 @@ Kind = Callable[[Bench, str, int], Table]
 
 def _case(kind: Kind, engine: str, workers: int) -> Callable[[Bench], Table]:
     def case(bench: Bench) -> Table:
-        return kind(bench, engine, workers)
+        table = kind(bench, engine, workers)
+        table.name = case.__name__
+        return table
 
     case.__name__ = f"{kind.__name__}-{engine}-{workers}"
     case.__doc__ = f"{title_of(kind)}, on {engine} with {workers} workers"  # type: ignore[arg-type]

@@ -48,8 +48,8 @@ def without_inputs(task: Task) -> Task:
 
 
 def name_only(task: Task) -> Task:
-    """Return a task that has only the name and place of another, for messages."""
+    """Return a task that has only the name and place of another, and how often it may run again."""
     new = bare_task(VALUE, (None,))
-    new._options = Options(label=task_name(task))
+    new._options = Options(label=task_name(task), crash_retries=task._options.crash_retries)
     new._code, new._lasti = task._code, task._lasti
     return new

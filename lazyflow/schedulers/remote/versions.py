@@ -17,6 +17,7 @@ import threading
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
+from operator import attrgetter, is_
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ Stat = tuple[int, int]  # time in ns, size
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _AUTORELOAD = "IPython.extensions.autoreload"
+_SPEC = attrgetter("__spec__")
 
 
 def is_users(name: str, spec: Any) -> bool:
@@ -99,6 +101,8 @@ class Versions:
         self.current = ModuleVersions(0, 0, [], {}, {}, False)
         self.reloaded: list[str] = []
         self._known: dict[str, _Known] = {}
+        self._modules: list[ModuleType] = []
+        self._specs: list[Any] = []
         self._count = -1
         self._lock = threading.Lock()
 
@@ -111,12 +115,12 @@ class Versions:
         return len(self.reloaded)
 
     def _is_same(self) -> bool:
-        modules = sys.modules
-        for name, known in self._known.items():
-            module = modules.get(name)
-            if module is not known.module or module.__spec__ is not known.spec:
-                return False
-        return _AUTORELOAD not in modules or not any(map(_is_patched, self._known.values()))
+        # Each run looks, and a program may have hundreds of modules: no step of Python for each.
+        if not all(map(is_, map(sys.modules.get, self._known), self._modules)):
+            return False
+        if not all(map(is_, map(_SPEC, self._modules), self._specs)):
+            return False
+        return _AUTORELOAD not in sys.modules or not any(map(_is_patched, self._known.values()))
 
     def _learn(self) -> None:
         found: dict[str, _Known] = {}
@@ -143,6 +147,8 @@ class Versions:
                 refused[name] = f"{spec.origin} was edited after this program imported it"
         gone = self._known.keys() - found.keys()
         self._known = found
+        self._modules = [known.module for known in found.values()]
+        self._specs = [known.spec for known in found.values()]
         if self.reloaded:
             refused |= _old_parts(found, set(self.reloaded))
         before = self.current

@@ -9,6 +9,7 @@ reserve free for what happens between two readings.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from time import monotonic
 
@@ -65,20 +66,21 @@ def _left_in(folder: str, limit: str, usage: str) -> int | None:
         return None
     try:  # pages of files that the kernel drops when memory is asked for
         with open(f"{folder}/memory.stat") as file:
-            stat = dict(line.split() for line in file)
+            stat: dict[str, str] = dict(map(str.split, file))
         used -= int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
     except (OSError, ValueError):
         pass
     return max(0, most - used)
 
 
-def _meminfo() -> dict[str, int]:
+def _meminfo(name: str) -> int | None:
+    """Return what the kernel tells by this name, in bytes."""
     try:
         with open("/proc/meminfo") as file:
-            words = [line.split() for line in file]
-        return {line[0]: int(line[1]) << 10 for line in words if len(line) > 1}
-    except (OSError, ValueError):  # not Linux
-        return {}
+            found = re.search(rf"^{name}: +(\d+)", file.read(), re.MULTILINE)
+    except OSError:  # not Linux
+        return None
+    return int(found[1]) << 10 if found else None
 
 
 _groups: list[tuple[str, str, str]] | None = None
@@ -93,12 +95,12 @@ def available_memory() -> int | None:
     if _groups is None:
         _groups = _cgroups()
     left = [_left_in(*group) for group in _groups]
-    left.append(_meminfo().get("MemAvailable:"))
+    left.append(_meminfo("MemAvailable"))
     return min((each for each in left if each is not None), default=None)
 
 
 def _reserve() -> int:
-    return max(_RESERVE, _meminfo().get("MemTotal:", 0) // _SHARE)
+    return max(_RESERVE, (_meminfo("MemTotal") or 0) // _SHARE)
 
 
 class Budget:
