@@ -15,6 +15,7 @@ from benchmarks import (
     processes,
     results,
     soak,
+    solvers,
     survey,
 )
 
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "engines": engines,
     "cluster": cluster,
     "survey": survey,
+    "solvers": solvers,
     "all": results,
     "soak": soak,
     "interrupts": interrupts,

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.measure import number
 
 #: Those that compare, in the order of the page.
-COMPARED = ("overhead", "processes", "actors", "arrays", "engines", "cluster")
+COMPARED = ("overhead", "processes", "actors", "arrays", "solvers", "engines", "cluster")
 
 #: In full it takes hours: what is larger than the workers' memory goes to their disks and back.
 NOT_IN_FULL = "cluster"
