@@ -171,7 +171,7 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
         values = np.asarray(values)
         assert sizes is not None
         if not values.ndim:
-            raise ValueError(f"{name} is one number; needed is one for each of the {sum(sizes)} rows")
+            raise ValueError(f"{name} is one number; needed is one for each of {sum(sizes)} rows")
         _check_length(len(values), sum(sizes), name)
         edges = accumulate(sizes, initial=0)
         found = [values[a:b] for a, b in pairwise(edges)]

@@ -71,8 +71,8 @@ class NumberTargets(NamedTuple):
         numbers = np.ascontiguousarray(y, np.float64).reshape(len(y), -1)
         if numbers.shape[1] != self.outputs and len(numbers):
             raise ValueError(
-                f"{where} has {numbers.shape[1]} columns, needed is {self.outputs}; several targets "
-                "of lazy chunks come as one chunked array, see lazyflow.array.from_delayed"
+                f"{where} has {numbers.shape[1]} columns, needed is {self.outputs}; several "
+                "targets of lazy chunks come as one chunked array, see lazyflow.array.from_delayed"
             )
         if not np.isfinite(numbers).all():
             row = int(np.argwhere(~np.isfinite(numbers))[0, 0])

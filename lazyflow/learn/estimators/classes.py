@@ -42,8 +42,8 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
     >>> classes_of([RowChunk(None, ["b", "a"], None), RowChunk(None, ["c"], None)], {})
     array(['a', 'b', 'c'], dtype='<U1')
     """
-    found = compute(*[_labels(part.y, k) for k, part in enumerate(parts)], **run)
-    found = [labels for labels in found if len(labels)]  # none have no type to be seen
+    each = compute(*[_labels(part.y, k) for k, part in enumerate(parts)], **run)
+    found = [labels for labels in each if len(labels)]  # none have no type to be seen
     if not found:
         raise ValueError("Found array with 0 sample(s): y of all chunks is empty")
     if len({labels.dtype.kind in "US" for labels in found if labels.dtype.kind != "O"}) > 1:

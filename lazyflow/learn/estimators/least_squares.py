@@ -37,10 +37,12 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         """Return checked rows, kept; and remember whether targets have an axis of their own."""
         parts = self._parts(X, y, sample_weight, numbers=True)
         first = y if is_chunked(y) else parts[0].y
-        shape = getattr(first, "shape", (None,))  # lazy chunks: one number for each row
+        # Of lazy chunks it is not known: one number for each row.
+        shape: tuple[Any, ...] = getattr(first, "shape", (None,))
         self._columns = shape[1] if len(shape) == 2 else None
         for name in ("history_", "converged_", "gap_", "n_passes_"):
-            vars(self).pop(name, None)  # of an earlier fit by another solver
+            if hasattr(self, name):  # of an earlier fit by another solver
+                delattr(self, name)
         rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run)
         self.n_features_in_ = rows.n_features
         return rows

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow import compute, delayed
-from lazyflow.learn.data.rows import tree_sum
 from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.rows import tree_sum
 from lazyflow.learn.kernels.blocks import (
     largest_curvature,
     largest_row,
@@ -30,8 +30,8 @@ from lazyflow.learn.kernels.blocks import (
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = [
-    "BLOCK", "Curvature", "centred", "curvature", "epoch_order", "even_spans", "longest_visit",
-    "Spans", "mean_of_spans", "step_length", "uncentred", "visits_of_epoch",
+    "BLOCK", "Curvature", "Spans", "centred", "curvature", "epoch_order", "even_spans",
+    "longest_visit", "mean_of_spans", "step_length", "uncentred", "visits_of_epoch",
 ]
 
 #: Rows of a dense block. More bear a longer step and cost less a row, but fewer steps are taken.
