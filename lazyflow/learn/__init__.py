@@ -7,7 +7,7 @@
 >>> y = X.sum(axis=1) > 0
 >>> model = LogisticRegression().fit(X, y)
 >>> model.score(X, y) > 0.99, model.predict(X)
-(True, <Array: bool (1000,) in 10 chunks of (100,)>)
+(True, lazyflow.Array<_predicted, shape=(1000,), dtype=bool, chunksize=(100,)>)
 
 The names are scikit-learn's, and so are the objectives: the same numbers come out. What is chunked
 is never gathered: a fit reads the chunks where they are, predictions of chunks are lazy chunks.

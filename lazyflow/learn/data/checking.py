@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 from lazyflow import delayed
 from lazyflow.learn.data.targets import Targets
 
-__all__ = ["checked"]
+__all__ = ["as_numbers", "checked"]
 
 
 @delayed(nout=3)
@@ -23,7 +23,7 @@ def checked(
         Something of the part can't be trained on; the message names chunk and row.
     """
     where = f"chunk {number}"
-    X = _numbers(X, where)
+    X = as_numbers(X, f"{where} of X")
     if X.ndim != 2:
         raise ValueError(f"{where} of X has the shape {X.shape}; needed is (rows, features)")
     _check_finite(X.data if issparse(X) else X, X, where)
@@ -34,15 +34,21 @@ def checked(
     return X, encoded, None if weight is None else _weights(weight, X.shape[0], where)
 
 
-def _numbers(X: Any, where: str) -> Any:
-    """Return rows in C order or CSR format, float32 where they are narrow floats."""
+def as_numbers(X: Any, where: str) -> Any:
+    """Return rows in C order or CSR format, float32 where they are narrow floats, else float64.
+
+    Examples
+    --------
+    >>> as_numbers([[1, 2]], "X")
+    array([[1., 2.]])
+    """
     if not issparse(X):
         X = np.asarray(X)
     if X.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {where} of X is {X.dtype}")
+        raise ValueError(f"Complex data not supported: {where} is {X.dtype}")
     if X.dtype.kind not in "fiub":
         raise ValueError(
-            f"{where} of X has the dtype {X.dtype}; convert it to real numbers first"
+            f"{where} has the dtype {X.dtype}; convert it to real numbers first"
         )
     narrow = X.dtype.kind == "f" and X.dtype.itemsize < 8
     dtype = np.float32 if narrow else np.float64
@@ -79,10 +85,14 @@ def _weights(weight: Any, rows: int, where: str) -> np.ndarray:
         raise ValueError(
             f"sample_weight of {where} has the shape {found.shape}; needed is ({rows},)"
         )
-    if not np.isfinite(found).all() or (found < 0).any():
-        row = int(np.argwhere(~(np.isfinite(found) & (found >= 0)))[0, 0])
+    if not np.isfinite(found).all():
+        row = int(np.argwhere(~np.isfinite(found))[0, 0])
+        name = "NaN" if np.isnan(found[row]) else "infinity"
+        raise ValueError(f"Input sample_weight contains {name}: {where}, row {row} of it")
+    if (found < 0).any():
+        row = int(np.argwhere(found < 0)[0, 0])
         raise ValueError(
-            f"Negative values in data passed to `sample_weight`, or none: {found[row]} in row "
-            f"{row} of {where}; weights are finite and not negative"
+            f"Negative values in data passed to `sample_weight`: {where}, row {row} of it, has "
+            f"{found[row]}"
         )
     return found

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow import compute, delayed, is_lazy
+from lazyflow import compute, delayed, is_lazy, persist
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 
-__all__ = ["PART_BYTES", "RowChunk", "is_chunked", "parts_of"]
+__all__ = ["PART_BYTES", "RowChunk", "is_chunked", "loaded", "parts_of"]
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
 #: which a task's cost is small, and there are enough parts for the workers.
@@ -75,12 +75,34 @@ def parts_of(
         return _cut(X, y, weight)
     chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X), None)
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
+        (chunks,) = persist(chunks, **(run or {}))  # or they would be loaded twice
         sizes = list(compute(*[_length(chunk) for chunk in chunks], **(run or {})))
     ys = _like_rows(y, "y", len(chunks), sizes)
     weights = [None] * len(chunks) if weight is None else (
         _like_rows(weight, "sample_weight", len(chunks), sizes)
     )
     return [RowChunk(*each) for each in zip(chunks, ys, weights, strict=True)]
+
+
+def loaded(parts: list[RowChunk], run: dict[str, Any]) -> list[RowChunk]:
+    """Return parts whose lazy values are made and kept, all by one computation.
+
+    What is looked at more than once, as labels are, must not be loaded each time.
+
+    Examples
+    --------
+    >>> (part,) = loaded([RowChunk(delayed(np.ones)((2, 1)), np.zeros(2), None)], {})
+    >>> part.y
+    array([0., 0.])
+    """
+    lazy = [(k, i) for k, part in enumerate(parts) for i in range(3) if is_lazy(part[i])]
+    if not lazy:
+        return parts
+    (values,) = persist([parts[k][i] for k, i in lazy], **run)
+    made = [list(part) for part in parts]
+    for (k, i), value in zip(lazy, values, strict=True):
+        made[k][i] = value
+    return [RowChunk(*part) for part in made]
 
 
 def _cut(X: Any, y: Any, weight: Any) -> list[RowChunk]:
@@ -148,6 +170,8 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
     else:
         values = np.asarray(values)
         assert sizes is not None
+        if not values.ndim:
+            raise ValueError(f"{name} is one number; needed is one for each of {sum(sizes)} rows")
         _check_length(len(values), sum(sizes), name)
         edges = accumulate(sizes, initial=0)
         found = [values[a:b] for a, b in pairwise(edges)]

@@ -4,6 +4,7 @@ The number of chunks alone decides in which order sums are made, so a result has
 whatever the scheduler, the number of workers and the order in which tasks end.
 """
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -78,9 +79,10 @@ class _Summary(NamedTuple):
     rows: int
     features: int
     nbytes: int
-    weight: float
+    weight: tuple[float, float]
     sums: np.ndarray
     present: np.ndarray | None
+    dtype: np.dtype[Any]
 
 
 @delayed
@@ -88,11 +90,25 @@ def _summary(X: Any, weight: np.ndarray | None) -> _Summary:
     """Return what is to be known of one chunk."""
     rows, d = X.shape
     sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
-    total = float(rows if weight is None else weight.sum())
+    total = (float(rows), 0.0) if weight is None else _exact_sum(weight)
     if issparse(X):
         nbytes = X.data.nbytes + X.indices.nbytes
-        return _Summary(rows, d, nbytes, total, np.ravel(sums), np.bincount(X.indices, minlength=d))
-    return _Summary(rows, d, X.nbytes, total, sums, None)
+        present = np.bincount(X.indices, minlength=d)
+        return _Summary(rows, d, nbytes, total, np.ravel(sums), present, X.dtype)
+    return _Summary(rows, d, X.nbytes, total, sums, None, X.dtype)
+
+
+def _exact_sum(weight: np.ndarray) -> tuple[float, float]:
+    """Return a sum and what rounding took from it: totals are the same for any chunks."""
+    numbers = weight.tolist()
+    total = math.fsum(numbers)
+    return total, math.fsum([*numbers, -total])
+
+
+@delayed
+def _as_double(X: Any) -> Any:
+    """Return rows as float64: kernels that get several chunks take one type."""
+    return X.astype(np.float64, copy=False)
 
 
 @delayed(nout=3)
@@ -128,10 +144,12 @@ def kept_rows(
     (kept,) = persist([tuple(each) for each in made], **run)
     found = compute(*[_summary(X, weight) for X, _, weight in kept], **run)
     _check(found)
+    if len({each.dtype for each in found}) > 1:
+        (kept,) = persist([(_as_double(X), y, weight) for X, y, weight in kept], **run)
     chunks, sizes = list(kept), [each.rows for each in found]
     if join_small:
         chunks, sizes = _brought_together(kept, found, run)
-    total = sum(each.weight for each in found)
+    total = math.fsum(part for each in found for part in each.weight)
     present = None
     if found[0].present is not None:
         present = np.sum([each.present for each in found], axis=0)
@@ -154,7 +172,7 @@ def _check(found: Sequence[_Summary]) -> None:
     rows, d = sum(each.rows for each in found), found[0].features
     if not rows or not d:
         raise ValueError(f"Found array with {rows} sample(s) and {d} feature(s): needed is 1 each")
-    if not sum(each.weight for each in found) > 0:
+    if not any(each.weight[0] > 0 for each in found):
         raise ValueError("Sample weights must contain at least one non-zero number.")
 
 

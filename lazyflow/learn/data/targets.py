@@ -40,7 +40,9 @@ class ClassTargets(NamedTuple):
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if y.ndim != 1:
-            raise ValueError(f"y should be a 1d array, got an array of shape {y.shape} instead")
+            raise ValueError(
+                f"y should be a 1d array, got an array of shape {y.shape} instead: {where}"
+            )
         at = np.searchsorted(self.classes, y).astype(np.float64)
         return (at if self.outputs > 1 else 2.0 * at - 1.0)[:, None]
 
@@ -65,12 +67,19 @@ class NumberTargets(NamedTuple):
         array([[1.5]])
         """
         if y.dtype.kind not in "fiub":
-            raise ValueError(f"y has the dtype {y.dtype} in {where}; needed are real numbers")
+            raise ValueError(f"{where} has the dtype {y.dtype}; needed are real numbers")
         numbers = np.ascontiguousarray(y, np.float64).reshape(len(y), -1)
+        if numbers.shape[1] != self.outputs and len(numbers):
+            raise ValueError(
+                f"{where} has {numbers.shape[1]} columns, needed is {self.outputs}; several "
+                "targets of lazy chunks come as one chunked array, see lazyflow.array.from_delayed"
+            )
         if not np.isfinite(numbers).all():
             row = int(np.argwhere(~np.isfinite(numbers))[0, 0])
-            raise ValueError(f"Input y contains NaN or infinity: {numbers[row]} in {where}[{row}]")
-        return numbers
+            raise ValueError(
+                f"Input y contains NaN or infinity: {where}, row {row} of it, is {numbers[row]}"
+            )
+        return numbers.reshape(-1, self.outputs)
 
 
 Targets = ClassTargets | NumberTargets

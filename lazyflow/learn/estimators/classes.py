@@ -14,10 +14,18 @@ __all__ = ["class_weighted", "classes_of"]
 
 
 @delayed
-def _labels(y: Any) -> np.ndarray:
+def _labels(y: Any, number: int) -> np.ndarray:
     """Return the labels of one part."""
     y = np.asarray(y)
-    check_classification_targets(y)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        row = int(np.argwhere(~np.isfinite(y))[0, 0])
+        name = "NaN" if np.isnan(y[row]).any() else "infinity"
+        raise ValueError(f"Input y contains {name}: chunk {number}, row {row} of it")
+    if y.size:
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            raise ValueError(f"{error} (y of chunk {number})") from None
     return np.unique(y)
 
 
@@ -34,11 +42,17 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
     >>> classes_of([RowChunk(None, ["b", "a"], None), RowChunk(None, ["c"], None)], {})
     array(['a', 'b', 'c'], dtype='<U1')
     """
-    classes = np.unique(np.concatenate(compute(*[_labels(part.y) for part in parts], **run)))
+    each = compute(*[_labels(part.y, k) for k, part in enumerate(parts)], **run)
+    found = [labels for labels in each if len(labels)]  # none have no type to be seen
+    if not found:
+        raise ValueError("Found array with 0 sample(s): y of all chunks is empty")
+    if len({labels.dtype.kind in "US" for labels in found if labels.dtype.kind != "O"}) > 1:
+        raise TypeError("y has labels that are words in some chunks, and numbers in others")
+    classes = np.unique(np.concatenate(found))
     if len(classes) < 2:
         raise ValueError(
             "This solver needs samples of at least 2 classes in the data, but the data contains "
-            f"only one class: {classes[0]!r}"
+            f"only one class: {classes.tolist()[0]!r}"
         )
     return classes
 
@@ -78,7 +92,9 @@ def class_weighted(
         totals = sum(
             compute(*[_totals(part.y, part.weight, classes) for part in parts], **run)
         )
-        factors = np.sum(totals) / (len(classes) * np.asarray(totals))
+        weighed = np.asarray(totals) > 0  # rows without weight have none by their class, either
+        factors = np.zeros(len(classes))
+        factors[weighed] = np.sum(totals) / (len(classes) * np.asarray(totals)[weighed])
     else:  # it knows the errors
         factors = compute_class_weight(class_weight, classes=classes, y=classes)
     return [

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.estimators.least_squares import LinearRegressor
+from lazyflow.learn.estimators.linear_estimator import check_limits
 from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
 from lazyflow.learn.solvers.history import Callback, StopRule
@@ -32,7 +33,7 @@ class ElasticNet(LinearRegressor):
     alpha : float
         Strength of the penalties.
     l1_ratio : float
-        RowChunk that is l1.
+        Part of the penalty that is l1.
     fit_intercept : bool
     max_iter : int
         Passes over the coefficients ("cd"), or over the rows ("saga").
@@ -98,6 +99,7 @@ class ElasticNet(LinearRegressor):
                 f"alpha must be at least 0 and l1_ratio from 0 to 1; they are {self.alpha} and "
                 f"{self.l1_ratio}"
             )
+        check_limits(self.tol, self.max_iter)
         if self.solver not in ("auto", "cd", "saga"):
             raise ValueError(f"solver must be one of auto, cd, saga, not {self.solver!r}")
         rows = self._rows(X, y, sample_weight)

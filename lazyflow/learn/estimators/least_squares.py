@@ -10,7 +10,12 @@ from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
 from lazyflow.learn.data.rows import Rows, kept_rows
 from lazyflow.learn.data.targets import NumberTargets
-from lazyflow.learn.estimators.linear_estimator import LinearEstimator, scores_of_chunk
+from lazyflow.learn.estimators.linear_estimator import (
+    LinearEstimator,
+    check_limits,
+    gathered,
+    scores_of_chunk,
+)
 from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.history import Callback, StopRule
 from lazyflow.learn.solvers.lbfgs import lbfgs
@@ -31,10 +36,13 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         """Return checked rows, kept; and remember whether targets have an axis of their own."""
         parts = self._parts(X, y, sample_weight, numbers=True)
-        shape: tuple[Any, ...] = np.shape(parts[0].y)
-        # A list of lazy chunks is one number for each row.
-        shape = getattr(y, "shape", (None,)) if is_chunked(y) else np.shape(y)
+        first = y if is_chunked(y) else parts[0].y
+        # Of lazy chunks it is not known: one number for each row.
+        shape: tuple[Any, ...] = getattr(first, "shape", (None,))
         self._columns = shape[1] if len(shape) == 2 else None
+        for name in ("history_", "converged_", "gap_", "n_passes_"):
+            if hasattr(self, name):  # of an earlier fit by another solver
+                delattr(self, name)
         rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run)
         self.n_features_in_ = rows.n_features
         return rows
@@ -70,7 +78,10 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         >>> round(LinearRegression().fit(X, y).score(X, y), 6)
         1.0
         """
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        y, predicted, weight = (
+            gathered(each, self._run) for each in (y, self.predict(X), sample_weight)
+        )
+        return float(r2_score(y, predicted, sample_weight=weight))
 
 
 def _predicted(X: Any, theta: np.ndarray, flat: bool) -> np.ndarray:
@@ -200,6 +211,7 @@ class Ridge(LinearRegressor):
         alpha = np.asarray(self.alpha, float)
         if not (alpha >= 0).all():
             raise ValueError(f"alpha must be at least 0, not {self.alpha}")
+        check_limits(self.tol, self.max_iter)
         if self.solver not in ("auto", "cholesky", "lbfgs", "saga"):
             raise ValueError(
                 f"solver must be one of auto, cholesky, lbfgs, saga, not {self.solver!r}"

@@ -11,13 +11,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 import lazyflow.array as la
-from lazyflow import delayed
+from lazyflow import compute, delayed
 from lazyflow.array.core import Array
+from lazyflow.learn.data.checking import as_numbers
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, parts_of
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
-__all__ = ["LinearEstimator", "scores_of_chunk"]
+__all__ = ["LinearEstimator", "check_limits", "gathered", "scores_of_chunk"]
 
 
 def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
@@ -28,8 +29,40 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
     >>> scores_of_chunk(np.array([[3.0]]), np.array([[2.0, 1.0]]))
     array([7.])
     """
+    X = as_numbers(X, "X")
+    if X.shape[1] != theta.shape[1] - 1:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the model is expecting {theta.shape[1] - 1} "
+            "features as input"
+        )
     scores = scores_of(theta, X)
     return scores[:, 0] if len(theta) == 1 else scores
+
+
+def check_limits(tol: Any, max_iter: Any) -> None:
+    """Refuse what no solver can stop by.
+
+    Examples
+    --------
+    >>> check_limits(1e-4, None)
+    """
+    if not (tol >= 0 and (max_iter is None or max_iter >= 1)):
+        raise ValueError(
+            f"tol must be at least 0 and max_iter at least 1; they are {tol} and {max_iter}"
+        )
+
+
+def gathered(values: Any, run: dict[str, Any]) -> Any:
+    """Return the numbers of a list of lazy chunks as one array; all else as it is.
+
+    Examples
+    --------
+    >>> gathered([delayed(np.zeros)(1), delayed(np.ones)(2)], {})
+    array([0., 1., 1.])
+    """
+    if not isinstance(values, list | tuple) or not is_chunked(values):
+        return values
+    return np.concatenate(compute(*values, **run))
 
 
 class LinearEstimator(BaseEstimator):
@@ -61,6 +94,8 @@ class LinearEstimator(BaseEstimator):
         if is_chunked(X):
             if isinstance(X, Array):
                 validate_data(self, X, skip_check_array=True)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_  # of an earlier fit; chunks in a list have none
             return parts_of(X, y, sample_weight, self._run)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
@@ -82,6 +117,8 @@ class LinearEstimator(BaseEstimator):
         return theta
 
     def _seed(self, random_state: Any) -> int:
+        if random_state is None:  # and NumPy's global state stays as it is
+            return 0
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
     # -- keeping what was found -------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`LogisticRegression`: two classes, or several by softmax; l1, l2 and elastic net penalties."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -8,15 +9,22 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from lazyflow.learn.chunked.metrics import accuracy_score
-from lazyflow.learn.data.inputs import is_chunked
+from lazyflow.learn.data.inputs import is_chunked, loaded
 from lazyflow.learn.data.rows import kept_rows
 from lazyflow.learn.data.targets import ClassTargets
 from lazyflow.learn.estimators.classes import class_weighted, classes_of
-from lazyflow.learn.estimators.linear_estimator import LinearEstimator, scores_of_chunk
+from lazyflow.learn.estimators.linear_estimator import (
+    LinearEstimator,
+    check_limits,
+    gathered,
+    scores_of_chunk,
+)
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
+from lazyflow.learn.solvers.certificate import is_separated
 from lazyflow.learn.solvers.history import Callback, Progress, Solution, StopRule
 from lazyflow.learn.solvers.lbfgs import lbfgs
 from lazyflow.learn.solvers.newton import newton
@@ -40,7 +48,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     C : float
         Inverse strength of the penalty; ``np.inf`` is none.
     l1_ratio : float
-        RowChunk of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
+        Part of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
     tol : float
         Stop when no component of the gradient of the mean loss is larger.
     fit_intercept : bool
@@ -49,6 +57,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         Weights of classes.
     random_state : int, RandomState or None
         For saga and svrg. Same number, same bits: on every scheduler, for any number of workers.
+        None is 0.
     solver : {"auto", "lbfgs", "newton-cholesky", "saga", "svrg"}
         "auto": saga with an l1 penalty; newton-cholesky up to 300 coefficients; saga on sparse
         rows; else lbfgs. All see the rows in chunks and never gather them, but saga gives up to
@@ -119,6 +128,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         self.callback = callback
         self.scheduler = scheduler
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.solver != "svrg"
+        return tags
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
         """Fit the model to rows X (n, d) and labels y (n,).
 
@@ -144,9 +158,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         parts = self._parts(X, y, sample_weight, numbers=False)
         if not is_chunked(X):
             check_classification_targets(np.asarray(y))
+        parts = loaded(parts, self._run)
         classes = classes_of(parts, self._run)
         parts = class_weighted(parts, classes, self.class_weight, self._run)
         rows = kept_rows(parts, ClassTargets(classes), self._run)
+        del parts  # what was converted is not kept as it was, too
         self.classes_, self.n_features_in_ = classes, rows.n_features
         strength = 1.0 / (self.C * rows.total)
         problem = Problem(
@@ -158,6 +174,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
             _printed(self.callback, self.verbose),
         )
         self._solve(self._solver_of(problem), rule)
+        if not (problem.l1 or problem.l2) and is_separated(problem, self._theta):
+            warnings.warn(
+                "a plane parts the classes, so without penalty there is no minimum: the larger the "
+                "coefficients the better. Take a finite C", ConvergenceWarning, stacklevel=2,
+            )
         return self
 
     def _check_parameters(self) -> None:
@@ -172,11 +193,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
                 f"solver {self.solver!r} knows no l1 penalty (l1_ratio={self.l1_ratio}): take "
                 "solver='saga' or l1_ratio=0"
             )
-        if not (self.tol >= 0 and (self.max_iter is None or self.max_iter >= 1)):
-            raise ValueError(
-                f"tol must be at least 0 and max_iter at least 1; they are {self.tol} and "
-                f"{self.max_iter}"
-            )
+        check_limits(self.tol, self.max_iter)
 
     def _solver_of(self, problem: Problem) -> Callable[[StopRule], Solution]:
         """Return the solver, bound to the problem and where to start."""
@@ -194,7 +211,10 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
             return partial(saga, problem, start, seed=self._seed(self.random_state))
         if name == "svrg":
             if sparse:
-                raise TypeError("solver 'svrg' needs dense rows: take solver='saga' or 'lbfgs'")
+                raise TypeError(
+                    "solver 'svrg' needs dense rows, and these are sparse: take solver='saga' or "
+                    "'lbfgs'"
+                )
             return partial(svrg, problem, start, seed=self._seed(self.random_state))
         return partial(lbfgs if name == "lbfgs" else newton, problem, start)
 
@@ -262,7 +282,10 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         >>> model.score(np.array([[0.9], [0.2]]), [1, 1])
         0.5
         """
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+        y, predicted, weight = (
+            gathered(each, self._run) for each in (y, self.predict(X), sample_weight)
+        )
+        return float(accuracy_score(y, predicted, sample_weight=weight))
 
 
 # -- of the rows of one chunk ---------------------------------------------------------------------

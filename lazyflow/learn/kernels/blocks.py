@@ -5,12 +5,13 @@ rows' products with each other, intercept included, which is far below the large
 4.7 beside 57 on 200,000 standardised rows of 50 features in blocks of 16.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-__all__ = ["largest_curvature", "largest_row", "product_with_gram"]
+__all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]
 
 _AT_ONCE = 1 << 12  # blocks whose products are there at once
 
@@ -53,11 +54,25 @@ def largest_curvature(
 def _largest_eigenvalue(products: np.ndarray, best: float) -> float:
     """Return the largest eigenvalue of several matrices, if it is above `best`."""
     bounds = np.sqrt(np.einsum("bij,bij->b", products, products))
+    if not np.isfinite(bounds).all():  # squares of the rows overflow
+        return math.inf
     for at in np.argsort(-bounds):
         if bounds[at] <= best:
             break
         best = max(best, float(np.linalg.eigvalsh(products[at])[-1]))
     return best
+
+
+def row_sums(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray]:
+    """Return the sum of dense rows, with weights.
+
+    Examples
+    --------
+    >>> row_sums(np.array([[3.0], [1.0]]), np.array([1.0, 2.0]))
+    (array([5.]),)
+    """
+    weighted = X if weight is None else X * weight[:, None]
+    return (weighted.sum(axis=0, dtype=np.float64),)
 
 
 def largest_row(X: Any, weight: np.ndarray | None, free: bool) -> float:

@@ -14,7 +14,10 @@ from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.learn.kernels.losses import Loss, logistic_sums
 from lazyflow.learn.kernels.slopes import LossKind
 
-__all__ = ["dual_sum", "hessian_sums", "intercept_sums", "loss_sums", "scores_of", "slopes_of"]
+__all__ = [
+    "dual_sum", "hessian_sums", "intercept_sums", "loss_sums", "scores_of", "slopes_of",
+    "smallest_margin",
+]
 
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
 _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
@@ -112,6 +115,31 @@ def slopes_of(loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray) -> np.ndarra
     """
     with share_of_threads(_MANY):
         return loss.residuals(scores_of(theta, X), y)[1]
+
+
+def smallest_margin(
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None
+) -> float:
+    """Return by how much a row's own class is above the others at least, of rows with weight.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import LOGISTIC
+    >>> X, y = np.array([[3.0], [1.0]]), np.array([[1.0], [-1.0]])
+    >>> smallest_margin(LOGISTIC, np.array([[1.0, -2.0]]), X, y, None)
+    1.0
+    """
+    scores = scores_of(theta, X)
+    if loss.kind is LossKind.LOGISTIC:
+        margins = (scores * y)[:, 0]
+    else:
+        own = np.arange(len(scores)), y[:, 0].astype(np.intp)
+        others = scores.copy()
+        others[own] = -np.inf
+        margins = scores[own] - others.max(axis=1)
+    if weight is not None:
+        margins = margins[weight > 0]
+    return float(margins.min(initial=np.inf))
 
 
 # -- of scores that are kept: nothing reads X -----------------------------------------------------

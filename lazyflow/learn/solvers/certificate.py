@@ -20,10 +20,10 @@ import numpy as np
 
 from lazyflow import compute, delayed, persist, trace
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of
+from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
-__all__ = ["exact_gap", "gap_at", "gradient_norm"]
+__all__ = ["exact_gap", "gap_at", "gradient_norm", "is_separated"]
 
 _STEPS = 30  # of Newton for intercepts; each squares the error, halved steps aside
 _FLAT = 1e-12  # a derivative by the intercepts that changes no gap
@@ -90,6 +90,27 @@ def exact_gap(
     if problem.l2:
         return max(gap_at(problem, theta, gradient), 0.0), theta
     return _gap_of_box(problem, theta, gradient), theta
+
+
+def is_separated(problem: Problem, theta: np.ndarray) -> bool:
+    """Return whether the scores at theta tell all classes apart: then larger ones lower the loss.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.data.inputs import RowChunk
+    >>> from lazyflow.learn.data.rows import kept_rows
+    >>> from lazyflow.learn.data.targets import ClassTargets
+    >>> from lazyflow.learn.kernels.losses import LOGISTIC
+    >>> part = RowChunk(np.array([[1.0], [2.0]]), np.array([0, 1]), None)
+    >>> rows = kept_rows([part], ClassTargets(np.arange(2)), {})
+    >>> is_separated(Problem(rows, LOGISTIC, 0.0, 0.0, True), np.array([[2.0, -3.0]]))
+    True
+    """
+    margin = delayed(smallest_margin)
+    found = compute(
+        *[margin(problem.loss, theta, *chunk) for chunk in problem.rows.chunks], **problem.run
+    )
+    return min(found) > 0
 
 
 def _kept_scores(problem: Problem, theta: np.ndarray) -> list[Any]:

@@ -55,17 +55,23 @@ def elastic_net(
 def _gap(
     w: np.ndarray, slope: np.ndarray, moments: np.ndarray, square: float, l1: float, l2: float
 ) -> float:
-    """Return the gap of the dual point that is the residual, shrunk into what l1 allows.
+    """Return the gap of the better of two dual points.
 
-    The l2 penalty counts as rows of the data, sqrt(l2) times the identity, with targets 0.
+    One is the residual, shrunk into what l1 allows; the l2 penalty counts as rows of the data,
+    sqrt(l2) times the identity, with targets 0. The other is the residual as it is, which the
+    conjugate of an l2 penalty allows: without l1 the first is shrunk to 0, and says nothing.
     """
     residual = square - w @ moments - w @ slope  # |y - X w|^2
-    largest, absolute, norm = 0.0, 0.0, 0.0
+    largest, absolute, norm, beyond = 0.0, 0.0, 0.0, 0.0
     for j in range(len(w)):
         largest = max(largest, abs(slope[j] - l2 * w[j]))
         absolute += abs(w[j])
         norm += w[j] * w[j]
+        beyond += max(abs(slope[j]) - l1, 0.0) ** 2
     whole = residual + l2 * norm
     factor = min(1.0, l1 / largest) if largest > 0.0 else 1.0
     aimed = square - w @ moments  # (y - X w)'y
-    return 0.5 * whole + l1 * absolute + 0.5 * factor * factor * whole - factor * aimed
+    gap = 0.5 * whole + l1 * absolute + 0.5 * factor * factor * whole - factor * aimed
+    if l2 > 0.0:
+        gap = min(gap, l1 * absolute + 0.5 * l2 * norm + 0.5 * beyond / l2 - w @ slope)
+    return gap

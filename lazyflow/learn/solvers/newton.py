@@ -4,6 +4,8 @@ For few coefficients, since the Hessian has their square, and is solved by the c
 mind scales of features, which stop the others.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
@@ -39,6 +41,9 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
         last = history.record(iteration, theta, value, gradient, length)
         if (last and not history.converged) or iteration == rule.max_iter:
             break
+        if not np.isfinite(hessian).all():
+            advice = "squares of the rows overflow, so scale the features"
+            break
         direction = -_solved(problem, hessian, gradient)
         slope = float((gradient * direction).sum())
         if last and -slope <= np.finfo(float).eps * abs(value):
@@ -49,8 +54,10 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
             found = _evaluated(history, to)
             if found[0] <= value + _SUFFICIENT * length * slope or length < _SHORTEST:
                 break
+            if _is_rounding(found, value, gradient):
+                break
             length /= 2
-        if not found[0] < value:
+        if not (found[0] < value or _is_rounding(found, value, gradient)):
             advice = "the objective can't be lowered any further in float64, so raise tol"
             break
         theta, (value, gradient, hessian) = to, found
@@ -58,6 +65,12 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
             history.record(iteration + 1, theta, value, gradient, length)
             break
     return history.solution(advice)
+
+
+def _is_rounding(found: tuple[Any, ...], value: float, gradient: np.ndarray) -> bool:
+    """Whether a step halves the gradient, and changes the value by no more than rounding does."""
+    near = abs(found[0] - value) <= 8 * np.finfo(float).eps * abs(value)
+    return bool(near and abs(found[1]).max() < abs(gradient).max() / 2)
 
 
 def _evaluated(history: History, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

@@ -6,8 +6,8 @@ and a new one comes out. What differs is which rows a task gets:
 
 `sampling="global"`
     A task goes through all rows for some epochs, in the order of a permutation of their blocks.
-    The result has the same bits for any chunks. All rows must be in the memory of one worker;
-    there they are read where they are.
+    The coefficients have the same bits for any chunks. All rows must be in the memory of one
+    worker; there they are read where they are.
 `sampling="visits"`
     A task goes through some blocks of one chunk, and an epoch is a chain of such visits in random
     order, over workers whose rows stay where they are. One `persist` at its end keeps all of the
@@ -28,10 +28,13 @@ from lazyflow.learn.solvers.history import History, Solution, StopRule
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.schedule import (
     BLOCK,
+    Spans,
     centred,
     curvature,
     epoch_order,
+    even_spans,
     longest_visit,
+    mean_of_spans,
     step_length,
     uncentred,
     visits_of_epoch,
@@ -88,8 +91,9 @@ def saga(
     if sampling not in ("global", "visits"):
         raise ValueError(f'sampling must be "global" or "visits", not {sampling!r}')
     history = History(problem, rule)
-    mean = _mean(problem)
-    walk, longest = _planned(problem, block, mean, sampling == "visits")
+    spans = even_spans(problem.rows.sizes, block) if sampling == "global" else None
+    mean = _mean(problem, spans)
+    walk, longest = _planned(problem, block, mean, spans)
     history.passes += 1
     state: Any = _started(problem, centred(start, mean), sampling == "visits")
     epoch = 0
@@ -100,7 +104,7 @@ def saga(
         value, gradient = history.evaluate(theta)
         if history.record(epoch, theta, value, gradient, walk.sizes.step):
             break
-        if epoch >= rule.max_iter:
+        if epoch >= rule.max_iter or not walk.sizes.step:
             break
         until = min(epoch + check_every(epoch), rule.max_iter)
         for at in range(epoch, until):
@@ -124,24 +128,28 @@ def check_every(epoch: int) -> int:
     return 1 if epoch < len(_CHECKS) else 2
 
 
-def _mean(problem: Problem) -> np.ndarray:
+def _mean(problem: Problem, spans: Spans | None) -> np.ndarray:
     """Return what is taken from rows; sparse ones would not be sparse, without intercepts not."""
     rows = problem.rows
-    return rows.mean if problem.free and rows.present is None else np.zeros(rows.n_features)
+    if not problem.free or rows.present is not None:
+        return np.zeros(rows.n_features)
+    return rows.mean if spans is None else mean_of_spans(problem, spans)
 
 
 def _planned(
-    problem: Problem, block: int, mean: np.ndarray, visits: bool
+    problem: Problem, block: int, mean: np.ndarray, spans: Spans | None
 ) -> tuple[_Walk, int | None]:
-    """Return what stays the same, and the longest visit."""
+    """Return what stays the same, and the longest visit; there are none of spans."""
     rows = problem.rows
-    bounds = curvature(problem, block, mean)
+    bounds = curvature(problem, block, mean, spans)
     step = step_length(problem, bounds)
     sizes = StepSizes(
         step, problem.l1, problem.l2, bounds.terms / rows.total, 1 / rows.total,
         float(problem.free),
     )
-    longest = max(longest_visit(problem, step, mean), 1) if visits else None
+    longest = None
+    if spans is None and step:
+        longest = max(longest_visit(problem, step, mean), 1)
     if rows.present is None:
         return _Walk(int(problem.loss.kind), block, mean, sizes), longest
     rarity = rows.n / np.maximum(rows.present, 1)

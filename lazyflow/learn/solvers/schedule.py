@@ -13,23 +13,30 @@ as long half as many again. Whole chunks in a fixed order, the obvious program, 
 than 1e-3: `lazyflow.learn.examples.block_cyclic` shows it.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyflow import compute, delayed
+from lazyflow.learn.data.inputs import RowChunk
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.blocks import largest_curvature, largest_row, product_with_gram
+from lazyflow.learn.kernels.blocks import (
+    largest_curvature,
+    largest_row,
+    product_with_gram,
+    row_sums,
+)
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = [
-    "BLOCK", "Curvature", "centred", "curvature", "epoch_order", "longest_visit", "step_length",
-    "uncentred", "visits_of_epoch",
+    "BLOCK", "Curvature", "Spans", "centred", "curvature", "epoch_order", "even_spans",
+    "longest_visit", "mean_of_spans", "step_length", "uncentred", "visits_of_epoch",
 ]
 
 #: Rows of a dense block. More bear a longer step and cost less a row, but fewer steps are taken.
 BLOCK = 16
+_SPAN = 1 << 10  # blocks that one task measures, wherever chunks end
 _UNIT = 2  # neighbouring blocks that are drawn together
 _POWER_STEPS = 5  # a few per cent below the largest eigenvalue: it lengthens visits by as much
 
@@ -62,6 +69,74 @@ def uncentred(theta: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return centred(theta, -mean)
 
 
+Spans = list[list[tuple[int, int, int]]]
+"""Neighbouring rows that one task measures: for each (chunk, first row, row after the last)."""
+
+
+def even_spans(sizes: Sequence[int], block: int) -> Spans:
+    """Return spans of so many blocks each, which don't depend on where chunks end.
+
+    What is added up over them has the same bits for any chunks.
+
+    Examples
+    --------
+    >>> even_spans([1000, 40], 1)
+    [[(0, 0, 1000), (1, 0, 24)], [(1, 24, 40)]]
+    """
+    length = _SPAN * block
+    spans: Spans = []
+    room = 0
+    for chunk, size in enumerate(sizes):
+        low = 0
+        while low < size:
+            if not room:
+                spans.append([])
+                room = length
+            high = min(low + room, size)
+            spans[-1].append((chunk, low, high))
+            room -= high - low
+            low = high
+    return spans
+
+
+@delayed
+def _of_span(
+    function: Callable[..., Any], pieces: list[tuple[RowChunk, int, int]], *rest: Any
+) -> Any:
+    """Return a function of the rows and weights of one span."""
+    X = np.concatenate([chunk[0][a:b] for chunk, a, b in pieces])
+    weight = None
+    if pieces[0][0][2] is not None:
+        weight = np.concatenate([chunk[2][a:b] for chunk, a, b in pieces])
+    return function(X, weight, *rest)
+
+
+def _pieces(problem: Problem, spans: Spans) -> list[list[Any]]:
+    chunks = [tuple(chunk) for chunk in problem.rows.chunks]
+    return [[(chunks[k], a, b) for k, a, b in span] for span in spans]
+
+
+def mean_of_spans(problem: Problem, spans: Spans) -> np.ndarray:
+    """Return the mean of dense rows, added up in spans.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.data.inputs import RowChunk
+    >>> from lazyflow.learn.data.rows import kept_rows
+    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [2, 0], None)], NumberTargets(1), {})
+    >>> mean_of_spans(Problem(rows, SQUARES, 0.0, 1.0, True), [[(0, 0, 1)], [(0, 1, 2)]])
+    array([2.])
+    """
+    (total,) = compute(
+        tree_sum([_of_span(row_sums, pieces) for pieces in _pieces(problem, spans)]),
+        **problem.run,
+    )[0]
+    mean: np.ndarray = total / problem.rows.total
+    return mean
+
+
 class Curvature(NamedTuple):
     """Bounds for the loss of a problem, intercepts included, penalties not.
 
@@ -80,8 +155,12 @@ class Curvature(NamedTuple):
     terms: int
 
 
-def curvature(problem: Problem, block: int, mean: np.ndarray) -> Curvature:
+def curvature(
+    problem: Problem, block: int, mean: np.ndarray, spans: Spans | None = None
+) -> Curvature:
     """Measure the rows in blocks of `block` rows, less `mean`: one pass.
+
+    Blocks of dense rows are counted from the begin of each of the `spans`, or of each chunk.
 
     Examples
     --------
@@ -99,9 +178,10 @@ def curvature(problem: Problem, block: int, mean: np.ndarray) -> Curvature:
         found = [row(chunk.X, chunk.weight, problem.free) for chunk in rows.chunks]
         terms = rows.n
     else:
-        of_blocks = delayed(largest_curvature)
+        spans = spans or [[(k, 0, size)] for k, size in enumerate(rows.sizes)]
         found = [
-            of_blocks(chunk.X, chunk.weight, block, mean, problem.free) for chunk in rows.chunks
+            _of_span(largest_curvature, pieces, block, mean, problem.free)
+            for pieces in _pieces(problem, spans)
         ]
         terms = -(-rows.n // block)
     largest = max(compute(*found, **problem.run))
@@ -119,8 +199,11 @@ def step_length(problem: Problem, bounds: Curvature) -> float:
     present = problem.rows.present
     if present is not None:
         rarest = problem.rows.n / max(int(present[present > 0].min(initial=problem.rows.n)), 1)
-        return 1 / (5 * (bounds.term + problem.l2) + rarest * problem.l2)
+        L = 5 * (bounds.term + problem.l2) + rarest * problem.l2
+        return 1 / L if L else 1.0
     L = bounds.term + problem.l2
+    if not L:  # nothing is curved, so that there is nowhere to go
+        return 1.0
     return 1 / (2 * L + min(2 * bounds.terms * problem.l2, L))
 
 

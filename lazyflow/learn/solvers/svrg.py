@@ -64,6 +64,8 @@ def svrg(
     for iteration in range(rule.max_iter + 1):
         if history.record(iteration, theta, value, gradient, length) or iteration == rule.max_iter:
             break
+        if not step:  # squares of the rows overflow
+            break
         if _is_slow(history):
             return finished_by_lbfgs(history, gradient)
         to = _joined_passes(problem, theta, gradient, (step, block, mean), (seed, iteration))
