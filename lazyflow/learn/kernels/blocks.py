@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 __all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]
 
-_AT_ONCE = 1 << 12  # blocks whose products are there at once
+_AT_ONCE = 1 << 8  # blocks whose rows and products are there at once, in the cache
 
 
 def largest_curvature(
@@ -22,8 +22,8 @@ def largest_curvature(
     """Return the largest eigenvalue of Z_b Z_b' over the blocks b of rows of one chunk.
 
     Z is the rows less `mean`, and a column of ones where intercepts are `free`, multiplied by the
-    roots of the weights. Only the few blocks are decomposed whose Frobenius norm, a bound that
-    costs a product, is above what was found before.
+    roots of the weights. Only the few blocks are decomposed for which the Frobenius norms of the
+    products and of their powers, bounds that cost a product each, are above what was found before.
 
     Examples
     --------
@@ -33,12 +33,13 @@ def largest_curvature(
     best = 0.0
     rows, d = X.shape
     whole = rows // block * block
+    shifted = mean.any()
     root = None if weight is None else np.sqrt(weight)
     spans = [(a, min(a + _AT_ONCE * block, whole)) for a in range(0, whole, _AT_ONCE * block)]
     if whole < rows:
         spans.append((whole, rows))
     for a, b in spans:
-        Z = (X[a:b] - mean).astype(np.float64, copy=False)
+        Z = (X[a:b] - mean if shifted else X[a:b]).astype(np.float64, copy=root is not None)
         ones: Any = float(free)
         if root is not None:
             Z *= root[a:b, None]
@@ -53,14 +54,25 @@ def largest_curvature(
 
 def _largest_eigenvalue(products: np.ndarray, best: float) -> float:
     """Return the largest eigenvalue of several matrices, if it is above `best`."""
-    bounds = np.sqrt(np.einsum("bij,bij->b", products, products))
-    if not np.isfinite(bounds).all():  # squares of the rows overflow
+    norms = _norms(products)
+    if not np.isfinite(norms).all():  # squares of the rows overflow
         return math.inf
-    for at in np.argsort(-bounds):
-        if bounds[at] <= best:
-            break
-        best = max(best, float(np.linalg.eigvalsh(products[at])[-1]))
+    best = max(best, float(np.linalg.eigvalsh(products[norms.argmax()])[-1]))
+    products, norms = products[norms > best], norms[norms > best]
+    powers = products / norms[:, None, None]
+    for exponent in (2, 4):
+        powers = powers @ powers
+        near = norms * _norms(powers) ** (1 / exponent) > best
+        products, norms, powers = products[near], norms[near], powers[near]
+    if len(products):
+        best = max(best, float(np.linalg.eigvalsh(products)[:, -1].max()))
     return best
+
+
+def _norms(matrices: np.ndarray) -> np.ndarray:
+    """Return the Frobenius norms of several matrices; none has a larger eigenvalue."""
+    found: np.ndarray = np.sqrt(np.einsum("bij,bij->b", matrices, matrices))
+    return found
 
 
 def row_sums(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray]:

@@ -104,11 +104,11 @@ def _of_span(
     function: Callable[..., Any], pieces: list[tuple[RowChunk, int, int]], *rest: Any
 ) -> Any:
     """Return a function of the rows and weights of one span."""
-    X = np.concatenate([chunk[0][a:b] for chunk, a, b in pieces])
-    weight = None
-    if pieces[0][0][2] is not None:
-        weight = np.concatenate([chunk[2][a:b] for chunk, a, b in pieces])
-    return function(X, weight, *rest)
+    X = [chunk[0][a:b] for chunk, a, b in pieces]
+    weight = [chunk[2][a:b] for chunk, a, b in pieces if chunk[2] is not None]
+    if len(pieces) == 1:
+        return function(X[0], weight[0] if weight else None, *rest)
+    return function(np.concatenate(X), np.concatenate(weight) if weight else None, *rest)
 
 
 def _pieces(problem: Problem, spans: Spans) -> list[list[Any]]:
