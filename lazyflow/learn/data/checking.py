@@ -63,8 +63,9 @@ def as_numbers(X: Any, where: str) -> Any:
 
 def _check_finite(values: np.ndarray, X: Any, where: str) -> None:
     # A sum costs a third of looking at each number, and is finite if they all are (or too large).
-    if np.isfinite(values.sum()) or np.isfinite(values).all():
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():
+            return
     if issparse(X):
         at = int(np.argwhere(~np.isfinite(values))[0, 0])
         row, column = int(np.searchsorted(X.indptr, at, "right")) - 1, int(X.indices[at])

@@ -89,7 +89,8 @@ class _Summary(NamedTuple):
 def _summary(X: Any, weight: np.ndarray | None) -> _Summary:
     """Return what is to be known of one chunk."""
     rows, d = X.shape
-    sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
     total = (float(rows), 0.0) if weight is None else _exact_sum(weight)
     if issparse(X):
         nbytes = X.data.nbytes + X.indices.nbytes

@@ -68,8 +68,12 @@ class NumberTargets(NamedTuple):
         """
         if y.dtype.kind not in "fiub":
             raise ValueError(f"{where} has the dtype {y.dtype}; needed are real numbers")
-        numbers = np.ascontiguousarray(y, np.float64).reshape(len(y), -1)
-        if numbers.shape[1] != self.outputs and len(numbers):
+        numbers = np.ascontiguousarray(y, np.float64)
+        if numbers.ndim == 1:
+            numbers = numbers[:, None]
+        if numbers.ndim != 2:
+            raise ValueError(f"{where} has the shape {y.shape}; needed is one row for each of X")
+        if numbers.shape[1] != self.outputs:
             raise ValueError(
                 f"{where} has {numbers.shape[1]} columns, needed is {self.outputs}; several "
                 "targets of lazy chunks come as one chunked array, see lazyflow.array.from_delayed"
@@ -79,7 +83,7 @@ class NumberTargets(NamedTuple):
             raise ValueError(
                 f"Input y contains NaN or infinity: {where}, row {row} of it, is {numbers[row]}"
             )
-        return numbers.reshape(-1, self.outputs)
+        return numbers
 
 
 Targets = ClassTargets | NumberTargets

@@ -20,13 +20,17 @@ import numpy as np
 
 from lazyflow import compute, delayed, persist, trace
 from lazyflow.learn.data.rows import tree_sum
+from lazyflow.learn.kernels.slopes import LossKind
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
 __all__ = ["exact_gap", "gap_at", "gradient_norm", "is_separated"]
 
-_STEPS = 30  # of Newton for intercepts; each squares the error, halved steps aside
+_STEPS = 100  # of Newton for intercepts; near the minimum each squares the error
+_SHORTEST, _FIRST = 1e-9, 8.0  # steps that are tried, and the length of the first one at most
+_ROUNDING = 1e-14  # of a sum, relatively
 _FLAT = 1e-12  # a derivative by the intercepts that changes no gap
+_STEEP = 1e-8  # and one with which the formula is none
 
 
 def gradient_norm(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
@@ -87,6 +91,9 @@ def exact_gap(
         theta = theta.copy()
         theta[:, -1] += _best_shift(problem, scores)
         _, gradient = problem.value_and_gradient(theta)
+        steep = float(abs(gradient[:, -1]).max())
+        if problem.loss.kind != LossKind.SQUARES and not steep <= _STEEP:
+            return math.inf, theta  # nothing is known
     if problem.l2:
         return max(gap_at(problem, theta, gradient), 0.0), theta
     return _gap_of_box(problem, theta, gradient), theta
@@ -132,23 +139,31 @@ def _summed(problem: Problem, scores: list[Any], function: Callable[..., Any]) -
 
 
 def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
-    """Return what to add to the intercepts, by Newton's method with halved steps."""
+    """Return what to add to the intercepts, by Newton's method.
+
+    Steps are held short by a curvature of their own, in proportion to the gradient: where all
+    scores are large the loss is straight, and plain steps would lead anywhere.
+    """
     total = _summed(problem, scores, intercept_sums)
     shift = np.zeros(problem.shape[0])
     value, gradient, hessian = total(shift)
+    radius = _FIRST
     for _ in range(_STEPS):
-        if abs(gradient).max() <= _FLAT * problem.rows.total:
+        largest = float(abs(gradient).max())
+        if not largest > _FLAT * problem.rows.total or radius < _SHORTEST:
             break
-        move = -np.linalg.lstsq(hessian, gradient, rcond=1e-12)[0]
-        length = 1.0
-        while length > 1e-6:
-            found = total(shift + length * move)
-            if found[0] <= value:
-                break
-            length /= 2
-        if not (found[0] <= value and np.isfinite(found[0])):
-            break
-        shift, (value, gradient, hessian) = shift + length * move, found
+        held = hessian + largest / radius * np.eye(len(shift))
+        move = np.linalg.solve(held, gradient)
+        if problem.loss.kind == LossKind.SOFTMAX:
+            move -= move.mean()  # all classes together, which changes nothing but by rounding
+        to = shift - move
+        found = total(to)
+        flat = abs(found[0] - value) <= _ROUNDING * abs(value)
+        if found[0] < value if not flat else abs(found[1]).max() < largest / 2:
+            shift, (value, gradient, hessian) = to, found
+            radius *= 8
+        else:
+            radius /= 8
     return shift
 
 

@@ -5,6 +5,8 @@ tasks over all chunks (`Problem.value_and_gradient`), and the loop of SciPy that
 again and again.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
@@ -14,6 +16,7 @@ from lazyflow.learn.solvers.problem import Problem
 __all__ = ["finished_by_lbfgs", "lbfgs"]
 
 _NO_BETTER = "the objective can't be lowered any further in float64, so raise tol"
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of a value
 
 
 def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
@@ -46,24 +49,31 @@ def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
 
 def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
     """Go on by L-BFGS from the last point of a trace, whose gradient is given.
+
+    Where rounding hides what a step changes in the value, it goes on by changes that are computed
+    of the gradients (the trapezoidal rule), which have as many digits as those.
     """
     rule, shape = history.rule, gradient.shape
-    known: float | None = history.trace[-1].objective  # where SciPy begins
+    value = history.trace[-1].objective
+    known, near = True, None  # value and gradient of where SciPy begins; from where changes count
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal gradient, known
-        if known is None:
+        nonlocal gradient, value, known
+        if not known:
             value, gradient = history.evaluate(flat.reshape(shape))
-        else:
-            value, known = known, None
-        return value, gradient.ravel()
+        known = False
+        if near is None:
+            return value, gradient.ravel()
+        change = flat.reshape(shape) - near.theta
+        return 0.5 * float(((gradient + near.gradient) * change).sum()), gradient.ravel()
 
     def iteration_ended(intermediate_result: OptimizeResult) -> None:
         # The last evaluation of a line search is the point it accepts: `gradient` belongs to it.
         theta = intermediate_result.x.reshape(shape)
+        if near is not None and value > near.value + _ROUNDING * abs(near.value):
+            raise StopIteration  # too far for the rule
         last = history.trace[-1]
         length = float(np.linalg.norm(theta - last.theta))
-        value = float(intermediate_result.fun)
         if history.record(last.iteration + 1, theta, value, gradient, length):
             raise StopIteration
 
@@ -79,7 +89,17 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
         last = history.trace[-1]
         if last.iteration >= rule.max_iter:
             return history.solution("raise max_iter or tol")
-        ended = history.converged or history.stopped or not np.isfinite(last.objective)
-        if ended or last.iteration - before.iteration < 2:
+        if history.converged or history.stopped or not np.isfinite(last.objective):
             return history.solution(_NO_BETTER)
-        # Rounding stopped it: it goes on without its memory, for as long as that moves it.
+        if near is not None and not last.gradient_norm < before.gradient_norm / 2:
+            return history.solution(_NO_BETTER)
+        value, gradient = history.evaluate(last.theta)
+        known, near = True, _Near(last.theta, value, gradient)
+
+
+class _Near(NamedTuple):
+    """A point so near to the minimum that values don't tell any more."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray

@@ -90,7 +90,8 @@ def test_weights_are_repeated_rows(loss):
 def test_logistic_loss_is_exact_where_exp_overflows(size, weight):
     theta, X, y = np.array([[size, 0.0]]), np.ones((1, 1)), np.ones((1, 1))
     for value, gradient in (
-        loss_sums(LOGISTIC, theta, X, y, weight), loss_sums(LOGISTIC, theta, csr_array(X), y, weight),
+        loss_sums(LOGISTIC, theta, X, y, weight),
+        loss_sums(LOGISTIC, theta, csr_array(X), y, weight),
         logistic_sums(theta[0], X, y[:, 0], weight),
     ):
         assert value == max(-size, 0.0)
