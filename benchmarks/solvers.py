@@ -8,11 +8,13 @@ it. What takes two cores is said.
 
 from __future__ import annotations
 
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -273,10 +275,39 @@ def visits(bench: Bench) -> Table:
     return bench.table(visits, rows, failed, amount=f"{count:,} visits")
 
 
+def beyond_memory(bench: Bench) -> Table:
+    """L-BFGS, 10 iterations, on chunks read from disk, four times what the store may hold; wall"""
+    import lazyflow
+    from lazyflow.learn import LogisticRegression
+
+    problem = bench.dense
+    with tempfile.TemporaryDirectory() as folder:
+        Xs, ys = [], []
+        for k, (X, y) in enumerate(problem.chunks):
+            path = str(Path(folder) / f"{k}.npy")
+            np.save(path, X)
+            Xs.append(lazyflow.delayed(np.load)(path))
+            ys.append(lazyflow.delayed(y))
+        limit = problem.X.nbytes // 4
+
+        def fit(**settings: Any) -> None:
+            with lazyflow.config.set(**settings):
+                LogisticRegression(tol=0.0, solver="lbfgs", max_iter=10).fit(Xs, ys)
+
+        turns: dict[Label, Turn] = {
+            ("all in memory", "lazyflow"): lambda: wall(fit),
+            ("a quarter", "lazyflow"): lambda: wall(lambda: fit(store_limit=limit)),
+        }
+        rows, failed = bench.measure(turns, "ms", 1e3)
+    rows[1].result = min(rows[1].samples["lazyflow"]) / min(rows[0].samples["lazyflow"])
+    amount = f"{problem.X.nbytes / 1e6:g} MB of rows, {limit / 1e6:g} MB of store"
+    return bench.table(beyond_memory, rows, failed, amount=amount)
+
+
 CASES = {
     case.__name__: case
     for case in (
-        one_pass, lbfgs, saga, svrg, lasso, newton, sparse_saga, chunk_sizes, visits,
+        one_pass, lbfgs, saga, svrg, lasso, newton, sparse_saga, chunk_sizes, visits, beyond_memory,
     )
 }
 

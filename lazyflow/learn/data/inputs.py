@@ -15,6 +15,7 @@ from lazyflow import compute, delayed, is_lazy, persist
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
+from lazyflow.learn.data.keeping import fitting
 
 __all__ = ["PART_BYTES", "RowChunk", "is_chunked", "loaded", "parts_of"]
 
@@ -75,7 +76,9 @@ def parts_of(
         return _cut(X, y, weight)
     chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X), None)
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
-        (chunks,) = persist(chunks, **(run or {}))  # or they would be loaded twice
+        chunks, fit = fitting(chunks, run or {})
+        if fit:  # or they would be loaded twice
+            (chunks,) = persist(chunks, **(run or {}))
         sizes = list(compute(*[_length(chunk) for chunk in chunks], **(run or {})))
     ys = _like_rows(y, "y", len(chunks), sizes)
     weights = [None] * len(chunks) if weight is None else (
@@ -84,18 +87,20 @@ def parts_of(
     return [RowChunk(*each) for each in zip(chunks, ys, weights, strict=True)]
 
 
-def loaded(parts: list[RowChunk], run: dict[str, Any]) -> list[RowChunk]:
+def loaded(parts: list[RowChunk], run: dict[str, Any], keep: bool) -> list[RowChunk]:
     """Return parts whose lazy values are made and kept, all by one computation.
 
-    What is looked at more than once, as labels are, must not be loaded each time.
+    What is looked at more than once, as labels are, must not be loaded each time. Without `keep`
+    the rows themselves stay lazy: targets and weights only are made.
 
     Examples
     --------
-    >>> (part,) = loaded([RowChunk(delayed(np.ones)((2, 1)), np.zeros(2), None)], {})
+    >>> (part,) = loaded([RowChunk(delayed(np.ones)((2, 1)), np.zeros(2), None)], {}, keep=True)
     >>> part.y
     array([0., 0.])
     """
-    lazy = [(k, i) for k, part in enumerate(parts) for i in range(3) if is_lazy(part[i])]
+    kinds = range(3) if keep else range(1, 3)
+    lazy = [(k, i) for k, part in enumerate(parts) for i in kinds if is_lazy(part[i])]
     if not lazy:
         return parts
     (values,) = persist([parts[k][i] for k, i in lazy], **run)

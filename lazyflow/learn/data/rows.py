@@ -44,6 +44,8 @@ class Rows:
         How many rows have each feature, of sparse rows.
     nbytes : int
         What the chunks of X take.
+    kept : bool
+        Whether X is kept, or made again in every pass.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Rows:
     mean: np.ndarray
     present: np.ndarray | None
     nbytes: int
+    kept: bool
 
     @property
     def n(self) -> int:
@@ -121,11 +124,13 @@ def _joined(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, np.ndarray, np.ndar
 
 
 def kept_rows(
-    parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True
+    parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True,
+    keep: bool = True,
 ) -> Rows:
     """Check all parts and keep them; small chunks are brought together unless told not to.
 
-    `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``).
+    `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``). Without `keep` they are
+    made and checked again in every pass.
 
     Raises
     ------
@@ -141,14 +146,17 @@ def kept_rows(
     ...
     ValueError: chunk 1 of X has 2 features, chunk 0 has 1
     """
-    made = [checked(*part, targets, k) for k, part in enumerate(parts)]
-    (kept,) = persist([tuple(each) for each in made], **run)
+    kept = [tuple(checked(*part, targets, k)) for k, part in enumerate(parts)]
+    if keep:
+        (kept,) = persist(kept, **run)
     found = compute(*[_summary(X, weight) for X, _, weight in kept], **run)
     _check(found)
     if len({each.dtype for each in found}) > 1:
-        (kept,) = persist([(_as_double(X), y, weight) for X, y, weight in kept], **run)
+        kept = [(_as_double(X), y, weight) for X, y, weight in kept]
+        if keep:
+            (kept,) = persist(kept, **run)
     chunks, sizes = list(kept), [each.rows for each in found]
-    if join_small:
+    if join_small and keep:
         chunks, sizes = _brought_together(kept, found, run)
     total = math.fsum(part for each in found for part in each.weight)
     present = None
@@ -157,7 +165,7 @@ def kept_rows(
     return Rows(
         [RowChunk(*chunk) for chunk in chunks], sizes, found[0].features, targets, total,
         np.sum([each.sums for each in found], axis=0) / total, present,
-        sum(each.nbytes for each in found),
+        sum(each.nbytes for each in found), keep,
     )
 
 

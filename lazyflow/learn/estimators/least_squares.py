@@ -43,7 +43,8 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         for name in ("history_", "converged_", "gap_", "n_passes_"):
             if hasattr(self, name):  # of an earlier fit by another solver
                 delattr(self, name)
-        rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run)
+        parts, keep = self._fitting(parts)
+        rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run, keep=keep)
         self.n_features_in_ = rows.n_features
         return rows
 

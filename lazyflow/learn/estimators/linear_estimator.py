@@ -15,6 +15,7 @@ from lazyflow import compute, delayed
 from lazyflow.array.core import Array
 from lazyflow.learn.data.checking import as_numbers
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, parts_of
+from lazyflow.learn.data.keeping import fitting
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
@@ -106,6 +107,11 @@ class LinearEstimator(BaseEstimator):
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         return parts_of(X, y, sample_weight)
+
+    def _fitting(self, parts: list[RowChunk]) -> tuple[list[RowChunk], bool]:
+        """Return parts, and whether their rows are kept."""
+        chunks, keep = fitting([part.X for part in parts], self._run)
+        return [part._replace(X=X) for part, X in zip(parts, chunks, strict=True)], keep
 
     def _start(self, shape: tuple[int, int], warm_start: bool) -> np.ndarray:
         """Return where a solver starts: zeros, or the last fit's coefficients."""

@@ -158,10 +158,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         parts = self._parts(X, y, sample_weight, numbers=False)
         if not is_chunked(X):
             check_classification_targets(np.asarray(y))
-        parts = loaded(parts, self._run)
+        parts, keep = self._fitting(parts)
+        parts = loaded(parts, self._run, keep)
         classes = classes_of(parts, self._run)
         parts = class_weighted(parts, classes, self.class_weight, self._run)
-        rows = kept_rows(parts, ClassTargets(classes), self._run)
+        rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep)
         del parts  # what was converted is not kept as it was, too
         self.classes_, self.n_features_in_ = classes, rows.n_features
         strength = 1.0 / (self.C * rows.total)

@@ -78,7 +78,8 @@ def exact_gap(
     >>> from lazyflow.learn.data.targets import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> exact_gap(Problem(rows, SQUARES, 0.0, 1.0, free=True), np.array([[0.5, 0.0]]))
+    >>> gap, theta = exact_gap(Problem(rows, SQUARES, 0.0, 1.0, free=True), np.array([[0.5, 0.0]]))
+    >>> round(gap, 12), theta
     (0.0, array([[0.5, 1. ]]))
     """
     if gradient is None:

@@ -69,7 +69,7 @@ def saga(
         An iteration of the rule is an epoch: each row once. The gradient over all rows is looked
         at after the first two, and after every second one then.
     sampling
-        None: "global" for up to 1 GB of rows, else "visits".
+        None: "global" for up to 1 GB of rows that are kept, else "visits".
     seed
         Same seed, same bits: on every scheduler and for any number of workers.
     block
@@ -87,7 +87,8 @@ def saga(
     (array([[0.5, 1. ]]), True)
     """
     if sampling is None:
-        sampling = "global" if problem.rows.nbytes <= _IN_ONE_TASK else "visits"
+        in_one = problem.rows.kept and problem.rows.nbytes <= _IN_ONE_TASK
+        sampling = "global" if in_one else "visits"
     if sampling not in ("global", "visits"):
         raise ValueError(f'sampling must be "global" or "visits", not {sampling!r}')
     history = History(problem, rule)

@@ -1,0 +1,60 @@
+"""Rows that do not fit in memory are read again in every pass, with the same result."""
+
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from lazyflow import config, delayed
+
+pytest.importorskip("sklearn")
+
+from lazyflow.learn import LogisticRegression, Ridge
+
+CHUNKS, ROWS, FEATURES = 8, 50, 4
+
+
+class Source:
+    """Chunks of rows that count how often each is read, and how many are there at once."""
+
+    def __init__(self):
+        random = np.random.default_rng(0)
+        self.X = random.normal(size=(CHUNKS, ROWS, FEATURES))
+        self.y = (self.X.sum(axis=2) + random.normal(size=(CHUNKS, ROWS)) > 0).astype(int)
+        self.reads = Counter()
+        self.lock = threading.Lock()
+
+    def read(self, k):
+        with self.lock:
+            self.reads[k] += 1
+        return self.X[k].copy()
+
+    def lazy(self):
+        return [delayed(self.read)(k) for k in range(CHUNKS)], list(map(delayed, self.y))
+
+
+@pytest.mark.parametrize("model", [
+    LogisticRegression(solver="lbfgs"), LogisticRegression(solver="saga", random_state=0),
+    LogisticRegression(solver="newton-cholesky"), Ridge(), Ridge(solver="lbfgs"),
+], ids=str)
+def test_what_does_not_fit_is_read_in_every_pass(model):
+    source = Source()
+    whole = source.X.nbytes
+    with config.set(scheduler="threads", store_limit=whole // 4):
+        model.fit(*source.lazy())
+    found, reads = model.coef_, source.reads
+    assert min(reads.values()) > 1
+    source = Source()
+    with config.set(scheduler="threads", store_limit=2 * whole):
+        model.fit(*source.lazy())
+    assert set(source.reads.values()) == {1}
+    np.testing.assert_allclose(found, model.coef_, rtol=1e-2 if "saga" in str(model) else 1e-10)
+
+
+def test_lengths_of_what_does_not_fit_are_found_without_keeping_it():
+    source = Source()
+    with config.set(scheduler="threads", store_limit=source.X.nbytes // 4):
+        model = Ridge().fit(source.lazy()[0], source.y.ravel())
+    assert model.coef_.shape == (FEATURES,)
+    assert min(source.reads.values()) > 2
