@@ -30,6 +30,8 @@ Nothing is imported before it is used. Estimators and `chunked` need scikit-lear
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lazyflow import config
+
 if TYPE_CHECKING:
     from lazyflow.learn.chunked.metrics import (
         accuracy_score,
@@ -68,7 +70,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = config.nearest(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     try:
         found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
