@@ -32,6 +32,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
     """Base of the estimators of numbers, one or several for each row."""
 
     fit_intercept: bool
+    _keeps_column = False  # whether one target that has an axis of its own gives it to coef_
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         """Return checked rows, kept; and remember whether targets have an axis of their own."""
@@ -40,6 +41,8 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         # Of lazy chunks it is not known: one number for each row.
         shape: tuple[Any, ...] = getattr(first, "shape", (None,))
         self._columns = shape[1] if len(shape) == 2 else None
+        if self._columns == 1 and not self._keeps_column:  # as scikit-learn's
+            self._columns = None
         for name in ("history_", "converged_", "gap_", "n_passes_"):
             if hasattr(self, name):  # of an earlier fit by another solver
                 delattr(self, name)
@@ -122,6 +125,8 @@ class LinearRegression(LinearRegressor):
     >>> model.coef_.round(6), round(model.intercept_, 6)
     (array([2.]), 3.0)
     """
+
+    _keeps_column = True
 
     def __init__(self, *, fit_intercept: bool = True, scheduler: Any = None) -> None:
         self.fit_intercept = fit_intercept

@@ -112,6 +112,9 @@ def _with_differences(
     fun_on_chunk: Callable[..., Any], x: np.ndarray, chunk: Any, args: tuple[Any, ...]
 ) -> tuple[float, np.ndarray]:
     """Return value and central differences of one chunk."""
+    value = fun_on_chunk(x, chunk, *args)
+    if isinstance(value, tuple):
+        raise TypeError("the function returned tuple; needed is a value, or jac=True")
     gradient = np.empty_like(x)
     moved = x.copy()
     for at in np.ndindex(x.shape):
@@ -121,7 +124,7 @@ def _with_differences(
         moved[at] = x[at] - step
         gradient[at] = (above - float(fun_on_chunk(moved, chunk, *args))) / (2 * step)
         moved[at] = x[at]
-    return float(fun_on_chunk(x, chunk, *args)), gradient
+    return float(value), gradient
 
 
 def _check(total: Callable[[np.ndarray], Any], x: np.ndarray) -> None:
