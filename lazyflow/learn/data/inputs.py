@@ -167,7 +167,7 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
         if known and sizes is not None:
             _check_length(values.shape[0], sum(sizes), name)
             values = values.rechunk({0: tuple(sizes)})
-        if values.ndim == 2:
+        if values.ndim == 2 and values.numblocks[1] > 1:
             values = values.rechunk({1: -1})
         found = list(to_delayed(values).reshape(values.numblocks[0]))
     elif is_chunked(values):

@@ -188,7 +188,8 @@ class LinearEstimator(BaseEstimator):
         """
         if isinstance(X, Array):
             validate_data(self, X, reset=False, skip_check_array=True)
-            X = X.rechunk({1: -1})
+            if X.numblocks[1] > 1:  # it looks at lengths that are not known, so only if it must
+                X = X.rechunk({1: -1})
             rows = X.chunks[0]
             if width is None:
                 return la.map_blocks(function, X, dtype=dtype, drop_axis=1, **fitted)

@@ -1,4 +1,4 @@
-"""Fits and predictions of chunks: nothing is gathered, each chunk is loaded once, results are lazy."""
+"""Fits of chunks: nothing is gathered, each is loaded once, and predictions are lazy."""
 
 from collections import Counter
 
@@ -187,7 +187,9 @@ def test_scores(model):
     wanted = model.fit(X, y).score(X, y), model.score(X, y, weight)
     lazy, targets, s = (la.from_array(each, chunks=13) for each in (X, y, weight))
     Xs, ys, ws = ([delayed(part) for part in np.split(each, [20])] for each in (X, y, weight))
-    for rows, labels, weights in [(lazy, targets, s), (lazy, y, weight), (Xs, ys, ws), (Xs, y, weight)]:
+    for rows, labels, weights in [
+        (lazy, targets, s), (lazy, y, weight), (Xs, ys, ws), (Xs, y, weight),
+    ]:
         found = model.score(rows, labels), model.score(rows, labels, weights)
         assert found == pytest.approx(wanted) and type(found[0]) is float
 
