@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -124,7 +124,7 @@ def theirs(problem: Problem, solver: str, iterations: int) -> np.ndarray:
 
 def contest(
     bench: Bench, case: Callable[[Bench], Table], problem: Problem, solver: str, rival: str,
-    within: float, goals: dict[str, float], others: dict[str, Callable[[float], Any]],
+    within: float, goals: Mapping[str, float], others: dict[str, Callable[[float], Any]],
 ) -> Table:
     """Measure the time to an objective; a row for each rival that has a goal."""
     best = solver if solver != "lbfgs" else "newton-cholesky"

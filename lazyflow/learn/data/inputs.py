@@ -76,7 +76,8 @@ def parts_of(
         return _cut(X, y, weight)
     chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X), None)
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
-        chunks, fit = fitting(chunks, run or {})
+        ones, fit = fitting([(chunk,) for chunk in chunks], run or {})
+        chunks = [chunk for (chunk,) in ones]
         if fit:  # or they would be loaded twice
             (chunks,) = persist(chunks, **(run or {}))
         sizes = list(compute(*[_length(chunk) for chunk in chunks], **(run or {})))

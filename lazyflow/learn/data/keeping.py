@@ -26,28 +26,29 @@ def _nbytes(X: Any) -> int:
     return int(np.prod(np.shape(X))) * 8
 
 
-def fitting(chunks: list[Any], run: dict[str, Any]) -> tuple[list[Any], bool]:
-    """Return (chunks, whether the lazy ones fit in memory), judged by the first of them.
+def fitting(
+    parts: list[tuple[Any, ...]], run: dict[str, Any]
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return (parts, whether their lazy rows fit in memory), judged by the first of them.
 
-    The limit is ``config.get("store_limit")``, or half of the memory that is free. The first chunk
-    is kept in what is returned if all fit, so that it is not made again.
+    A part is its rows, and what is made with them, as targets. The limit is
+    ``config.get("store_limit")``, or half of the memory that is free. The first part is kept in
+    what is returned if all fit, the rows with the rest, so that its source is read once.
 
     Examples
     --------
     >>> with config.set(store_limit=10_000):
-    ...     fitting([delayed(np.ones)((1000, 10))], {})[1]
+    ...     fitting([(delayed(np.ones)((1000, 10)),)], {})[1]
     False
     """
-    lazy = [k for k, chunk in enumerate(chunks) if is_lazy(chunk)]
     limit = _limit(run)
-    if not lazy or limit is None:
-        return chunks, True
-    (first,) = persist(chunks[lazy[0]], **run)
-    if compute(_nbytes(first), **run)[0] * len(lazy) > limit:
-        return chunks, False
-    chunks = list(chunks)
-    chunks[lazy[0]] = first
-    return chunks, True
+    count = sum(is_lazy(part[0]) for part in parts)
+    if not count or limit is None or not is_lazy(parts[0][0]):
+        return parts, True
+    (first,) = persist(tuple(parts[0]), **run)
+    if compute(_nbytes(first[0]), **run)[0] * count > limit:
+        return parts, False
+    return [tuple(first), *parts[1:]], True
 
 
 def _limit(run: dict[str, Any]) -> int | None:

@@ -110,8 +110,8 @@ class LinearEstimator(BaseEstimator):
 
     def _fitting(self, parts: list[RowChunk]) -> tuple[list[RowChunk], bool]:
         """Return parts, and whether their rows are kept."""
-        chunks, keep = fitting([part.X for part in parts], self._run)
-        return [part._replace(X=X) for part, X in zip(parts, chunks, strict=True)], keep
+        found, keep = fitting([tuple(part) for part in parts], self._run)
+        return [RowChunk(*part) for part in found], keep
 
     def _start(self, shape: tuple[int, int], warm_start: bool) -> np.ndarray:
         """Return where a solver starts: zeros, or the last fit's coefficients."""

@@ -87,7 +87,7 @@ def test_chunks_are_loaded_once_also_where_lengths_must_be_known():
     rows = kept_rows(parts, ONE, SYNC)
     assert rows.sizes == [10] and calls == {0: 1, 1: 1}
     pairs, calls = counted([(X[:3], y[:3]), (X[3:], y[3:])])
-    parts = loaded(parts_of(*zip(*pairs, strict=True), run=SYNC), SYNC)
+    parts = loaded(parts_of(*zip(*pairs, strict=True), run=SYNC), SYNC, keep=True)
     for _ in range(2):
         kept_rows(parts, ONE, SYNC)
     assert calls == {0: 1, 1: 1}
