@@ -19,6 +19,14 @@ _NO_BETTER = "the objective can't be lowered any further in float64, so raise to
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of a value
 
 
+class _Near(NamedTuple):
+    """A point so near to the minimum that values don't tell any more."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+
 def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
     """Minimise a problem without l1 penalty; `start` is theta (K, d + 1).
 
@@ -55,7 +63,8 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
     """
     rule, shape = history.rule, gradient.shape
     value = history.trace[-1].objective
-    known, near = True, None  # value and gradient of where SciPy begins; from where changes count
+    known = True  # value and gradient are those of where SciPy begins
+    near: _Near | None = None  # from where changes count
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal gradient, value, known
@@ -95,11 +104,3 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
             return history.solution(_NO_BETTER)
         value, gradient = history.evaluate(last.theta)
         known, near = True, _Near(last.theta, value, gradient)
-
-
-class _Near(NamedTuple):
-    """A point so near to the minimum that values don't tell any more."""
-
-    theta: np.ndarray
-    value: float
-    gradient: np.ndarray
