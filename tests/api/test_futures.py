@@ -438,6 +438,16 @@ def total(theta: float, batch: Any) -> float:
     return theta + float(batch.sum())
 
 
+def greatest(batch: Any) -> float:
+    return float(batch.max())
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_made_anew_with_the_same_values_are_not_one_that_is_sent_again() -> None:
+    for _ in range(20):  # each most often in the place of the one before
+        assert compute(delayed(greatest)(np.full(210_000, 2.0)), scheduler="processes") == (2.0,)
+
+
 def test_a_large_argument_sent_again_and_again_is_named() -> None:
     batch = np.ones(200_000)
     with config.set(scheduler="processes"):

@@ -53,6 +53,7 @@ class Quantity(np.ndarray):
         raise ValueError("a quantity")
 
     __getitem__ = reshape = ravel = refuse  # type: ignore[assignment]
+    base = property(refuse)  # type: ignore[assignment]
 
 
 LARGE = {

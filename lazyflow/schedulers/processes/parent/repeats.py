@@ -6,6 +6,7 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import Task, task_name
@@ -18,16 +19,29 @@ _REMEMBERED = 64  # values
 _SAMPLE = 64  # bytes
 
 
-class RepeatedCopies:
-    """Notices large values that are copied often, by place, size, and a sample of their bytes.
+class _Seen:
+    """One large value: the array whose memory it is in, a sample, and what has sent it."""
 
-    Memory is soon another value's: place and size alone would take the arrays of a loop for one.
+    __slots__ = ("owner", "run", "sample", "times")
+
+    def __init__(self, owner: ref[Any], sample: bytes) -> None:
+        self.owner = owner
+        self.sample = sample
+        self.run = -1
+        self.times = 0
+
+
+class RepeatedCopies:
+    """Notices large values that are copied often, by owner, place, size, and a sample of bytes.
+
+    The memory of a value that is gone is soon another's, often with the same bytes (a loop that
+    makes its array anew), and a value may be changed in place: each of those is sent for a reason.
     """
 
     def __init__(self) -> None:
         #: For the caller's thread to show: a warning needs the user's line.
         self.advice: deque[str] = deque()
-        self._seen: OrderedDict[tuple[int, int], tuple[bytes, int, int]] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, int], _Seen] = OrderedDict()
         self._said: set[str] = set()
 
     def look(self, run: int, task: Task) -> None:
@@ -42,20 +56,33 @@ class RepeatedCopies:
             return
         array, flat = memory
         key = flat.__array_interface__["data"][0], flat.nbytes
+        owner = _owner(array)
         sample = flat[:: flat.nbytes // _SAMPLE].tobytes()
-        known, last, times = self._seen.pop(key, (sample, run, 0))
-        if known != sample or last != run or not times:
-            times = times + 1 if known == sample else 1
-        self._seen[key] = sample, run, times
+        seen = self._seen.pop(key, None)
+        if seen is None or seen.sample != sample or seen.owner() is not owner:
+            seen = _Seen(ref(owner), sample)
+        if seen.run != run:
+            seen.run = run
+            seen.times += 1
+        self._seen[key] = seen
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
-        if times == _TIMES and what not in self._said:
+        if seen.times == _TIMES and what not in self._said:
             self._said.add(what)
             self.advice.append(
-                f"{what}, {summary(array)}, was copied for the workers by {times} computes, "
+                f"{what}, {summary(array)}, was copied for the workers by {_TIMES} computes, "
                 f"{format_bytes(flat.nbytes)} each time. Put it there once, x = lazyflow.put(x), "
                 "and pass that: workers then read it where it is"
             )
+
+
+def _owner(array: Any) -> Any:
+    """Return the array whose memory a plain one shows: its blocks are new views at each compute."""
+    while kinds[type(array.base)] == ARRAY:
+        array = array.base
+        if type(array) is not sys.modules["numpy"].ndarray:  # whose own `base` may be anything
+            break
+    return array
 
 
 def _memory_of(value: Any) -> tuple[Any, Any] | None:
