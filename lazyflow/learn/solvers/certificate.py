@@ -154,9 +154,10 @@ def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
         if not largest > _FLAT * problem.rows.total or radius < _SHORTEST:
             break
         held = hessian + largest / radius * np.eye(len(shift))
-        move = np.linalg.solve(held, gradient)
+        # The shortest step: moving all classes together changes nothing, so `held` may be singular.
+        move = np.linalg.lstsq(held, gradient, rcond=None)[0]
         if problem.loss.kind == LossKind.SOFTMAX:
-            move -= move.mean()  # all classes together, which changes nothing but by rounding
+            move -= move.mean()  # what rounding has left of that
         to = shift - move
         found = total(to)
         flat = abs(found[0] - value) <= _ROUNDING * abs(value)

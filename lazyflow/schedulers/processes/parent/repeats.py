@@ -19,7 +19,7 @@ _REMEMBERED = 64  # values
 _SAMPLE = 64  # bytes
 
 
-class _Seen:
+class _Sent:
     """One large value: the array whose memory it is in, a sample, and what has sent it."""
 
     __slots__ = ("owner", "run", "sample", "times")
@@ -41,7 +41,7 @@ class RepeatedCopies:
     def __init__(self) -> None:
         #: For the caller's thread to show: a warning needs the user's line.
         self.advice: deque[str] = deque()
-        self._seen: OrderedDict[tuple[int, int], _Seen] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, int], _Sent] = OrderedDict()
         self._said: set[str] = set()
 
     def look(self, run: int, task: Task) -> None:
@@ -60,7 +60,7 @@ class RepeatedCopies:
         sample = flat[:: flat.nbytes // _SAMPLE].tobytes()
         seen = self._seen.pop(key, None)
         if seen is None or seen.sample != sample or seen.owner() is not owner:
-            seen = _Seen(ref(owner), sample)
+            seen = _Sent(ref(owner), sample)
         if seen.run != run:
             seen.run = run
             seen.times += 1
