@@ -15,11 +15,12 @@ from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
+from lazyflow.schedulers.cluster.events import tell_observers
 from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.pending import MOST_NAMES, pending_tasks
 from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
-from lazyflow.schedulers.cluster.work import ENDED, FAILED, STARTED, GroupReport
+from lazyflow.schedulers.cluster.work import GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture
@@ -70,7 +71,9 @@ class EngineRun(Lifecycle):
 
     def begin(self) -> None:
         """Collect the leaves; go on when all pending ones are done."""
-        flags = self.request.collect, self.request.check_mutation, bool(self.observers.members)
+        observers = self.observers
+        observed = bool(observers.members), bool(observers.on_ran)
+        flags = self.request.collect, self.request.check_mutation, *observed
         self._head = self.name, self.context.copy().run(environment.packed), flags
         self.begun = True
         self.observers.run_started(self)
@@ -182,7 +185,7 @@ class EngineRun(Lifecycle):
         self.queue.learn(report.times)
         for i, error in report.errors.items():
             self.errors[i] = rebuilt(error)
-        self._tell_observers(report.events)
+        tell_observers(self, report.events, report.sizes)
         for i in report.errors:
             self.note_failure(i, self.errors[i])
             if self.stop:
@@ -193,15 +196,6 @@ class EngineRun(Lifecycle):
             else:
                 self.queue.learn_size(i, report.sizes.get(i, 0))
         self._settle(group, report)
-
-    def _tell_observers(self, events: Iterable[tuple[int, int]]) -> None:
-        for what, i in events:
-            if what == STARTED:
-                self.observers.task_started(self, i)
-            elif what == ENDED:
-                self.observers.task_ended(self, i)
-            elif what == FAILED and i in self.errors:
-                self.observers.task_failed(self, i, self.errors[i])
 
     def _inherit(self, i: int, culprit: tuple[str, int]) -> None:
         run, j = culprit

@@ -10,16 +10,16 @@ import pickle
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
+from lazyflow.schedulers.cluster.events import GroupLog, TimedGroupLog
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
-from lazyflow.schedulers.core.base import Observer, Request
+from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
@@ -37,10 +37,7 @@ _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
 #: Options of the request: indices into the flags that come with a group.
-COLLECT, CHECK, TELL = range(3)
-
-#: Kinds of events that a worker reports for observers.
-STARTED, ENDED, FAILED = range(3)
+COLLECT, CHECK, TELL, TIME = range(4)
 
 
 class GroupReport(NamedTuple):
@@ -59,7 +56,7 @@ class GroupReport(NamedTuple):
     times
         Number and seconds of calls, by digest of the function.
     events
-        (STARTED, ENDED or FAILED, number of the task), in order; empty without observers.
+        What observers are to hear, in order: see events.py. Empty without observers.
     """
 
     number: int
@@ -68,7 +65,7 @@ class GroupReport(NamedTuple):
     failed: dict[int, tuple[str, int]]
     errors: dict[int, Any]
     times: dict[bytes, tuple[int, float]]
-    events: Sequence[tuple[int, int]]
+    events: Sequence[tuple[Any, ...]]
 
 
 class Inside(SyncScheduler):
@@ -76,38 +73,6 @@ class Inside(SyncScheduler):
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-
-class _Log(Observer):
-    """Records the times of the tasks of a group, and which task is running."""
-
-    def __init__(self, functions: dict[int, bytes], keeps_events: bool) -> None:
-        self.run: Any = None
-        self.functions = functions  # digests, by local number of the task
-        self.events: list[tuple[int, int]] | None = [] if keeps_events else None
-        self.times: dict[bytes, tuple[int, float]] = {}
-        self.current = -1
-        self._since = 0.0
-
-    def task_started(self, run: Any, i: int) -> None:
-        if run is self.run:
-            self.current = i
-            if self.events is not None:
-                self.events.append((STARTED, i))
-            self._since = perf_counter()
-
-    def task_ended(self, run: Any, i: int) -> None:
-        if run is self.run:
-            seconds = perf_counter() - self._since
-            if self.events is not None:
-                self.events.append((ENDED, i))
-            digest = self.functions[i]
-            calls, before = self.times.get(digest, (0, 0.0))
-            self.times[digest] = calls + 1, before + seconds
-
-    def task_failed(self, run: Any, i: int, error: BaseException) -> None:
-        if run is self.run and self.events is not None:
-            self.events.append((FAILED, i))
 
 
 class GroupRun(Run):
@@ -188,7 +153,7 @@ class Work:
         self._scheduler = Inside(name)
         self._run: GroupRun | None = None
         self.is_given_up = False
-        self.log: _Log | None = None
+        self.log: GroupLog | None = None
 
     def __call__(self) -> tuple[GroupOutcome, bytes]:
         """Run the group, in a context of its own; return the outcome and the pickled report."""
@@ -235,7 +200,8 @@ class Work:
         number = {task: i for i, task in enumerate(tasks)}
         plan = plan_of(tasks, number, [tasks[count + at] for at in self._outputs])
         digests = [self._functions[member[1]][0] for member in self._members]
-        self.log = _Log(dict(enumerate(digests, count)), self.flags[TELL])
+        kind = TimedGroupLog if self.flags[TIME] else GroupLog
+        self.log = kind(dict(enumerate(digests, count)), self.flags[TELL])
         request = Request(
             collect=self.flags[COLLECT],
             check_mutation=self.flags[CHECK],
@@ -323,7 +289,9 @@ class Work:
         run.forget_values()
         assert self.log is not None
         self.log.run = None
-        events = [(what, self._members[i - count][0]) for what, i in self.log.events or ()]
+        events = [
+            (what, self._members[i - count][0], *when) for what, i, *when in self.log.events or ()
+        ]
         report = GroupReport(self.number, short, sizes, failed, records, self.log.times, events)
         return GroupOutcome(values, failed), pickle.dumps(tuple(report))
 

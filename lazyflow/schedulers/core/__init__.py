@@ -8,6 +8,7 @@ The modules, in reading order:
     slow_path.py         its calls that need copies, retries or checks
     priorities.py        which task, and which run, is next when some have a priority
     observing.py         its observers
+    task_timer.py        how long its tasks took, for observers that ask
     coroutines.py        its tasks that are coroutines
     current_worker.py    the worker that the current thread is
     slots.py             how many tasks of a run may run at once

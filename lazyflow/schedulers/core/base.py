@@ -117,6 +117,27 @@ class Observer:
     def task_ended(self, run: AnyRun, i: int) -> None:
         """Hear that this thread called task `i`, and it returned."""
 
+    def task_ran(
+        self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
+        size: int | None,
+    ) -> None:
+        """Hear where and when task `i` was called, before its end or its failure is told.
+
+        Tasks are timed only where an observer overrides this. A task that is still running when
+        its run ends early is told of then, with that moment as its end.
+
+        Parameters
+        ----------
+        worker
+            The thread or process that called it.
+        start, end
+            By this process's `time.perf_counter`, also for calls in other processes.
+        cpu
+            Seconds of CPU time that its thread used meanwhile; None: unknown.
+        size
+            Bytes of the result, where the scheduler knows them.
+        """
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Hear that task `i` raised, after its last retry."""
 

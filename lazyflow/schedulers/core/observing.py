@@ -7,6 +7,7 @@ from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+from lazyflow.schedulers.core.task_timer import TaskTimer
 
 #: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
 #: (a dataclass, for example); they are held so that their ids are not reused.
@@ -16,17 +17,26 @@ _broken: dict[int, Any] = {}
 class RunObservers:
     """The observers of one run.
 
-    A run without observers looks at one empty list per task. `on_start` and `on_end` have only
-    the observers that override the method, each with that method. The lists are changed in
-    place and never replaced, since running loops hold them.
+    A run without observers looks at one empty list per task. `on_start`, `on_end` and `on_ran`
+    have only the observers that override the method, each with that method. The lists are changed
+    in place and never replaced, since running loops hold them.
     """
 
-    __slots__ = ("members", "on_end", "on_start")
+    __slots__ = ("members", "on_end", "on_ran", "on_start")
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self.members = [o for o in observers if id(o) not in _broken]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
+        self.on_ran = _overriding(self.members, "task_ran")
+
+    def time_here(self) -> None:
+        """Have the tasks timed that threads of this process call, if an observer asks for it."""
+        if self.on_ran:
+            timer = TaskTimer(self)
+            self.members.insert(0, timer)  # a task has run before its failure is told
+            self.on_start.append((timer, timer.task_started))
+            self.on_end.insert(0, (timer, timer.task_ended))
 
     def add(self, observer: Observer) -> None:
         """Have an observer hear of the ends of tasks from now on, unless it does already."""
@@ -36,7 +46,7 @@ class RunObservers:
 
     def clear(self) -> None:
         """Remove all observers."""
-        for each in (self.members, self.on_start, self.on_end):
+        for each in (self.members, self.on_start, self.on_end, self.on_ran):
             each.clear()
 
     def run_started(self, run: AnyRun) -> None:
@@ -67,6 +77,17 @@ class RunObservers:
             except BaseException as error:
                 self._drop(observer, "task_ended", error)
 
+    def task_ran(
+        self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
+        size: int | None,
+    ) -> None:
+        """Tell observers where and when a task was called."""
+        for observer, method in tuple(self.on_ran):
+            try:
+                method(run, i, worker, start, end, cpu, size)
+            except BaseException as error:
+                self._drop(observer, "task_ran", error)
+
     def _tell(self, run: AnyRun, event: str, *details: Any) -> None:
         for observer in tuple(self.members):
             try:
@@ -79,7 +100,7 @@ class RunObservers:
         if is_users_interrupt(error):
             raise error
         self.members[:] = [o for o in self.members if o is not observer]
-        for pairs in (self.on_start, self.on_end):
+        for pairs in (self.on_start, self.on_end, self.on_ran):
             pairs[:] = [pair for pair in pairs if pair[0] is not observer]
         mine = [observer]  # made here, so that just one of several threads finds it in the dict
         if _broken.setdefault(id(observer), mine) is not mine:
@@ -97,7 +118,7 @@ class RunObservers:
 
 def _overriding(
     observers: list[Any], event: str
-) -> list[tuple[Any, Callable[[AnyRun, int], None]]]:
+) -> list[tuple[Any, Callable[..., None]]]:
     """Return the observers that override a method of `Observer`, each with its method."""
     empty = getattr(Observer, event)
     return [

@@ -61,6 +61,8 @@ class Run(Lifecycle):
         parent: tuple[Run, int] | None = None,
     ) -> None:
         super().__init__(plan, request, scheduler, parent)
+        if self.observers.on_ran:
+            self.observers.time_here()
         self.arrivals = _counters(plan.needs)
         self.releases = _counters(
             [len(u) if u.__class__ is list else 1 for u in plan.consumers]

@@ -22,11 +22,16 @@ FlightMessage: TypeAlias = tuple[
     Sequence[tuple[int, Any]],  # values by id: ``[value]``, or an `Encoded` as a tuple
     list[Any],  # the tasks, see ``remote/calls.py``
     Sequence[int],  # the indices of tasks whose arguments are in shared memory
+    bool,  # whether each task is to be timed
     Sequence[int],  # values that are not needed any more: their ids
     Sequence[int],  # the numbers of the arenas whose descriptors come along
     Sequence[int],  # runs that are not needed any more
     Sequence[int],  # functions that are not needed any more
 ]
+
+#: The id of a task, its start and end, and its seconds of CPU time if they are known. Clocks of
+#: processes on one machine agree.
+TaskSpan: TypeAlias = tuple[int, float, float, float | None]
 
 #: What a worker has done of a flight.
 Answer: TypeAlias = tuple[
@@ -36,6 +41,7 @@ Answer: TypeAlias = tuple[
     list[tuple[Any, ...]],
     list[int],  # ids of tasks that were not run, since an input turned out to be a lazy value
     dict[int, tuple[int, float]],  # calls and seconds, by function
+    list[TaskSpan],  # of tasks that ran, if they are to be timed
     list[Segment],  # segments of other processes that the worker does not map any more
     list[int],  # the numbers of the arenas whose descriptors come along
     tuple[int, int, int],  # `WorkerProcess.memory_stats`

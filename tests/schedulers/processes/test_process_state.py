@@ -83,7 +83,7 @@ def test_a_fake_that_is_given_a_wrong_task_says_so():
 
 
 def test_times_of_tasks_that_ran_after_a_part_was_answered_are_answered_too():
-    flight = RunningFlight(1, [])
+    flight = RunningFlight(1, [], False)
     flight.add_time(5, 2, 0.5)
     flight.failed.append((7, None, None))
     assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)})

@@ -16,6 +16,7 @@ from lazyflow.schedulers.processes.parent.remote_run import (
     RemakingParent,
     RemoteRun,
     report_result,
+    report_span,
 )
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import (
@@ -29,6 +30,7 @@ from lazyflow.schedulers.processes.protocol import (
     Answer,
     Segment,
     SharedValue,
+    TaskSpan,
 )
 from lazyflow.schedulers.remote.failures import error_of
 from lazyflow.store.pickling.serialize import Encoded, decode
@@ -53,13 +55,14 @@ class Receiver:
 
     def answer(self, member: WorkerHandle, message: Answer, descriptors: list[int]) -> None:
         """Take an answer to a flight."""
-        number, entries, failed, deferred, times, released, arenas, stats = message
+        number, entries, failed, deferred, times, timed, released, arenas, stats = message
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
         member.since = monotonic()
         self._memory.segments.remove(released, member)
         nodes = member.nodes
+        spans = {span[0]: span for span in timed}
         done = []
         for entry in entries:
             node = nodes.pop(entry[0], None)
@@ -67,14 +70,14 @@ class Receiver:
             if node is None:
                 self._memory.remove(value)
             elif is_lazy:
-                self._became_lazy(member, number, node, value)
+                self._became_lazy(member, number, node, value, spans.get(node.id))
             else:
                 run = node.job.run
                 if run is not None and run.observers.members and not node.job.over:
-                    report_result(run, node.i, member.start_told is node)
+                    report_result(run, node, member, spans.get(node.id), size)
                 done.append((node, value, size, is_there))
         errors: dict[int, BaseException] = {}
-        broken = [self._failure(member, entry, errors) for entry in failed]
+        broken = [self._failure(member, entry, errors, spans) for entry in failed]
         later = [nodes.pop(i) for i in deferred]
         answers.answered(
             self._state, member.worker, number, done, [b for b in broken if b is not None],
@@ -96,7 +99,8 @@ class Receiver:
         return value, value.size, kind == ENCODED_KEPT, kind == LAZY
 
     def _failure(
-        self, member: WorkerHandle, entry: Any, errors: dict[int, BaseException]
+        self, member: WorkerHandle, entry: Any, errors: dict[int, BaseException],
+        spans: dict[int, TaskSpan],
     ) -> tuple[Node, BaseException] | None:
         """Return a node that failed, and why; `errors` are those of the same answer, by id."""
         node = member.nodes.pop(entry[0], None)
@@ -108,10 +112,15 @@ class Receiver:
             error = member.worker.holding[entry[1]].value if known is None else known
         else:
             error = error_of(node.task, entry[1], entry[2])
+            run = node.job.run
+            if run is not None and not node.job.over:
+                report_span(run, node, member, spans.get(node.id), 0)
         errors[node.id] = error
         return node, error
 
-    def _became_lazy(self, member: WorkerHandle, number: int, node: Node, value: Encoded) -> None:
+    def _became_lazy(
+        self, member: WorkerHandle, number: int, node: Node, value: Encoded, span: TaskSpan | None
+    ) -> None:
         """Have the lazy value that a task returned computed in its place."""
         run = node.job.run
         answers.postponed(self._state, member.worker, number, node)
@@ -119,7 +128,7 @@ class Receiver:
             self._memory.remove(value)  # not needed any more, or made again when the job is over
             return
         if run.observers.members:
-            report_result(run, node.i, member.start_told is node)
+            report_result(run, node, member, span, value.size)
         try:
             lazy = decode(value, self._memory.view)
         except BaseException as error:  # SystemExit too: it would end this thread

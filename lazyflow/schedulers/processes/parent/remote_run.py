@@ -15,6 +15,7 @@ from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.processes.decisions.nodes import Job, Node
 from lazyflow.schedulers.processes.parent.functions import Function
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue
+from lazyflow.schedulers.processes.protocol import TaskSpan
 
 _numbers = count(1)
 
@@ -204,10 +205,23 @@ class ProcessInside(Worker):
         return node.job.run, node.i
 
 
-def report_result(run: RemoteRun, i: int, was_start_told: bool) -> None:
-    """Call the observers of a task that a worker has done."""
-    if not was_start_told:
-        run.observers.task_started(run, i)
-    run.observers.task_ended(run, i)
+def report_result(
+    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+) -> None:
+    """Call the observers of a task that a worker, `member`, has done."""
+    if member.start_told is not node:
+        run.observers.task_started(run, node.i)
+    report_span(run, node, member, span, size)
+    run.observers.task_ended(run, node.i)
+
+
+def report_span(
+    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+) -> None:
+    """Tell observers when a worker ran a task, if it was timed."""
+    if span is not None:
+        _, start, end, cpu = span
+        name = f"process {member.inside.name}"
+        run.observers.task_ran(run, node.i, name, start, end, cpu, size or None)
 
 

@@ -32,8 +32,8 @@ from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
 #: The first fields of a `FlightMessage`.
-_Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any]
-_NO_TASKS: _Tasks = (0, 0, None, (), (), [], ())
+_Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, bool]
+_NO_TASKS: _Tasks = (0, 0, None, (), (), [], (), False)
 _MOST_ARENAS = 60  # whose descriptors go with one message
 
 
@@ -82,7 +82,8 @@ class Sender:
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:
             member.since = monotonic()
-        tasks = (flight.number, run.number, environment, functions, loads, records, blobs)
+        timed = bool(run.observers.on_ran)
+        tasks = (flight.number, run.number, environment, functions, loads, records, blobs, timed)
         self._send(member, tasks, flight.forget, old_runs)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:

@@ -6,11 +6,18 @@ A result is a tuple of an id, a kind of protocol.py, and the rest.
 from __future__ import annotations
 
 from collections import deque
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.graph.kinds import IMMUTABLE
-from lazyflow.schedulers.processes.protocol import ENCODED, ENCODED_KEPT, KEPT, PLAIN, PLAIN_KEPT
+from lazyflow.schedulers.processes.protocol import (
+    ENCODED,
+    ENCODED_KEPT,
+    KEPT,
+    PLAIN,
+    PLAIN_KEPT,
+    TaskSpan,
+)
 from lazyflow.schedulers.processes.worker.process import WorkerProcess
 from lazyflow.schedulers.remote import calls
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -25,9 +32,13 @@ class RunningFlight:
     ``todo`` is shared with the service thread, which takes from its other end what is recalled.
     """
 
-    def __init__(self, number: int, records: list[calls.Record]) -> None:
+    def __init__(self, number: int, records: list[calls.Record], timed: bool) -> None:
         self.number = number
         self.todo = deque(records)
+        #: Takes the next task; raises IndexError when there is none.
+        self.take = self._take_timed if timed else self.todo.popleft
+        self._spans: deque[TaskSpan] = deque()
+        self._running: tuple[int, float, float] | None = None  # id, start, CPU time at the start
         self.done: deque[tuple[Any, ...]] = deque()
         self.failed: deque[tuple[Any, ...]] = deque()
         self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
@@ -43,6 +54,17 @@ class RunningFlight:
             known[0] += count
             known[1] += seconds
 
+    def _take_timed(self) -> calls.Record:
+        """Take the next task, and note that the one before is over, its result packed."""
+        now, cpu = perf_counter(), thread_time()
+        running, self._running = self._running, None
+        if running is not None:
+            i, start, before = running
+            self._spans.append((i, start, now, cpu - before))
+        record = self.todo.popleft()
+        self._running = record[0], now, cpu
+        return record
+
     def take_back(self) -> list[int]:
         """Take out the tasks that were not begun, the last first; return their ids."""
         ids = []
@@ -52,8 +74,10 @@ class RunningFlight:
             except IndexError:
                 return ids
 
-    def take_outcomes(self) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]]]:
-        """Take out what failed and what was deferred, and the times of functions."""
+    def take_outcomes(
+        self,
+    ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan]]:
+        """Take out what failed and what was deferred, and the times of functions and of tasks."""
         failed, deferred = [], []
         while self.failed:
             failed.append(self.failed.popleft())
@@ -61,7 +85,14 @@ class RunningFlight:
             deferred.append(self.deferred.popleft())
         taken, self.times = self.times, {}
         times = {f: tuple(t) for f, t in tuple(taken.items())}  # the other thread may add to it
-        return failed, deferred, times
+        return failed, deferred, times, self._take_spans()
+
+    def _take_spans(self) -> list[TaskSpan]:
+        running = self._running  # it may be done: the other thread answers before the next is taken
+        spans: list[TaskSpan] = [] if running is None else [(*running[:2], perf_counter(), None)]
+        while self._spans:
+            spans.append(self._spans.popleft())
+        return spans
 
 
 def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:

@@ -98,11 +98,11 @@ class TaskWorker(WorkerProcess):
     def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
         sent: FlightMessage = message
         self._take_parts(sent, descriptors)
-        number, run, _, _, _, records, *_ = sent
+        number, run, _, _, _, records, _, timed, *_ = sent
         if not number or self.claims.setdefault(number, "main") != "main":
             return
         self.claims.pop(number - _REMEMBERED, None)
-        flight = self.flight = RunningFlight(number, records)
+        flight = self.flight = RunningFlight(number, records, timed)
         self._context_of(run, records).run(self._run, flight)
         self.answer(flight)
         self.words[RUNNING] = 0
@@ -110,7 +110,7 @@ class TaskWorker(WorkerProcess):
 
     def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
         """Take in what comes with tasks, and forget what is not needed any more."""
-        _, run, environment, functions, loads, records, blobs, forget, *more = sent
+        _, run, environment, functions, loads, records, blobs, _, forget, *more = sent
         arenas, old_runs, old_functions = more
         if environment is not None:  # kept here: the flight that brings it may be taken back
             self.environments[run] = environment
@@ -154,7 +154,7 @@ class TaskWorker(WorkerProcess):
     def _run(self, flight: RunningFlight) -> None:
         values, unusual, kept = self.store.values, self.store.unusual, self.store.kept
         functions, words, uses = self.functions, self.words, here.uses
-        take, done = flight.todo.popleft, flight.done
+        take, done = flight.take, flight.done
         before, latest, count = flight.answered_at, 0, 0
         while True:
             try:
