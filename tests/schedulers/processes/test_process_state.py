@@ -86,7 +86,7 @@ def test_times_of_tasks_that_ran_after_a_part_was_answered_are_answered_too():
     flight = RunningFlight(1, [], False)
     flight.add_time(5, 2, 0.5)
     flight.failed.append((7, None, None))
-    assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)})
+    assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)}, [])
     flight.add_time(5, 1, 0.25)
     flight.add_time(6, 0, 0.25)  # no call
-    assert flight.take_outcomes() == ([], [], {5: (1, 0.25)})
+    assert flight.take_outcomes() == ([], [], {5: (1, 0.25)}, [])

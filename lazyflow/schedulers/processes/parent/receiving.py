@@ -15,8 +15,8 @@ from lazyflow.schedulers.processes.parent.remote_run import (
     EndedRun,
     RemakingParent,
     RemoteRun,
+    report_call,
     report_result,
-    report_span,
 )
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import (
@@ -113,8 +113,8 @@ class Receiver:
         else:
             error = error_of(node.task, entry[1], entry[2])
             run = node.job.run
-            if run is not None and not node.job.over:
-                report_span(run, node, member, spans.get(node.id), 0)
+            if run is not None and run.observers.members and not node.job.over:
+                report_call(run, node, member, spans.get(node.id), 0)
         errors[node.id] = error
         return node, error
 

@@ -209,19 +209,19 @@ def report_result(
     run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Call the observers of a task that a worker, `member`, has done."""
-    if member.start_told is not node:
-        run.observers.task_started(run, node.i)
-    report_span(run, node, member, span, size)
+    report_call(run, node, member, span, size)
     run.observers.task_ended(run, node.i)
 
 
-def report_span(
+def report_call(
     run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
-    """Tell observers when a worker ran a task, if it was timed."""
+    """Tell observers that a worker called a task, and when if it was timed."""
+    if node.id in member.start_told:
+        member.start_told.remove(node.id)
+    else:
+        run.observers.task_started(run, node.i)
     if span is not None:
         _, start, end, cpu = span
         name = f"process {member.inside.name}"
         run.observers.task_ran(run, node.i, name, start, end, cpu, size or None)
-
-

@@ -77,7 +77,7 @@ class Sender:
             nodes[node.id] = node
         if run.observers.on_start and len(flight.nodes) == 1:
             run.observers.task_started(run, flight.nodes[0].i)
-            member.start_told = flight.nodes[0]
+            member.start_told.add(flight.nodes[0].id)
         loads = [self._load(member, source) for source in flight.loads]
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:

@@ -81,7 +81,7 @@ class WorkerHandle:
     since
         When it began with its oldest flight, as far as known.
     start_told
-        The node of whose start observers were called when it was sent.
+        The ids of tasks of whose start observers heard when they were sent.
     forced
         It was killed by this process: no task is to blame.
     """
@@ -105,7 +105,7 @@ class WorkerHandle:
         self.lent: list[int] = []
         self.old_functions: list[int] = []  # their numbers go with the next message
         self.since = 0.0
-        self.start_told: Node | None = None
+        self.start_told: set[int] = set()
         self.stats = (0, 0, 0)
         self.forced = False
         self.has_answered = False
