@@ -48,6 +48,7 @@ class RemoteRun(Lifecycle):
         self.nodes: list[Node] = []  # by number in the plan
         self.wanted: set[int] = set()  # numbers of results that are not there yet
         self.reported: dict[int, BaseException] = {}  # failures that observers were called with
+        self.start_told: set[int] = set()  # tasks of whose start observers heard
         self.functions: dict[int, Function] = {}  # of its tasks
         self.literals: dict[Any, Any] = {}  # memory of arguments that was copied for workers
 
@@ -205,6 +206,13 @@ class ProcessInside(Worker):
         return node.job.run, node.i
 
 
+def report_start(run: RemoteRun, i: int) -> None:
+    """Tell observers that a task starts; once, though it may be taken back and sent again."""
+    if run.observers.on_start and i not in run.start_told:
+        run.start_told.add(i)
+        run.observers.task_started(run, i)
+
+
 def report_result(
     run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
@@ -217,10 +225,7 @@ def report_call(
     run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Tell observers that a worker called a task, and when if it was timed."""
-    if node.id in member.start_told:
-        member.start_told.remove(node.id)
-    else:
-        run.observers.task_started(run, node.i)
+    report_start(run, node.i)
     if span is not None:
         _, start, end, cpu = span
         name = f"process {member.inside.name}"

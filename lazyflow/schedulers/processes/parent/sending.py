@@ -13,7 +13,7 @@ from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
+from lazyflow.schedulers.processes.parent.remote_run import RemoteRun, report_start
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import FlightMessage
 from lazyflow.schedulers.remote.calls import (
@@ -76,8 +76,7 @@ class Sender:
             records.append((node.id, function, arguments, inputs, drops, flags, extra))
             nodes[node.id] = node
         if run.observers.on_start and len(flight.nodes) == 1:
-            run.observers.task_started(run, flight.nodes[0].i)
-            member.start_told.add(flight.nodes[0].id)
+            report_start(run, flight.nodes[0].i)
         loads = [self._load(member, source) for source in flight.loads]
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:

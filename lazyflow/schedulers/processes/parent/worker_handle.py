@@ -80,8 +80,6 @@ class WorkerHandle:
         Arenas whose descriptors go with the next message.
     since
         When it began with its oldest flight, as far as known.
-    start_told
-        The ids of tasks of whose start observers heard when they were sent.
     forced
         It was killed by this process: no task is to blame.
     """
@@ -105,7 +103,6 @@ class WorkerHandle:
         self.lent: list[int] = []
         self.old_functions: list[int] = []  # their numbers go with the next message
         self.since = 0.0
-        self.start_told: set[int] = set()
         self.stats = (0, 0, 0)
         self.forced = False
         self.has_answered = False
