@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lazyflow.api.submitting import put, submit
     from lazyflow.api.tracing import trace
     from lazyflow.api.worker_states import worker_state
+    from lazyflow.diagnostics.profiling.recorder import profile
 
 __version__ = "0.1.0"
 
@@ -84,6 +85,7 @@ __all__ = [
     "is_lazy",
     "optimize",
     "persist",
+    "profile",
     "put",
     "shutdown",
     "submit",
@@ -103,6 +105,7 @@ _ON_FIRST_USE = {
     "put": "lazyflow.api.submitting",
     "submit": "lazyflow.api.submitting",
     "ProgressBar": "lazyflow.diagnostics.progress",
+    "profile": "lazyflow.diagnostics.profiling.recorder",
     "actor": "lazyflow.api.actors",
     "as_completed": "lazyflow.api.arrivals",
     "tokenize": "lazyflow.graph.tokens.tokenize",

@@ -1,0 +1,11 @@
+"""`profile`: what ran where and when, and what to make of it.
+
+The modules, in reading order:
+
+    texts           names, times and shares as short, harmless text
+    records         what is known of a task and of a run; lanes and gaps
+    recorder        `profile`: the observer that records
+    summary         a table by function
+    timeline        an HTML page by Bokeh
+    chrome_trace    a file for Perfetto
+"""

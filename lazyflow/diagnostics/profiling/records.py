@@ -1,0 +1,134 @@
+"""What is known of each task and run, and what follows: the lanes of workers, gaps, busy time."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class TaskRecord(NamedTuple):
+    """A call of a task.
+
+    Attributes
+    ----------
+    name
+        The task's name in messages.
+    function
+        Its function with its module.
+    place
+        The line that made the task, as text.
+    run
+        The index of its run among those of the profile.
+    worker
+        The thread or process that called it; empty if it failed before it was called.
+    start, end
+        Seconds since the profile began.
+    cpu
+        Seconds of CPU time of its thread; None: unknown.
+    size
+        Bytes of its result; None: unknown.
+    failed
+        Whether it raised, after its last retry.
+    """
+
+    name: str
+    function: str
+    place: str
+    run: int
+    worker: str
+    start: float
+    end: float
+    cpu: float | None
+    size: int | None
+    failed: bool
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+class RunRecord(NamedTuple):
+    """A run: what one `compute`, `persist` or `submit` started.
+
+    Attributes
+    ----------
+    start, end
+        Seconds since the profile began.
+    place
+        The user's line that started it, as text; empty if no line of theirs did.
+    by_library
+        Whether code of lazyflow that the user called (an estimator) started it.
+    scheduler
+        The name of the scheduler.
+    tasks
+        The number of tasks in its plan that are calls.
+    """
+
+    start: float
+    end: float
+    place: str
+    by_library: bool
+    scheduler: str
+    tasks: int
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Return a key by which worker-2 comes before worker-10."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def rows_by_worker(tasks: Iterable[TaskRecord]) -> dict[str, list[list[TaskRecord]]]:
+    """Return the rows of each worker: tasks of one row never overlap, and stand in order.
+
+    A worker has more than one row when its tasks compute others, or when it is an executor.
+    """
+    rows: defaultdict[str, list[list[TaskRecord]]] = defaultdict(list)
+    for task in sorted(tasks, key=lambda task: (task.start, -task.end)):
+        if not task.worker:
+            continue
+        for row in rows[task.worker]:
+            if row[-1].end <= task.start:
+                row.append(task)
+                break
+        else:
+            rows[task.worker].append([task])
+    return {worker: rows[worker] for worker in sorted(rows, key=_in_order)}
+
+
+def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the times that any of the spans covers, as spans that do not touch.
+
+    >>> union([(3, 4), (0, 1), (1, 2)])
+    [(0, 2), (3, 4)]
+    """
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def gaps(runs: Iterable[RunRecord], end: float) -> list[tuple[float, float]]:
+    """Return the times, from 0 to `end`, at which no run was under way: the caller's own.
+
+    >>> gaps([RunRecord(1, 2, "", False, "sync", 1), RunRecord(4, 9, "", False, "sync", 1)], 8)
+    [(0.0, 1), (2, 4)]
+    """
+    found, at = [], 0.0
+    for start, stop in union((run.start, run.end) for run in runs):
+        if min(start, end) > at:
+            found.append((at, min(start, end)))
+        at = max(at, stop)
+    if end > at:
+        found.append((at, end))
+    return found
+
+
+def total(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the sum of the lengths of spans."""
+    return sum(end - start for start, end in spans)

@@ -1,0 +1,175 @@
+"""What ran, as a table by function."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from lazyflow.diagnostics.boxes import count
+from lazyflow.diagnostics.profiling.records import (
+    RunRecord,
+    TaskRecord,
+    gaps,
+    rows_by_worker,
+    total,
+    union,
+)
+from lazyflow.diagnostics.profiling.texts import percent, seconds
+from lazyflow.store.sizes import format_bytes
+
+__all__ = ["FunctionRow", "Summary"]
+
+_HEADS = ("function", "calls", "total", "mean", "p95", "CPU", "failed", "bytes")
+
+
+class FunctionRow(NamedTuple):
+    """The calls of one function.
+
+    Attributes
+    ----------
+    function
+        Its name; with its module if others are called the same.
+    calls
+        The number of calls.
+    total, mean, p95
+        Seconds: of all calls, of one, and what 95 % of them did not exceed. The time of a task
+        includes what it computes by calls of `compute`.
+    cpu
+        The share of the time in which the thread of the task used a CPU; None: unknown. Near 0 it
+        waited; on threads it may have waited for another thread's Python code.
+    failed
+        The number of calls that raised.
+    size
+        Bytes of all results of which the size is known; None: of none.
+    """
+
+    function: str
+    calls: int
+    total: float
+    mean: float
+    p95: float
+    cpu: float | None
+    failed: int
+    size: int | None
+
+
+class Summary:
+    """A table of what ran, by function; in a notebook as HTML.
+
+    Attributes
+    ----------
+    rows : list of FunctionRow
+        The functions, that with the most time first.
+    headline : str
+        What ran in all, and how long the caller was on its own.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> with lazyflow.profile() as p:
+    ...     lazyflow.delayed(abs)(-1).compute()
+    1
+    >>> print(p.summary())
+    1 task of 1 function in 1 run on 1 worker; ...
+    function  calls ...
+    abs           1 ...
+    """
+
+    def __init__(self, tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float) -> None:
+        groups: defaultdict[str, list[TaskRecord]] = defaultdict(list)
+        for task in tasks:
+            groups[task.function].append(task)
+        names = short_names(groups)
+        rows = [_row(names[function], group) for function, group in groups.items()]
+        self.rows = sorted(rows, key=lambda row: (-row.total, row.function))
+        self.headline = _headline(tasks, runs, time, len(rows))
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(
+                text.rjust(width) if at else text.ljust(width)
+                for at, (text, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.headline, *table])
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        """Return the heads and the texts of the rows, without columns of which nothing is known."""
+        lines = [_HEADS, *map(_texts, self.rows)] if self.rows else []
+        columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
+        return list(zip(*columns, strict=True))
+
+    def _repr_html_(self) -> str:
+        style = "text-align: {}; padding: 2px 8px"
+
+        def line(texts: Sequence[str], tag: str) -> str:
+            cells = (
+                f'<{tag} style="{style.format("right" if at else "left")}">{escape(text)}</{tag}>'
+                for at, text in enumerate(texts)
+            )
+            return f"<tr>{''.join(cells)}</tr>"
+
+        body = "".join(line(texts, "td" if at else "th") for at, texts in enumerate(self._lines()))
+        return f"<p>{escape(self.headline)}</p><table>{body}</table>"
+
+
+def short_names(functions: Sequence[str] | dict[str, list[TaskRecord]]) -> dict[str, str]:
+    """Return names without modules, where one name is not that of several functions.
+
+    >>> short_names(["a.load", "b.load", "a.sum"])
+    {'a.load': 'a.load', 'b.load': 'b.load', 'a.sum': 'sum'}
+    """
+    short = {function: function.rpartition(".")[2] or function for function in functions}
+    often = Counter(short.values())
+    return {function: name if often[name] == 1 else function for function, name in short.items()}
+
+
+def _row(function: str, tasks: list[TaskRecord]) -> FunctionRow:
+    times = sorted(task.seconds for task in tasks)
+    whole = sum(times)
+    measured = [task for task in tasks if task.cpu is not None]
+    wall = sum(task.seconds for task in measured)
+    sizes = [task.size for task in tasks if task.size is not None]
+    return FunctionRow(
+        function=function,
+        calls=len(tasks),
+        total=whole,
+        mean=whole / len(tasks),
+        p95=times[-(-95 * len(times) // 100) - 1],
+        cpu=min(1.0, sum(task.cpu or 0.0 for task in measured) / wall) if wall else None,
+        failed=sum(task.failed for task in tasks),
+        size=sum(sizes) if sizes else None,
+    )
+
+
+def _texts(row: FunctionRow) -> tuple[str, ...]:
+    size = "" if row.size is None else format_bytes(row.size)
+    times = seconds(row.total), seconds(row.mean), seconds(row.p95)
+    failed = f"{row.failed:,}" if row.failed else ""
+    return (row.function, f"{row.calls:,}", *times, percent(row.cpu), failed, size)
+
+
+def _headline(
+    tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, functions: int
+) -> str:
+    workers = rows_by_worker(tasks)
+    alone = total(gaps(runs, time))
+    inside = max(time - alone, 1e-9)
+    busy = sum(
+        total(union((task.start, task.end) for row in rows for task in row))
+        for rows in workers.values()
+    )
+    text = (
+        f"{count(len(tasks), 'task')} of {count(functions, 'function')} in "
+        f"{count(len(runs), 'run')} on {count(len(workers), 'worker')}; {seconds(time)}, of which "
+        f"{seconds(alone)} ({percent(alone / time)}) outside of runs, in the caller's own code"
+    )
+    if workers:
+        share = min(1.0, busy / inside / len(workers))
+        text += f"; workers were busy for {percent(share)} of the rest"
+    return text

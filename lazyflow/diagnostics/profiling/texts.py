@@ -1,0 +1,44 @@
+"""Names, times and shares as short text, without characters that would do anything."""
+
+from __future__ import annotations
+
+_LONGEST = 80  # characters of a name
+
+
+def shown(text: str, most: int = _LONGEST) -> str:
+    """Return a text as one line of at most `most` printable characters.
+
+    Control characters, surrogates and marks that turn the direction of text are replaced. What is
+    special in HTML is for the writers of HTML.
+
+    >>> shown("load\\x00 \\u202e"), len(shown("x" * 1_000_000))
+    ('load� �', 80)
+    """
+    cut = str.__str__(text)[: most + 1]
+    if not cut.isprintable():
+        cut = "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in cut)
+    return cut if len(cut) <= most else cut[: most - 1] + "…"
+
+
+def seconds(time: float) -> str:
+    """Return a duration with three digits.
+
+    >>> seconds(1.2345), seconds(0.0123), seconds(4.5e-6), seconds(0.0)
+    ('1.23 s', '12.3 ms', '4.5 µs', '0 s')
+    """
+    if time <= 0:
+        return "0 s"
+    unit, scale = "µs", 1e6
+    if time >= 0.9995e-3:
+        unit, scale = ("ms", 1e3) if time < 0.9995 else ("s", 1.0)
+    value = time * scale
+    return f"{value:,.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent, nothing for an unknown one.
+
+    >>> percent(0.254), percent(None)
+    ('25%', '')
+    """
+    return "" if share is None else f"{100 * share:.0f}%"
