@@ -19,6 +19,7 @@ import numpy as np
 
 from lazyflow import delayed
 from lazyflow.api.runs import observers
+from lazyflow.diagnostics.profiling.recorder import profile
 from lazyflow.schedulers.core.base import Observer
 
 __all__ = ["main"]
@@ -201,6 +202,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
         choices=EXAMPLES,
         help="run this program of lazyflow/learn/examples instead",
     )
+    parser.add_argument(
+        "--timeline", metavar="FILE", help="write what ran where and when to this HTML page"
+    )
     options = parser.parse_args(argv)
     if not 1 <= options.chunks <= 1000:
         parser.error(f"--chunks must be from 1 to 1000, not {options.chunks}")
@@ -233,6 +237,19 @@ def main(argv: list[str]) -> int:
     0 when every goal is reached, 1 when one is missed or scikit-learn is not installed.
     """
     options = parse(argv)
+    if not options.timeline:
+        return run(options)
+    with profile() as p:
+        p.timeline()  # says now what is missing
+        status = run(options)
+    print(f"\n{p.summary()}")
+    p.timeline(options.timeline)
+    print(f"\nwhat ran where and when: {options.timeline}")
+    return status
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo or the example that is asked for; return the exit status."""
     if options.example:
         return run_example(options.example, options.scheduler)
     began = perf_counter()

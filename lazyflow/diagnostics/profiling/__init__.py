@@ -6,6 +6,7 @@ The modules, in reading order:
     records         what is known of a task and of a run; lanes and gaps
     recorder        `profile`: the observer that records
     summary         a table by function
+    bars            what a timeline draws
     timeline        an HTML page by Bokeh
     chrome_trace    a file for Perfetto
 """

@@ -223,6 +223,38 @@ class Profile(Observer):
 
         return Summary(self.tasks, self.runs, self.seconds)
 
+    def timeline(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Return an interactive picture: a lane for each worker, coloured by function.
+
+        The first lane is the caller's, where times outside of runs are red: nothing ran then.
+        It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
+
+        Parameters
+        ----------
+        path
+            Where to write the picture and the summary as one HTML page, which loads nothing from
+            elsewhere.
+
+        Returns
+        -------
+        bokeh.plotting.figure
+            For a notebook: ``bokeh.io.output_notebook()``, then ``bokeh.io.show(p.timeline())``.
+
+        Examples
+        --------
+        >>> import lazyflow, os, tempfile
+        >>> with lazyflow.profile() as p:
+        ...     lazyflow.delayed(abs)(-1).compute()
+        1
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     figure = p.timeline(os.path.join(folder, "timeline.html"))
+        >>> type(figure).__name__
+        'figure'
+        """
+        from lazyflow.diagnostics.profiling.timeline import timeline
+
+        return timeline(path, self.tasks, self.runs, self.seconds)
+
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the tasks to a JSON file that Perfetto (ui.perfetto.dev) and Chrome open.
 

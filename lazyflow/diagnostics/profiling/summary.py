@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -118,7 +118,7 @@ class Summary:
         return f"<p>{escape(self.headline)}</p><table>{body}</table>"
 
 
-def short_names(functions: Sequence[str] | dict[str, list[TaskRecord]]) -> dict[str, str]:
+def short_names(functions: Collection[str]) -> dict[str, str]:
     """Return names without modules, where one name is not that of several functions.
 
     >>> short_names(["a.load", "b.load", "a.sum"])
