@@ -20,7 +20,7 @@ _COLORS = (
     "#44aa99", "#dd88bb",
 )
 _OTHERS, _RUN, _ALONE = "#999999", "#d5dde6", "#f3c6c6"
-_FAILED = "failed", "#cc0000"  # label and colour
+FAILED = "failed"  # in the legend
 
 
 class Bar(NamedTuple):
@@ -40,7 +40,7 @@ class Bar(NamedTuple):
 def bars_of(
     tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, most: int = MOST
 ) -> tuple[list[str], dict[str, list[Bar]]]:
-    """Return the names of the lanes, and the bars by their entry in the legend.
+    """Return the names of the lanes, and the bars by their entry in the legend, in its order.
 
     Tasks that are too short to be seen share a bar when there would be more than `most`.
     """
@@ -53,13 +53,13 @@ def bars_of(
             Bar(0, start, end, _ALONE, what, "", seconds(end - start), "", "")
         )
     legend = _legend(tasks)
-    groups |= {label: [] for label, _ in (*legend.values(), _FAILED)}
+    groups |= {FAILED: []} | {label: [] for label, _ in legend.values()}
     rows = [(worker, row) for worker, rows in rows_by_worker(tasks).items() for row in rows]
     shortest = _shortest([row for _, row in rows], time, most)
     for worker, row in rows:
         for some in _grouped(row, shortest):
             largest = max(some, key=lambda task: task.seconds)
-            label, color = _FAILED if largest.failed else legend[largest.function]
+            label, color = (FAILED, "#cc0000") if largest.failed else legend[largest.function]
             groups[label].append(_of_tasks(len(lanes), some, largest, color))
         lanes.append("" if lanes[-1] == worker else worker)
     return lanes, {label: bars for label, bars in groups.items() if bars}

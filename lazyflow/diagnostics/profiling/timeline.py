@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lazyflow.diagnostics.profiling.bars import Bar, bars_of
+from lazyflow.diagnostics.profiling.bars import FAILED, Bar, bars_of
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.summary import Summary
 
@@ -85,15 +85,17 @@ def _figure(tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float)
     plot.yaxis.ticker = list(range(len(lanes)))
     # Plain: a name between dollar signs would be set as a formula.
     plot.yaxis.major_label_overrides = {at: PlainText(text=name) for at, name in enumerate(lanes)}
-    for label, bars in groups.items():
+    # A browser gives the shortest bar a pixel: those of functions with more time lie on top.
+    for label, bars in reversed(groups.items()):
         columns: dict[str, Any] = dict(zip(Bar._fields, zip(*bars, strict=True), strict=True))
-        is_callers = bars[0].lane == 0  # whose share must be right also where pixels are too large
+        # Lines would show what is shorter than a pixel as more than it is.
         plot.hbar(
             y="lane", left="left", right="right", height=0.8, fill_color="color", source=columns,
-            line_color=None if is_callers else "color", line_width=0.5, legend_label=label,
+            line_color="color" if label == FAILED else None, legend_label=label,
         )
     plot.add_tools(HoverTool(tooltips=_TOOLTIPS))
     plot.add_layout(plot.legend[0], "below")
+    plot.legend.items.reverse()
     plot.legend.location = "bottom_left"
     plot.legend.orientation = "horizontal"
     plot.legend.ncols = 8
