@@ -42,12 +42,15 @@ class Vertex:
         A task, a literal or held result, or a task whose value is a target.
     title : str
         More lines for the tooltip.
+    fill : str
+        The colour of the box; empty: that of its kind.
     """
 
     label: str
     inputs: tuple[int, ...]
     kind: str = "task"
     title: str = ""
+    fill: str = ""
 
 
 def one_of(name: str, value: str, possible: Iterable[str]) -> None:

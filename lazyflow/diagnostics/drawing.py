@@ -152,7 +152,7 @@ def _by_graphviz(nodes: Sequence[Vertex], format: str, rankdir: str) -> str | by
             str(index),
             graphviz.escape(boxes.label_of(node).replace("&", "&amp;")),
             tooltip=graphviz.escape(boxes.tooltip(node).replace("&", "&amp;")),
-            fillcolor=fill,
+            fillcolor=node.fill or fill,
             color=border,
             penwidth=str(width),
         )

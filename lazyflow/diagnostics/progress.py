@@ -1,4 +1,4 @@
-"""`ProgressBar`: the number of tasks that are done, in a terminal or a notebook, by tqdm."""
+"""`ProgressBar`: how many tasks are done, which run and fail, in terminal or notebook, by tqdm."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import itertools
 import logging
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Token
 from functools import partial
+from math import inf
 from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
@@ -23,6 +25,13 @@ from lazyflow.schedulers.core.event import Event
 __all__ = ["ProgressBar"]
 
 _PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
+_FUNCTIONS = 3  # running ones that are named
+_NAME = 24  # characters of each
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 def _bar_class() -> Any:
@@ -34,8 +43,7 @@ def _bar_class() -> Any:
             "ProgressBar draws with tqdm, which is not installed. Type: pip install "
             '"lazyflow[progress]"'
         ) from None
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is not None and hasattr(shell, "kernel"):
+    if _in_notebook():
         try:
             import ipywidgets  # noqa: F401
             from tqdm.notebook import tqdm as notebook_tqdm
@@ -44,6 +52,12 @@ def _bar_class() -> Any:
         except ImportError:
             pass
     return tqdm
+
+
+def _short(name: str) -> str:
+    """Return a name for one line of a terminal, which it can't steer."""
+    shown = "".join(char if char.isprintable() else "?" for char in name[:_NAME + 1])
+    return shown if len(shown) <= _NAME else shown[:_NAME - 1] + "…"
 
 
 class _Drawing:
@@ -55,16 +69,16 @@ class _Drawing:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
-        self._orders: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[int, int, str] | None] = SimpleQueue()
         self._closed = Event()
 
     def start(self) -> None:
         """Start the thread, in the context of this one: a notebook finds the cell to print in."""
         _thread.start_new_thread(contextvars.copy_context().run, (self._serve,))
 
-    def draw(self, done: int, total: int) -> None:
-        """Ask the thread to draw the bar."""
-        self._orders.put((done, total))
+    def draw(self, done: int, total: int, text: str) -> None:
+        """Ask the thread to draw the bar, with a text behind it."""
+        self._orders.put((done, total, text))
 
     def close(self) -> None:
         """Ask the thread to close the bar."""
@@ -83,12 +97,11 @@ class _Drawing:
         bar: Any = None
         try:
             while (order := self._orders.get()) is not None:
-                done, total = order
+                done, total, text = order
                 if bar is None:
                     bar = self._make(total=total, initial=done)
-                else:
-                    bar.n, bar.total = done, total
-                    bar.refresh()
+                bar.n, bar.total = done, total
+                bar.set_postfix_str(text, refresh=True)
             bar.close()
             vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
         except Exception:
@@ -99,9 +112,10 @@ class _Drawing:
 
 
 class ProgressBar(Observer):
-    """Shows the progress of the runs inside a ``with`` block.
+    """Shows the progress of the runs inside a ``with`` block: tasks, rate, time left, what runs.
 
-    Runs that overlap (a `compute` inside a task) share one bar, whose total grows.
+    Runs that overlap (a `compute` inside a task) share one bar, whose total grows. Nothing is
+    drawn where standard error is no terminal, in a log file for example, unless `file` is given.
 
     Parameters
     ----------
@@ -134,6 +148,7 @@ class ProgressBar(Observer):
         file: TextIO | None = None,
     ) -> None:
         self._bar_class = _bar_class()
+        self._is_shown = file is not None or sys.stderr.isatty() or _in_notebook()
         self._description = description
         self._minimum = minimum
         self._interval = interval
@@ -149,7 +164,9 @@ class ProgressBar(Observer):
         self._total = 0
         self._done = itertools.count(1)  # counting is atomic
         self._latest = 0
-        self._next_drawing = monotonic() + self._minimum
+        self._failed: list[int] = []  # appending is atomic
+        self._running: dict[tuple[int, int], AnyRun] = {}  # by id of the run and task
+        self._next_drawing = monotonic() + self._minimum if self._is_shown else inf
 
     def __enter__(self) -> ProgressBar:
         self._token = observers.set((*observers.get(), self))
@@ -200,10 +217,14 @@ class ProgressBar(Observer):
                 self._clear()
             self._runs.add(id(run))
             self._total += len(run.plan) - len(run.plan.leaves)
-            if self._minimum <= 0:
+            if self._is_shown and self._minimum <= 0:
                 self._draw()
 
+    def task_started(self, run: AnyRun, i: int) -> None:
+        self._running[id(run), i] = run
+
     def task_ended(self, run: AnyRun, i: int) -> None:
+        self._running.pop((id(run), i), None)
         if id(run) not in self._runs:  # the block was left, or another thread ended the run
             return
         self._latest = next(self._done)
@@ -214,6 +235,7 @@ class ProgressBar(Observer):
                 self._lock.release()
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
+        self._failed.append(i)
         self.task_ended(run, i)
 
     def run_ended(self, run: AnyRun) -> None:
@@ -231,7 +253,21 @@ class ProgressBar(Observer):
                 )
             )
             self._drawing.start()
-        self._drawing.draw(self._latest, self._total)
+        self._drawing.draw(self._latest, self._total, self._text())
+
+    def _text(self) -> str:
+        """Return what runs and what failed: ``load ×2, clean; 1 failed``."""
+        often = Counter(
+            run.task_name(i) for (number, i), run in self._running.copy().items()
+            if number in self._runs
+        )
+        names = [
+            _short(name) + (f" ×{times}" if times > 1 else "")
+            for name, times in often.most_common(_FUNCTIONS)
+        ]
+        running = ", ".join(names) + (", …" if len(often) > _FUNCTIONS else "")
+        failed = f"{len(self._failed)} failed" if self._failed else ""
+        return "; ".join(filter(None, (running, failed)))
 
     def _finish(self) -> None:
         with self._lock:

@@ -175,6 +175,7 @@ class _Component:
             x, y = self._turn(self.layout.across[vertex], (start + end) / 2)
             width = self.widths[vertex]
             fill, border, line, radius = boxes.STYLES[nodes[index].kind]
+            fill = nodes[index].fill or fill
             yield (
                 f'<g data-node="{index}"><title>{escape(boxes.tooltip(nodes[index]))}</title>'
                 f'<rect x="{x - width / 2:.1f}" y="{y - BOX_HEIGHT / 2:.1f}" width="{width:.1f}" '

@@ -204,13 +204,6 @@ def test_visualize_of_one(tmp_path):
     assert "<svg" in (tmp_path / "graph.svg").read_text()
 
 
-def test_visualize_of_too_many_tasks_says_what_to_do():
-    xs = [delayed(inc)(i) for i in range(501)]
-    with pytest.raises(ValueError, match=r"501 tasks .* or give engine='graphviz'"):
-        delayed(sum)(xs[:500]).visualize()
-    assert "<svg" in delayed(sum)(xs[:20]).visualize()._repr_svg_()
-
-
 def test_await_gives_the_value():
     async def main():
         x = delayed(inc)(1)
@@ -297,8 +290,7 @@ def test_a_deep_chain_is_built_shown_computed_and_dropped():
     assert repr(x) == "<Delayed inc(<inc>)>"
     assert copy.deepcopy(x) is x
     assert value_of(x) == DEPTH
-    with pytest.raises(ValueError, match=f"{DEPTH:,} tasks .* Visualize a part of the graph"):
-        x.visualize()
+    assert f"{DEPTH:,} × inc" in x.visualize()._repr_svg_()
     del x
 
 

@@ -26,11 +26,13 @@ class FakeBar:
     def __init__(self, total: int, initial: int = 0, **options: Any) -> None:
         self.total, self.n, self.options, self.closed = total, initial, options, 0
         self.seen = [(initial, total)]
+        self.texts: list[str] = []
         FakeBar.made.append(self)
 
-    def refresh(self) -> None:
-        assert not self.closed
+    def set_postfix_str(self, text: str, refresh: bool) -> None:
+        assert not self.closed and refresh
         self.seen.append((self.n, self.total))
+        self.texts.append(text)
 
     def close(self) -> None:
         self.closed += 1
@@ -40,6 +42,7 @@ class FakeBar:
 def bars(monkeypatch: pytest.MonkeyPatch) -> list[FakeBar]:
     FakeBar.made = []
     monkeypatch.setattr(progress, "_bar_class", lambda: FakeBar)
+    monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     return FakeBar.made
 
 
@@ -50,11 +53,43 @@ def test_a_file_gets_the_counts() -> None:
     assert re.search(r"work: 100%.* 30/30 ", text.getvalue())
 
 
-def test_standard_error_unless_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_standard_error_where_it_is_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = delayed(sum)([delayed(abs)(-i) for i in range(7)])
     with ProgressBar():
-        compute([delayed(abs)(-i) for i in range(7)])
+        work.compute()
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with ProgressBar():
+        work.compute()
     out, err = capfd.readouterr()
-    assert out == "" and "7/7" in err
+    assert out == "" and "8/8" in err
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_functions_that_run_and_failures_are_named(bars: list[FakeBar], scheduler: str) -> None:
+    def slow(x: int) -> int:
+        return x
+
+    def broken(x: int) -> int:
+        raise OSError("disk")
+
+    with ProgressBar(interval=0), pytest.raises(OSError, match="disk"):
+        compute(delayed(broken)(delayed(slow)(1)), scheduler=scheduler, num_workers=1)
+    (bar,) = bars
+    assert bar.texts[-1] == "1 failed"
+
+
+def test_what_runs_is_named_so_that_it_cannot_steer_a_terminal(bars: list[FakeBar]) -> None:
+    def outer() -> Any:
+        return compute(delayed(abs)(-1), delayed(abs)(-2))
+
+    outer.__name__ = "a\x1b[2Jvery-long-name-of-a-function"
+    with ProgressBar(interval=0):
+        delayed(outer)().compute()
+    assert "a?[2Jvery-long-name-of-…" in bars[0].texts
+    assert bars[0].texts[-1] == ""
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lazyflow.learn.kernels.slopes import compiled, write_slopes
+from lazyflow.learn.kernels.slopes import compiled, slope, write_slopes
 
 __all__ = ["StepSizes", "steps_in_chunk", "steps_in_chunks"]
 
@@ -59,6 +59,11 @@ def _add_changes(
     scores: np.ndarray, fresh: np.ndarray,
 ) -> None:
     """Add what rows change in the gradient since `table`, and write their slopes there."""
+    if len(theta) == 1:
+        _add_changes_of_one(
+            kind, theta[0], offsets[0], X, y, weight, table, fixed, change[0]
+        )
+        return
     rows, d = X.shape
     for i in range(rows):
         for k in range(len(theta)):
@@ -76,6 +81,28 @@ def _add_changes(
             for j in range(d):
                 change[k, j] += new * X[i, j]
             change[k, d] += new
+
+
+@compiled
+def _add_changes_of_one(
+    kind: int, w: np.ndarray, offset: float, X: np.ndarray, y: np.ndarray,
+    weight: np.ndarray | None, table: np.ndarray, fixed: bool, change: np.ndarray,
+) -> None:
+    """Do as `_add_changes` for one score: without loops around rows it takes three quarters."""
+    rows, d = X.shape
+    for i in range(rows):
+        score = offset
+        for j in range(d):
+            score += w[j] * X[i, j]
+        fresh = slope(kind, score, y[i, 0])
+        new = fresh - table[i, 0]
+        if not fixed:
+            table[i, 0] = fresh
+        if weight is not None:
+            new *= weight[i]
+        for j in range(d):
+            change[j] += new * X[i, j]
+        change[d] += new
 
 
 @compiled

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["REORDER", "LossKind", "compiled", "write_slopes"]
+__all__ = ["REORDER", "LossKind", "compiled", "slope", "write_slopes"]
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
 
@@ -37,6 +37,20 @@ def _write_softmax(scores: np.ndarray, target: int, out: np.ndarray) -> None:
     out[target] -= 1.0
 
 
+@compiled
+def slope(kind: int, score: float, target: float) -> float:
+    """Return the derivative of the loss of one score; softmax has none of its own.
+
+    Examples
+    --------
+    >>> slope(LossKind.SQUARES, 3.0, 1.0)
+    2.0
+    """
+    if kind == LossKind.LOGISTIC:
+        return -target / (1.0 + exp(target * score))
+    return score - target
+
+
 @njit(nogil=True, cache=True, fastmath=REORDER, error_model="numpy", inline="always")
 def write_slopes(
     kind: int, scores: np.ndarray, y: np.ndarray, i: int, out: np.ndarray
@@ -54,10 +68,8 @@ def write_slopes(
     >>> out
     array([2.])
     """
-    if kind == LossKind.LOGISTIC:
-        out[0] = -y[i, 0] / (1.0 + exp(y[i, 0] * scores[0]))
-    elif kind == LossKind.SQUARES:
-        for k in range(len(scores)):
-            out[k] = scores[k] - y[i, k]
-    else:
+    if kind == LossKind.SOFTMAX:
         _write_softmax(scores, int(y[i, 0]), out)
+    else:
+        for k in range(len(scores)):
+            out[k] = slope(kind, scores[k], y[i, k])

@@ -188,12 +188,15 @@ class History:
         """Return the last point as what was found; `advice` is what to do if it is not good.
         """
         last = self._best()
-        gap, theta = math.nan, last.theta
-        if math.isfinite(last.gradient_norm):
+        gap, theta, norm = math.nan, last.theta, last.gradient_norm
+        if math.isfinite(norm):
             gap, theta = exact_gap(self.problem, last.theta)
+        if theta is not last.theta and not self.converged:  # the best intercepts may be what lacked
+            norm = gradient_norm(self.problem, theta, self.evaluate(theta)[1])
+            self.converged = norm <= self.rule.tol
         message = "" if self.converged or self.stopped else (
             f"no convergence: after {last.iteration} iterations and {last.passes:g} passes over "
-            f"the rows the gradient's norm is {last.gradient_norm:.2g} (tol={self.rule.tol:g}) and "
+            f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g}) and "
             f"the duality gap {gap:.2g}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(

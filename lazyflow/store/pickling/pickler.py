@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from lazyflow.graph.kinds import TypeTable
@@ -139,6 +139,17 @@ def _function(pickler: Pickler, function: FunctionType) -> Any:
     if how is NotImplemented:
         pickler.named.append(function)
     return how
+
+
+def _code(pickler: Pickler, code: CodeType) -> Any:
+    """Reduce code with its file: cloudpickle 3.1.3 leaves it out, and errors would show no line."""
+    from cloudpickle import cloudpickle
+
+    return _code_of_file, (code.co_filename, *cloudpickle._code_reduce(code))
+
+
+def _code_of_file(file: str, make: Callable[..., CodeType], args: tuple[Any, ...]) -> CodeType:
+    return make(*args).replace(co_filename=file)
 
 
 def _class(pickler: Pickler, cls: type) -> Any:
@@ -327,6 +338,7 @@ def _reducer_for_numpy(cls: type) -> Reduce | None:
 # What reduces itself (None) is here to spare the import of cloudpickle.
 _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
+    CodeType: _code,
     type(lru_cache(len)): _cached,
     cached_property: _property,
     ContextVar: lambda pickler, variable: reduce_variable(variable),

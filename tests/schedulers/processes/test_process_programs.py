@@ -83,6 +83,22 @@ def test_where_a_program_may_come_from(how: str, tmp_path: Path) -> None:
         assert program.leaves_nothing(0)
 
 
+def test_an_error_shows_the_lines_of_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        "from lazyflow import delayed\n"
+        "def half(x):\n"
+        "    return (lambda y: y / 0)(x)\n"
+        "delayed(half)(1).compute(scheduler='processes')\n"
+    )
+    path = str(Path(lazyflow.__file__).parent.parent)
+    with Program("", (str(file),), PYTHONPATH=path) as program:
+        code, _, err = program.end()
+    assert code == 1
+    assert f'File "{file}", line 3, in half\n    return (lambda y: y / 0)(x)' in err
+    assert f'File "{file}", line 3, in <lambda>\n    return (lambda y: y / 0)(x)' in err
+
+
 def test_the_input_of_a_program_is_its_own() -> None:
     """A task that reads finds the end, and takes nothing away from its parent."""
     script = """
