@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lazyflow.api.submitting import put, submit
     from lazyflow.api.tracing import trace
     from lazyflow.api.worker_states import worker_state
+    from lazyflow.diagnostics.dashboard.live import dashboard
     from lazyflow.diagnostics.profiling.recorder import profile
 
 __version__ = "0.1.0"
@@ -80,6 +81,7 @@ __all__ = [
     "as_completed",
     "compute",
     "config",
+    "dashboard",
     "delayed",
     "gather",
     "is_lazy",
@@ -105,6 +107,7 @@ _ON_FIRST_USE = {
     "put": "lazyflow.api.submitting",
     "submit": "lazyflow.api.submitting",
     "ProgressBar": "lazyflow.diagnostics.progress",
+    "dashboard": "lazyflow.diagnostics.dashboard.live",
     "profile": "lazyflow.diagnostics.profiling.recorder",
     "actor": "lazyflow.api.actors",
     "as_completed": "lazyflow.api.arrivals",

@@ -1,11 +1,14 @@
-"""``python -m lazyflow``: the demo."""
+"""``python -m lazyflow``: the demo, and work to look at on the dashboard."""
 
 import sys
 
 USAGE = """usage: python -m lazyflow COMMAND [options]
 
 commands:
-  demo  train two classifiers on real data, as graphs, and check them; --help for its options"""
+  demo              train two classifiers on real data, as graphs, and check them
+  dashboard --demo  run graphs, and serve the live page that shows them
+
+--help after a command lists its options."""
 
 
 def main(argv: list[str]) -> int:
@@ -14,6 +17,10 @@ def main(argv: list[str]) -> int:
         from lazyflow.demo import main as demo
 
         return demo(argv[1:])
+    if argv and argv[0] == "dashboard":
+        from lazyflow.diagnostics.dashboard.busy import main as busy
+
+        return busy(argv[1:])
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return 0

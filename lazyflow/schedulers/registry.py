@@ -144,6 +144,7 @@ def info() -> dict[str, Any]:
     ``values`` it keeps and their ``bytes``, the ``shared_bytes`` it has written for others and the
     ``mapped_bytes`` that it looks at; and for the pool ``shared_bytes`` (counted once),
     ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``.
+    For engines: ``dashboards``, the addresses of their own pages.
 
     >>> import lazyflow
     >>> isinstance(info(), dict)

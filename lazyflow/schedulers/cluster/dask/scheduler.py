@@ -17,6 +17,7 @@ from lazyflow.schedulers.cluster.dask.client import lost
 from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.local import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
+from lazyflow.schedulers.core.base import ReportsInfo
 
 _engines: WeakTable[Any, DaskEngine] = WeakTable()
 _lock = threading.Lock()
@@ -30,7 +31,7 @@ def _engine_of(client: Any) -> DaskEngine:
         return engine
 
 
-class DistributedScheduler(EngineScheduler):
+class DistributedScheduler(EngineScheduler, ReportsInfo):
     """A scheduler that runs plans by a client: one that is given, active, or started here.
 
     Parameters
@@ -97,6 +98,11 @@ class DistributedScheduler(EngineScheduler):
                 "the script; else see the error above"
             ) from error
         return distributed.Client(self._cluster, set_as_default=False)
+
+    def info(self) -> dict[str, Any]:
+        """Return the addresses of the pages of clusters that are connected."""
+        clients = [client for client in _engines.living() if client.status == "running"]
+        return {"dashboards": [client.dashboard_link for client in clients]}
 
     def shutdown(self) -> None:
         """Close the client and the cluster that were opened here, and never the user's."""

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
+from ray._private.worker import get_dashboard_url
 from ray.job_config import JobConfig
 
 from lazyflow import config
@@ -40,6 +41,7 @@ from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
+from lazyflow.schedulers.core.base import ReportsInfo
 
 _RETRIES = 3  # further runs of a group whose worker died
 
@@ -240,7 +242,7 @@ def _lost(cause: BaseException | None = None) -> SchedulerLost:
     ))
 
 
-class RayScheduler(EngineScheduler):
+class RayScheduler(EngineScheduler, ReportsInfo):
     """A scheduler that runs plans on the Ray of this process, or starts one and ends it."""
 
     name = "ray"
@@ -281,6 +283,11 @@ class RayScheduler(EngineScheduler):
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def info(self) -> dict[str, Any]:
+        """Return the address of Ray's page, if there is one."""
+        url = get_dashboard_url() if ray.is_initialized() else ""
+        return {"dashboards": [f"http://{url}"] if url else []}
 
     def shutdown(self) -> None:
         """End the Ray that was started here, and never the user's."""

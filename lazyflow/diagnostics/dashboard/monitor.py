@@ -1,0 +1,212 @@
+"""`Monitor`: an observer that collects what runs, and tells a page what has changed.
+
+Threads that run tasks only append raw values; names are looked up by the thread of the server,
+some times a second.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from lazyflow.diagnostics.profiling.texts import shown
+from lazyflow.graph.task import task_name
+from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
+
+__all__ = ["Monitor"]
+
+_KEPT = 20_000  # calls that a page which is opened late still gets
+_NAMED = 200  # functions that are listed; the others share a row
+_OTHERS = "other functions"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Call(NamedTuple):
+    """A call of a task, as the page draws it; times by the clock of the monitor."""
+
+    worker: int
+    function: int
+    start: float
+    end: float
+
+
+class Monitor(Observer):
+    """Collects what runs.
+
+    Parameters
+    ----------
+    wake
+        Is called when a run begins.
+
+    Examples
+    --------
+    >>> monitor = Monitor()
+    >>> monitor.news(0)["functions"]
+    []
+    """
+
+    def __init__(self, wake: Callable[[], Any] = lambda: None) -> None:
+        self.wake = wake
+        self._raw: deque[tuple[Any, ...]] = deque()
+        self._running: dict[tuple[int, int], tuple[AnyRun, float]] = {}
+        self._open: dict[int, Counter[int]] = {}  # by id of the run: calls to come, by function
+        self._runs: dict[int, AnyRun] = {}
+        self._schedulers: dict[int, Any] = {}
+        self._calls: deque[_Call] = deque(maxlen=_KEPT)
+        self._told = 0  # calls ever
+        self._began = perf_counter()
+        self._workers: dict[str, int] = {}
+        self._functions: dict[str, int] = {}
+        self._done: Counter[int] = Counter()
+        self._failed: Counter[int] = Counter()
+        self._totals: Counter[int] = Counter()
+        self._over = 0
+
+    # -- by the threads that run tasks ------------------------------------------------------
+
+    def run_started(self, run: AnyRun) -> None:
+        self._raw.append((run,))
+        self.wake()
+
+    def task_started(self, run: AnyRun, i: int) -> None:
+        self._running[id(run), i] = run, perf_counter()
+
+    def task_ran(
+        self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
+        size: int | None,
+    ) -> None:
+        self._running.pop((id(run), i), None)
+        self._raw.append((run, i, worker, start, end))
+
+    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
+        self._raw.append((run, i))
+
+    def run_ended(self, run: AnyRun) -> None:
+        self._raw.append((run, None, None))
+
+    # -- by the thread of the server --------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """Return whether a run goes on, or something was not taken in yet."""
+        return bool(self._runs or self._raw)
+
+    def news(self, since: int) -> dict[str, Any]:
+        """Return what a page needs that has seen so many calls, as plain data.
+
+        Examples
+        --------
+        >>> sorted(Monitor().news(0))[:4]
+        ['calls', 'count', 'functions', 'links']
+        """
+        self.take_in()
+        missed = min(self._told - since, len(self._calls))
+        calls = islice(self._calls, len(self._calls) - missed, None)
+        return {
+            "now": perf_counter() - self._began,
+            "count": self._told,
+            "calls": [(*call[:2], round(call.start, 6), round(call.end, 6)) for call in calls],
+            "workers": list(self._workers),
+            "functions": list(self._functions),
+            "progress": self._progress(),
+            "runs": {"open": len(self._runs), "over": self._over},
+            "memory": list(self._memory()),
+            "links": self._links(),
+        }
+
+    def take_in(self) -> None:
+        """Look up the names of what was appended since the last time.
+
+        Examples
+        --------
+        >>> Monitor().take_in()
+        """
+        while self._raw:
+            what = self._raw.popleft()
+            run, key = what[0], id(what[0])
+            if len(what) == 5:
+                _, i, worker, start, end = what
+                if key not in self._runs:  # it ended long ago, or began before the page
+                    continue
+                function = self._function(run, i)
+                self._open[key][function] -= 1
+                self._done[function] += 1
+                number = self._workers.setdefault(shown(worker), len(self._workers))
+                start, end = start - self._began, end - self._began
+                self._calls.append(_Call(number, function, start, end))
+                self._told += 1
+            elif len(what) == 2:
+                if key in self._runs:
+                    self._failed[self._function(run, what[1])] += 1
+            elif len(what) == 1:
+                self._begin(run)
+            elif self._runs.pop(key, None) is not None:
+                self._totals -= self._open.pop(key)  # what was cancelled never comes
+                self._over += 1
+        for number, i in [pair for pair in self._running.copy() if pair[0] not in self._runs]:
+            self._running.pop((number, i), None)
+
+    def _begin(self, run: AnyRun) -> None:
+        leaves = set(run.plan.leaves)
+        self._runs[id(run)] = run
+        to_come = Counter(
+            self._function(run, i) for i in range(len(run.plan)) if i not in leaves
+        )
+        self._open[id(run)] = to_come
+        self._totals += to_come
+        self._schedulers[id(run.scheduler)] = run.scheduler
+
+    def _function(self, run: AnyRun, i: int) -> int:
+        name = shown(task_name(run.plan.tasks[i]))
+        if name not in self._functions and len(self._functions) >= _NAMED:
+            name = _OTHERS
+        return self._functions.setdefault(name, len(self._functions))
+
+    def _progress(self) -> list[tuple[int, int, int, int, int, float]]:
+        """Return for each function: done, failed, all, running now, for how long at most."""
+        now = perf_counter()
+        often: Counter[int] = Counter()
+        longest: dict[int, float] = {}
+        for (key, i), (run, start) in self._running.copy().items():
+            if key in self._runs:
+                function = self._function(run, i)
+                often[function] += 1
+                longest[function] = max(longest.get(function, 0.0), now - start)
+        return [
+            (
+                function, self._done[function], self._failed[function],
+                max(self._totals[function], self._done[function]), often[function],
+                round(longest.get(function, 0.0), 3),
+            )
+            for function in self._functions.values()
+        ]
+
+    def _memory(self) -> Iterator[tuple[str, int | None, int, int]]:
+        """Yield name, resident bytes, shared bytes and kept values of this process and workers."""
+        yield "this process", _resident(os.getpid()), 0, 0
+        for scheduler in tuple(self._schedulers.values()):
+            if provides(scheduler, ReportsInfo):
+                for worker in scheduler.info().get("workers", ()):
+                    pid = worker["pid"]
+                    yield (
+                        f"process {pid}", _resident(pid), worker["shared_bytes"], worker["values"],
+                    )
+
+    def _links(self) -> list[str]:
+        """Return the addresses of engines' own dashboards."""
+        found: dict[str, None] = {}
+        for scheduler in tuple(self._schedulers.values()):
+            if provides(scheduler, ReportsInfo):
+                found.update(dict.fromkeys(scheduler.info().get("dashboards", ())))
+        return list(found)
+
+
+def _resident(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:  # it has ended, or this is not Linux
+        return None

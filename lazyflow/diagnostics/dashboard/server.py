@@ -1,0 +1,163 @@
+"""The pages of the dashboard and the stream of changes, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import threading
+from pathlib import Path
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+
+from lazyflow.diagnostics.dashboard.guard import HEADERS, refusal
+from lazyflow.diagnostics.dashboard.monitor import Monitor
+
+__all__ = ["Server"]
+
+_EVERY = 0.25  # seconds between two messages to a page
+_QUIET = 2.0  # the same while nothing runs: memory may still change
+_PATIENCE = 10.0  # seconds for the headers of a request
+_HEADERS = 16_384  # bytes of them
+_STATIC = Path(__file__).with_name("static")
+_FILES = {
+    "": ("page.html", "text/html; charset=utf-8"),
+    "page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "page.css": ("page.css", "text/css; charset=utf-8"),
+}
+
+
+class Server:
+    """Serves one monitor on a free port of loopback until it is closed.
+
+    Attributes
+    ----------
+    port, token
+        Parts of the address, ``http://127.0.0.1:{port}/{token}/``.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+        self.token = secrets.token_urlsafe(24)
+        self._sockets = bind_sockets(0, "127.0.0.1")
+        self.port = int(self._sockets[0].getsockname()[1])
+        self._ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._serve, name="lazyflow-dashboard", daemon=True
+        )
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        """End all connections and the thread."""
+        with contextlib.suppress(RuntimeError):  # it is closed already
+            self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.run(self._until_end())
+
+    async def _until_end(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end, self.changed = asyncio.Event(), asyncio.Event()
+        self.monitor.wake = self._wake
+        app = Application(
+            [(r"/([^/]*)/(page\.js|page\.css|)", _FileHandler, {"server": self}),
+             (r"/([^/]*)/events", _EventsHandler, {"server": self})],
+            default_handler_class=_NothingHandler, default_handler_args={"server": self},
+            log_function=lambda handler: None,
+        )
+        http = HTTPServer(
+            app, max_header_size=_HEADERS, max_body_size=0, body_timeout=_PATIENCE,
+            idle_connection_timeout=_PATIENCE,
+        )
+        http.add_sockets(self._sockets)
+        collecting = asyncio.create_task(self._collect())
+        self._ready.set()
+        await self._end.wait()
+        collecting.cancel()
+        self.monitor.wake = lambda: None
+        http.stop()
+        await http.close_all_connections()
+
+    async def _collect(self) -> None:
+        """Take in what happens, so that nothing piles up while no page is open."""
+        while True:
+            self.monitor.take_in()
+            await self.pause()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.changed.set)
+
+    async def pause(self) -> None:
+        """Wait until there may be news for a page."""
+        if self.monitor.is_busy():
+            await asyncio.sleep(_EVERY)
+            return
+        self.changed.clear()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.changed.wait(), _QUIET)
+
+
+class _GuardedHandler(RequestHandler):
+    """Refuses what is not for us; says no more than the status."""
+
+    SUPPORTED_METHODS = ("GET",)
+    is_page = False
+
+    def initialize(self, server: Server) -> None:
+        self.server = server
+
+    def set_default_headers(self) -> None:
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+        self.clear_header("Server")
+
+    def prepare(self) -> None:
+        given = self.path_args[0] if self.path_args else ""
+        status = refusal(
+            self.request.headers, self.server.port, self.server.token, given or "", self.is_page
+        )
+        if status is not None:
+            self.send_error(status)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code}: {self._reason}\n")
+
+
+class _NothingHandler(_GuardedHandler):
+    def get(self, *parts: str) -> None:
+        self.send_error(404)
+
+
+class _FileHandler(_GuardedHandler):
+    def prepare(self) -> None:
+        self.is_page = not self.path_args[1]
+        super().prepare()
+
+    def get(self, token: str, name: str) -> None:
+        file, kind = _FILES[name]
+        self.set_header("Content-Type", kind)
+        self.finish((_STATIC / file).read_bytes())
+
+
+class _EventsHandler(_GuardedHandler):
+    """A stream of changes for one page, as an EventSource reads it."""
+
+    async def get(self, token: str) -> None:
+        self.set_header("Content-Type", "text/event-stream")
+        seen = 0
+        with contextlib.suppress(StreamClosedError, asyncio.CancelledError):  # its end, or ours
+            while True:
+                news = self.server.monitor.news(seen)
+                seen = news["count"]
+                self.write(f"data: {json.dumps(news)}\n\n")
+                await self.flush()
+                await self.server.pause()
