@@ -11,6 +11,7 @@ from benchmarks import (
     cluster,
     engines,
     interrupts,
+    observers,
     overhead,
     processes,
     results,
@@ -21,6 +22,7 @@ from benchmarks import (
 
 BENCHMARKS = {
     "overhead": overhead,
+    "observers": observers,
     "processes": processes,
     "actors": actors,
     "arrays": arrays,

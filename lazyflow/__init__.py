@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lazyflow.api.arrivals import as_completed
     from lazyflow.api.futures import Future
     from lazyflow.api.reduction import tree_reduce
+    from lazyflow.api.rerunning import rerun
     from lazyflow.api.submitting import map as map
     from lazyflow.api.submitting import put, submit
     from lazyflow.api.tracing import trace
@@ -89,6 +90,7 @@ __all__ = [
     "persist",
     "profile",
     "put",
+    "rerun",
     "shutdown",
     "submit",
     "tokenize",
@@ -111,6 +113,7 @@ _ON_FIRST_USE = {
     "profile": "lazyflow.diagnostics.profiling.recorder",
     "actor": "lazyflow.api.actors",
     "as_completed": "lazyflow.api.arrivals",
+    "rerun": "lazyflow.api.rerunning",
     "tokenize": "lazyflow.graph.tokens.tokenize",
     "trace": "lazyflow.api.tracing",
     "tree_reduce": "lazyflow.api.reduction",

@@ -31,6 +31,16 @@ def test_the_goals_are_reached_and_said(capsys):
     assert re.fullmatch(r"6 of 6 goals reached in \d+\.\d s", lines[-1])
 
 
+def test_a_timeline_and_a_summary_on_request(capsys, tmp_path):
+    pytest.importorskip("bokeh")
+    path = tmp_path / "demo.html"
+    assert main(["--scheduler", "sync", "--chunks", "2", "--timeline", str(path)]) == 0
+    text, _ = capsys.readouterr()
+    assert "loss_sums" in text
+    assert text.endswith(f"what ran where and when: {path}\n")
+    assert "loss_sums" in path.read_text(encoding="utf-8")
+
+
 def test_a_missed_goal_is_said_and_is_exit_status_1(capsys, monkeypatch):
     monkeypatch.setattr(demo, "C", 1e-4)  # a penalty under which no model reads digits well
     assert main(["--scheduler", "sync", "--chunks", "2"]) == 1

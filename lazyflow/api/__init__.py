@@ -28,6 +28,7 @@ The modules; each imports only those above it, by test:
     collection      `Collection`: other objects that are made of tasks
     decorator       `delayed`
     reduction       `tree_reduce`
+    rerunning       `rerun`: a failed task again, for a debugger
     tracing         `trace`: a graph that is planned once and run again with other values
     arrivals        `as_completed`
     futures         `Future`, and the thread that calls users' callbacks

@@ -1,7 +1,7 @@
 """`profile`: an observer that records what runs in a ``with`` block.
 
 While tasks run, a tuple of raw values is kept for each. Names and lines are looked up when
-somebody asks, or at the end of the block.
+somebody asks; until then their functions are kept.
 """
 
 from __future__ import annotations
@@ -125,7 +125,6 @@ class Profile(Observer):
         assert self._token is not None
         observers.reset(self._token)
         self._end = perf_counter()
-        self._resolve()
 
     # -- while tasks run --------------------------------------------------------------------
 

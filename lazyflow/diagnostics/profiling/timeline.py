@@ -36,7 +36,7 @@ _PAGE = """
 {% endblock %}
 """
 _TOOLTIPS = [
-    ("", "@what"), ("function", "@function"), ("time", "@time"), ("CPU", "@cpu"),
+    ("what", "@what"), ("function", "@function"), ("time", "@time"), ("CPU", "@cpu"),
     ("made at", "@place"),
 ]
 

@@ -24,6 +24,7 @@ from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.core.current_worker import asleep, here
+from lazyflow.schedulers.core.errors.failed_call import keep_call
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
@@ -305,12 +306,18 @@ class Lifecycle(ABC):
 
     def note_failure(self, i: int, error: BaseException) -> None:
         """End the run with the error, or leave it to the users of the result."""
+        self._keep_call(i, error, None)
         if self.request.collect:
             self.failed[i] = error
             self.attention.append(None)
         elif not self.stop:  # else it ends with an error of its own, which may have led to this one
             self.stop.append(None)
             self._fail(error)
+
+    def _keep_call(self, i: int, error: BaseException, given: list[Any] | None) -> None:
+        tasks = self.plan.tasks
+        leaves = {tasks[j]: value for j, value in self.leaf_values.items()}
+        keep_call(error, tasks[i], given, leaves)
 
     def _failed_late(self, i: int, error: BaseException) -> None:
         if is_users_interrupt(error):
@@ -320,6 +327,7 @@ class Lifecycle(ABC):
     def fail_task(self, i: int, error: BaseException, given: list[Any] | None) -> None:
         """Note that task `i` raised for good, with the values `given` as inputs (None: unknown)."""
         error = dressed(error, self.plan.tasks[i], given)
+        self._keep_call(i, error, given)
         self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
 

@@ -10,7 +10,7 @@ from lazyflow.schedulers.core.current_worker import here
 
 #: Seconds. A thread's CPU time costs half a microsecond to read, ten times its clock: a task or a
 #: pause that is shorter than this is taken to have kept its thread busy.
-_SHORT = 20e-6
+SHORT = 20e-6
 
 
 class TaskTimer(Observer):
@@ -29,7 +29,7 @@ class TaskTimer(Observer):
             return
         start = perf_counter()
         last = self._read.get(worker)
-        if last is None or start - last[0] > _SHORT:
+        if last is None or start - last[0] > SHORT:
             cpu = thread_time()
             start = perf_counter()
         else:
@@ -46,7 +46,7 @@ class TaskTimer(Observer):
             self._observers.task_ran(run, i, str(run.scheduler.name), start, end, None, None)
             return
         cpu = end - start
-        if cpu > _SHORT:
+        if cpu > SHORT:
             after = thread_time()
             self._read[worker] = end, after
             cpu = min(cpu, max(0.0, after - before))

@@ -10,6 +10,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.core.task_timer import SHORT
 from lazyflow.schedulers.processes.protocol import (
     ENCODED,
     ENCODED_KEPT,
@@ -56,11 +57,14 @@ class RunningFlight:
 
     def _take_timed(self) -> calls.Record:
         """Take the next task, and note that the one before is over, its result packed."""
-        now, cpu = perf_counter(), thread_time()
+        now = perf_counter()
         running, self._running = self._running, None
-        if running is not None:
+        if running is None:
+            cpu = thread_time()
+        else:
             i, start, before = running
-            self._spans.append((i, start, now, cpu - before))
+            cpu = before + now - start if now - start < SHORT else thread_time()
+            self._spans.append((i, start, now, min(cpu - before, now - start)))
         record = self.todo.popleft()
         self._running = record[0], now, cpu
         return record

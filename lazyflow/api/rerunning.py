@@ -1,0 +1,91 @@
+"""`rerun`: a failed task again, in the caller's own thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyflow import config
+from lazyflow.api.run_options import RunOptions
+from lazyflow.api.runs import finish, start
+from lazyflow.graph.kinds import COPIED, kinds
+from lazyflow.graph.passes import make_plan
+from lazyflow.graph.task import call_arguments
+from lazyflow.schedulers.core.errors.failed_call import FailedCall, call_of
+from lazyflow.store.values import consumer_copy
+
+__all__ = ["rerun"]
+
+
+def rerun(error: BaseException) -> Any:
+    """Call the task that raised an exception again, here and with its inputs, for a debugger.
+
+    The function is called by this thread, and what it computes is computed by this thread, so
+    ``breakpoint()``, ``pdb.runcall(lazyflow.rerun, error)`` and ``%debug`` work. Inputs are those
+    that the task had, where it ran in this process; those of a task that ran elsewhere are
+    computed again, here.
+
+    Parameters
+    ----------
+    error
+        What a task raised: caught, from ``future.exception()``, by ``on_error="collect"``, or
+        ``sys.last_value`` at the prompt. If a task failed as it waited for another one, the
+        other one is called.
+
+    Returns
+    -------
+    object
+        What the function returns, if it does not raise this time.
+
+    Raises
+    ------
+    ValueError
+        The exception comes from no task of this process.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> allowed = []
+    >>> def root(x):
+    ...     if not allowed:
+    ...         raise ValueError("not yet")
+    ...     return x ** 0.5
+    >>> try:
+    ...     lazyflow.delayed(root)(lazyflow.delayed(abs)(-4)).compute()
+    ... except ValueError as error:
+    ...     allowed.append(True)
+    ...     print(lazyflow.rerun(error))
+    2.0
+    """
+    call = call_of(error)
+    if call is None:
+        raise ValueError(
+            f"the {type(error).__name__} is not known to come from a task of this process: give "
+            "the very exception that compute, result() or a notebook cell raised, not one that was "
+            "pickled or raised from it"
+        )
+    # Lists and dicts are not these themselves: the call may edit them, and be made again.
+    given = [
+        consumer_copy(value) if kinds[type(value)] in COPIED else value for value in _inputs(call)
+    ]
+    args, kwargs = call_arguments(call.task, given)
+    with config.set(scheduler="sync"):
+        return call.task._func(*args, **kwargs)
+
+
+def _inputs(call: FailedCall) -> list[Any]:
+    """Return the values of a call's inputs."""
+    if call.given is not None:
+        return call.given
+    plan = make_plan(list(call.task._inputs))
+    run = start(plan, RunOptions("rerun", {}, "sync"))
+    run.leaf_values = {
+        i: call.leaves[leaf] for i in plan.leaves if (leaf := plan.tasks[i]) in call.leaves
+    }
+    values, error = finish(run, None)
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error  # a frame that holds its own exception is a cycle
+    found: list[Any] = values
+    return found
