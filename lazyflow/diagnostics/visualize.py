@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from colorsys import hls_to_rgb
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.targets import Targets
 from lazyflow.diagnostics.boxes import Vertex, one_of
+from lazyflow.diagnostics.coloring import by_function, by_order, by_time
 from lazyflow.diagnostics.drawing import Picture, draw
 from lazyflow.diagnostics.grouped import grouped
 from lazyflow.diagnostics.svg import MAX_TASKS
@@ -16,11 +15,12 @@ from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import Task, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary
 
+if TYPE_CHECKING:
+    from lazyflow.diagnostics.profiling.recorder import Profile
+
 __all__ = ["visualize"]
 
 _GROUPS = 100  # boxes of a grouped picture: more are not read
-_GOLDEN = 0.618034  # of a circle of hues between one and the next: neighbours are told apart
-_YELLOW, _BLUE = 0.15, 0.62  # hues
 
 
 def visualize(
@@ -31,6 +31,7 @@ def visualize(
     rankdir: str = "TB",
     optimize_graph: bool = True,
     color: str | None = None,
+    profile: Profile | None = None,
 ) -> Picture:
     """Draw the graph of lazy values; of more than 500 tasks those that do the same share a box.
 
@@ -51,12 +52,15 @@ def visualize(
         False: the graph as it was written, without merging equal pure tasks.
     color
         ``"function"``: a colour for each function; ``"order"``: from yellow, what one worker would
-        run first, to blue. Left out, tasks, values and outputs differ.
+        run first, to blue; ``"time"``: from green to red by the time that calls took in `profile`.
+        Left out, tasks, values and outputs differ.
+    profile
+        What `lazyflow.profile` recorded of such tasks: calls of the same name from the same line.
 
     Raises
     ------
     ValueError
-        An unknown option; the message says which there are.
+        An unknown option; the message says which there are. Or a color without its profile.
 
     Examples
     --------
@@ -68,7 +72,12 @@ def visualize(
     '3 nodes, 2 edges'
     """
     if color is not None:
-        one_of("color", color, _COLORS)
+        one_of("color", color, ("function", "order", "time"))
+    if (color == "time") != (profile is not None):
+        raise ValueError(
+            "color='time' and profile= come together: with lazyflow.profile() as p: "
+            "compute(...), then visualize(..., color='time', profile=p)"
+        )
     targets = Targets(args, traverse=True)
     plan = make_plan(targets.tasks, optimize_graph)
     outputs = set(plan.outputs)
@@ -76,8 +85,13 @@ def visualize(
         _vertex(task, inputs, i in outputs)
         for i, (task, inputs) in enumerate(zip(plan.tasks, plan.inputs, strict=True))
     ]
-    if color is not None:
-        vertices = _COLORS[color](vertices)
+    if color == "function":
+        vertices = by_function(vertices)
+    elif color == "order":
+        vertices = by_order(vertices)
+    elif profile is not None:
+        keys = [(task_name(task), place_text(task)) for task in plan.tasks]
+        vertices = by_time(vertices, keys, profile)
     if len(vertices) > MAX_TASKS and engine != "graphviz":
         vertices = grouped(vertices, _GROUPS)
     return draw(vertices, filename, format=format, engine=engine, rankdir=rankdir)
@@ -93,34 +107,3 @@ def _vertex(task: Task, inputs: Sequence[int] | None, is_output: bool) -> Vertex
         label = task_name(task)
     title = f"{text}\nmade at {place_text(task)}"
     return Vertex(label, tuple(dict.fromkeys(inputs or ())), "output" if is_output else kind, title)
-
-
-def _by_function(vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Return vertices whose hue is that of their function, far from the hue of the one before."""
-    number = {label: i for i, label in enumerate(dict.fromkeys(v.label for v in vertices))}
-    return [
-        v if v.kind == "value" else replace(v, fill=_light(number[v.label] * _GOLDEN % 1.0))
-        for v in vertices
-    ]
-
-
-def _by_order(vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Return vertices from yellow to blue, with their place in the tooltip."""
-    tasks = [i for i, vertex in enumerate(vertices) if vertex.kind != "value"]
-    found = list(vertices)
-    for place, i in enumerate(tasks):
-        hue = _YELLOW + (_BLUE - _YELLOW) * place / max(len(tasks) - 1, 1)
-        title = f"task {place + 1:,} of {len(tasks):,}\n{found[i].title}"
-        found[i] = replace(found[i], title=title, fill=_light(hue))
-    return found
-
-
-def _light(hue: float) -> str:
-    """Return a colour on which dark text can be read."""
-    rgb = hls_to_rgb(hue, 0.82, 0.75)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
-
-
-_COLORS: dict[str, Callable[[Sequence[Vertex]], list[Vertex]]] = {
-    "function": _by_function, "order": _by_order,
-}

@@ -11,6 +11,7 @@ import lazyflow
 from lazyflow import delayed, visualize
 from lazyflow.diagnostics.boxes import Vertex
 from lazyflow.diagnostics.grouped import grouped
+from lazyflow.testing.signals import Gate
 
 
 @st.composite
@@ -99,9 +100,28 @@ def test_colours_tell_the_order():
     assert len(set(fills(plain))) == 2  # tasks, and the output
 
 
+def test_colours_tell_the_time_that_calls_took():
+    gate = Gate()
+
+    def first(x):
+        return gate.wait(0.05)
+
+    chained = delayed(abs)(delayed(first)(1))
+    with lazyflow.profile() as p:
+        chained.compute()
+    slow, quick = fills(picture := visualize(chained, color="time", profile=p))
+    assert slow == "#f4afaf" and quick != slow
+    assert "on average of 1 call" in picture.data
+    with lazyflow.profile() as other:
+        pass
+    assert len(set(fills(visualize(chained, color="time", profile=other)))) == 2
+
+
 def test_an_unknown_colour_is_refused():
     with pytest.raises(ValueError, match=r"color='red' is not known: .* 'function', 'order'"):
-        lazyflow.visualize(delayed(abs)(1), color="red")
+        visualize(delayed(abs)(1), color="red")
+    with pytest.raises(ValueError, match=r"color='time' and profile= come together: with lazyflow"):
+        visualize(delayed(abs)(1), color="time")
 
 
 def test_a_chain_of_one_function_is_one_box():
