@@ -118,6 +118,16 @@ def test_a_task_that_could_not_be_sent_has_failed_on_no_worker():
     assert (task.worker, task.failed, task.seconds) == ("", True, 0.0)
 
 
+@ALL
+def test_values_of_other_runs_are_no_tasks(scheduler):
+    with lazyflow.profile() as p:
+        x = delayed(inc)(1)
+        for _ in range(5):
+            (x,) = persist(delayed(inc)(x), scheduler=scheduler)
+        assert x.compute(scheduler=scheduler) == 7
+    assert [task.name for task in p.tasks] == ["inc"] * 6
+
+
 def test_processes_say_how_large_results_are():
     with lazyflow.profile() as p:
         large = delayed(bytes)(100_000)
