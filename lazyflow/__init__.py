@@ -15,7 +15,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #      interop/                    lazy objects of other libraries
 #   5  array/                      chunked arrays
 #   6  learn/, weights             solvers written as graphs; what models have learned
-#   7  diagnostics/                progress, drawings
+#   7  diagnostics/                progress, drawings, profiles
 #   8  demo, testing/, __main__    what is run
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.

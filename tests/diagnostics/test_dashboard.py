@@ -139,6 +139,20 @@ def test_memory_of_workers(page):
     assert shared >= 2_400_000 and values == 1
 
 
+def test_advice_on_what_ran(page, monkeypatch):
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.window._LEAST", 0.3)
+    gate = Gate()
+    with stream(page) as found:
+        for _ in range(3):
+            compute(delayed(abs)(-1), scheduler="threads")
+            gate.wait(0.2)  # the caller's own work
+        compute(delayed(abs)(-1), scheduler="threads")
+        news = until(found, lambda news: news["advice"])
+    place, seen, why, do = news["advice"][0]
+    assert "test_dashboard.py:" in place and "no task ran" in seen
+    assert why == "workers have nothing to do meanwhile" and "lazyflow.persist(x)" in do
+
+
 def test_values_are_not_kept_by_it(page):
     class Value:
         pass

@@ -13,7 +13,7 @@ def task(function="mod.f", start=0.0, seconds=1.0, worker="w-1", **more):
 
 
 def run(start, end, tasks=1):
-    return RunRecord(start, end, "a.py:2 in main", False, "threads", tasks)
+    return RunRecord(start, end, "a.py:2 in main", True, "threads", tasks, 1)
 
 
 def test_rows_have_the_figures_of_a_function_that_with_the_most_time_first():

@@ -19,7 +19,7 @@ def task(start, end, worker="w-1", function="m.f", **more):
 
 
 def run(start, end):
-    return RunRecord(start, end, "a.py:2 in main", False, "threads", 3)
+    return RunRecord(start, end, "a.py:2 in main", True, "threads", 3, 1)
 
 
 def test_tasks_that_overlap_on_a_worker_stand_in_rows_of_their_own():

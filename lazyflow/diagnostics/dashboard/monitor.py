@@ -13,6 +13,8 @@ from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from lazyflow.diagnostics.dashboard.window import AdviceWindow
+from lazyflow.diagnostics.profiling.recording import Recording, Span
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
@@ -34,6 +36,14 @@ class _Call(NamedTuple):
     end: float
 
 
+class _OpenRun(NamedTuple):
+    """A run that goes on, and how many calls of each function are to come."""
+
+    run: AnyRun
+    recording: Recording
+    to_come: Counter[int]
+
+
 class Monitor(Observer):
     """Collects what runs.
 
@@ -51,10 +61,9 @@ class Monitor(Observer):
 
     def __init__(self, wake: Callable[[], Any] = lambda: None) -> None:
         self.wake = wake
-        self._raw: deque[tuple[Any, ...]] = deque()
+        self._raw: deque[tuple[Any, ...]] = deque()  # a method, and what to call it with
         self._running: dict[tuple[int, int], tuple[AnyRun, float]] = {}
-        self._open: dict[int, Counter[int]] = {}  # by id of the run: calls to come, by function
-        self._runs: dict[int, AnyRun] = {}
+        self._runs: dict[int, _OpenRun] = {}  # by id
         self._schedulers: dict[int, Any] = {}
         self._calls: deque[_Call] = deque(maxlen=_KEPT)
         self._told = 0  # calls ever
@@ -65,11 +74,12 @@ class Monitor(Observer):
         self._failed: Counter[int] = Counter()
         self._totals: Counter[int] = Counter()
         self._over = 0
+        self._window = AdviceWindow()
 
     # -- by the threads that run tasks ------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
-        self._raw.append((run,))
+        self._raw.append((self._begin, run, Recording(run)))
         self.wake()
 
     def task_started(self, run: AnyRun, i: int) -> None:
@@ -80,13 +90,13 @@ class Monitor(Observer):
         size: int | None,
     ) -> None:
         self._running.pop((id(run), i), None)
-        self._raw.append((run, i, worker, start, end))
+        self._raw.append((self._call, run, (i, worker, start, end, cpu, size)))
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        self._raw.append((run, i))
+        self._raw.append((self._fail, run, i, perf_counter()))
 
     def run_ended(self, run: AnyRun) -> None:
-        self._raw.append((run, None, None))
+        self._raw.append((self._end, run, perf_counter()))
 
     # -- by the thread of the server --------------------------------------------------------
 
@@ -100,7 +110,7 @@ class Monitor(Observer):
         Examples
         --------
         >>> sorted(Monitor().news(0))[:4]
-        ['calls', 'count', 'functions', 'links']
+        ['advice', 'calls', 'count', 'functions']
         """
         self.take_in()
         missed = min(self._told - since, len(self._calls))
@@ -115,6 +125,7 @@ class Monitor(Observer):
             "runs": {"open": len(self._runs), "over": self._over},
             "memory": list(self._memory()),
             "links": self._links(),
+            "advice": [[each.place, each.seen, each.why, each.do] for each in self._window.found],
         }
 
     def take_in(self) -> None:
@@ -125,39 +136,49 @@ class Monitor(Observer):
         >>> Monitor().take_in()
         """
         while self._raw:
-            what = self._raw.popleft()
-            run, key = what[0], id(what[0])
-            if len(what) == 5:
-                _, i, worker, start, end = what
-                if key not in self._runs:  # it ended long ago, or began before the page
-                    continue
-                function = self._function(run, i)
-                self._open[key][function] -= 1
-                self._done[function] += 1
-                number = self._workers.setdefault(shown(worker), len(self._workers))
-                start, end = start - self._began, end - self._began
-                self._calls.append(_Call(number, function, start, end))
-                self._told += 1
-            elif len(what) == 2:
-                if key in self._runs:
-                    self._failed[self._function(run, what[1])] += 1
-            elif len(what) == 1:
-                self._begin(run)
-            elif self._runs.pop(key, None) is not None:
-                self._totals -= self._open.pop(key)  # what was cancelled never comes
-                self._over += 1
+            method, *args = self._raw.popleft()
+            method(*args)
         for number, i in [pair for pair in self._running.copy() if pair[0] not in self._runs]:
             self._running.pop((number, i), None)
+        if not self._runs:
+            self._window.look()
 
-    def _begin(self, run: AnyRun) -> None:
+    def _begin(self, run: AnyRun, recording: Recording) -> None:
         leaves = set(run.plan.leaves)
-        self._runs[id(run)] = run
         to_come = Counter(
             self._function(run, i) for i in range(len(run.plan)) if i not in leaves
         )
-        self._open[id(run)] = to_come
+        self._runs[id(run)] = _OpenRun(run, recording, to_come)
         self._totals += to_come
         self._schedulers[id(run.scheduler)] = run.scheduler
+
+    def _call(self, run: AnyRun, span: Span) -> None:
+        opened = self._runs.get(id(run))
+        if opened is None:  # it began before the page
+            return
+        i, worker, start, end, _, _ = span
+        opened.recording.spans.append(span)
+        function = self._function(run, i)
+        opened.to_come[function] -= 1
+        self._done[function] += 1
+        number = self._workers.setdefault(shown(worker), len(self._workers))
+        self._calls.append(_Call(number, function, start - self._began, end - self._began))
+        self._told += 1
+
+    def _fail(self, run: AnyRun, i: int, when: float) -> None:
+        opened = self._runs.get(id(run))
+        if opened is not None:
+            opened.recording.failed[i] = when
+            self._failed[self._function(run, i)] += 1
+
+    def _end(self, run: AnyRun, when: float) -> None:
+        opened = self._runs.pop(id(run), None)
+        if opened is not None:
+            self._totals -= opened.to_come  # what was cancelled never comes
+            self._over += 1
+            opened.recording.close(run)
+            opened.recording.end = when
+            self._window.add(opened.recording)
 
     def _function(self, run: AnyRun, i: int) -> int:
         name = shown(task_name(run.plan.tasks[i]))

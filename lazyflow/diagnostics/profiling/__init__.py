@@ -4,9 +4,12 @@ The modules, in reading order:
 
     texts           names, times and shares as short, harmless text
     records         what is known of a task and of a run; lanes and gaps
+    recording       what is recorded of a run, and the records that are made of it
     recorder        `profile`: the observer that records
     summary         a table by function
     bars            what a timeline draws
     timeline        an HTML page by Bokeh
     chrome_trace    a file for Perfetto
+    evidence        what the rules of advice look at
+    advice          what to change: one rule, one function
 """

@@ -59,20 +59,23 @@ class RunRecord(NamedTuple):
         Seconds since the profile began.
     place
         The user's line that started it, as text; empty if no line of theirs did.
-    by_library
-        Whether code of lazyflow that the user called (an estimator) started it.
+    is_users
+        Whether the user's own code started it: no estimator, no trace and no task.
     scheduler
         The name of the scheduler.
     tasks
         The number of tasks in its plan that are calls.
+    chain
+        The number of tasks in its longest chain, each of which needs the one before.
     """
 
     start: float
     end: float
     place: str
-    by_library: bool
+    is_users: bool
     scheduler: str
     tasks: int
+    chain: int
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
@@ -116,7 +119,8 @@ def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def gaps(runs: Iterable[RunRecord], end: float) -> list[tuple[float, float]]:
     """Return the times, from 0 to `end`, at which no run was under way: the caller's own.
 
-    >>> gaps([RunRecord(1, 2, "", False, "sync", 1), RunRecord(4, 9, "", False, "sync", 1)], 8)
+    >>> run = RunRecord(1, 2, "main.py:3 in <module>", True, "sync", 1, 1)
+    >>> gaps([run, run._replace(start=4, end=9)], 8)
     [(0.0, 1), (2, 4)]
     """
     found, at = [], 0.0

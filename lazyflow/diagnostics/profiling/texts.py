@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _LONGEST = 80  # characters of a name
+_LONGEST_PLACE = 120
 
 
 def shown(text: str, most: int = _LONGEST) -> str:
@@ -14,10 +15,24 @@ def shown(text: str, most: int = _LONGEST) -> str:
     >>> shown("load\\x00 \\u202e"), len(shown("x" * 1_000_000))
     ('load� �', 80)
     """
-    cut = str.__str__(text)[: most + 1]
-    if not cut.isprintable():
-        cut = "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in cut)
+    cut = _printable(str.__str__(text)[: most + 1])
     return cut if len(cut) <= most else cut[: most - 1] + "…"
+
+
+def shown_end(text: str, most: int = _LONGEST_PLACE) -> str:
+    """Return likewise the end of a text, such as a place: its line stands there.
+
+    >>> shown_end("folder/" * 100 + "main.py:3 in load", 20)
+    '…r/main.py:3 in load'
+    """
+    cut = _printable(str.__str__(text)[-most - 1 :])
+    return cut if len(cut) <= most else "…" + cut[1 - most :]
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in text)
 
 
 def seconds(time: float) -> str:

@@ -80,6 +80,17 @@ function showMemory() {
   }
 }
 
+function showAdvice() {
+  byId("told").hidden = !news.advice.length;
+  const list = byId("advice");
+  list.replaceChildren();
+  for (const [place, seen, why, act] of news.advice) {
+    const item = list.appendChild(document.createElement("li"));
+    item.append(`${seen}: ${why}.`);
+    item.appendChild(document.createElement("code")).textContent = `${place}: ${act}`;
+  }
+}
+
 function showLinks() {
   const links = byId("links");
   links.replaceChildren();
@@ -169,6 +180,7 @@ events.onmessage = (event) => {
   showProgress();
   showMemory();
   showLinks();
+  showAdvice();
 };
 events.onopen = () => { calls = []; }; // all of them come again
 events.onerror = () => {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from lazyflow.graph.task import Task
+from lazyflow.graph.task import Task, is_leaf
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.lifecycle import Lifecycle, plan_of
@@ -206,11 +206,11 @@ class ProcessInside(Worker):
         return node.job.run, node.i
 
 
-def report_start(run: RemoteRun, i: int) -> None:
+def report_start(run: RemoteRun, node: Node) -> None:
     """Tell observers that a task starts; once, though it may be taken back and sent again."""
-    if run.observers.on_start and i not in run.start_told:
-        run.start_told.add(i)
-        run.observers.task_started(run, i)
+    if node.i not in run.start_told and run.observers.on_start and not is_leaf(node.task):
+        run.start_told.add(node.i)
+        run.observers.task_started(run, node.i)
 
 
 def report_result(
@@ -218,15 +218,16 @@ def report_result(
 ) -> None:
     """Call the observers of a task that a worker, `member`, has done."""
     report_call(run, node, member, span, size)
-    run.observers.task_ended(run, node.i)
+    if not is_leaf(node.task):  # a worker passes on a value of another run
+        run.observers.task_ended(run, node.i)
 
 
 def report_call(
     run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Tell observers that a worker called a task, and when if it was timed."""
-    report_start(run, node.i)
-    if span is not None:
+    report_start(run, node)
+    if span is not None and not is_leaf(node.task):
         _, start, end, cpu = span
         name = f"process {member.inside.name}"
         run.observers.task_ran(run, node.i, name, start, end, cpu, size or None)

@@ -76,7 +76,7 @@ class Sender:
             records.append((node.id, function, arguments, inputs, drops, flags, extra))
             nodes[node.id] = node
         if run.observers.on_start and len(flight.nodes) == 1:
-            report_start(run, flight.nodes[0].i)
+            report_start(run, flight.nodes[0])
         loads = [self._load(member, source) for source in flight.loads]
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:

@@ -1,0 +1,73 @@
+"""`AdviceWindow`: the rules of advice, on what ran in the last seconds."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from time import perf_counter
+
+from lazyflow.diagnostics.profiling.advice import Advice, advice
+from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds
+from lazyflow.diagnostics.profiling.recording import Recording, Words
+from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+
+__all__ = ["AdviceWindow"]
+
+_LEAST = 5.0  # seconds of a window: a rule needs some time to judge
+_MOST = 200_000  # calls of one: judging more would take seconds
+_KEPT = 6  # pieces of advice that are shown
+
+
+class AdviceWindow:
+    """Collects runs that are over, and judges them between two runs, every five seconds or more.
+
+    Attributes
+    ----------
+    found : list of Advice
+        The latest pieces, one for each rule and line.
+
+    Examples
+    --------
+    >>> AdviceWindow().found
+    []
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Advice] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._runs: list[Recording] = []
+        self._start, self._idle = perf_counter(), idle_seconds()
+
+    def add(self, recording: Recording) -> None:
+        """Add a run that is over.
+        """
+        if sum(len(each.spans) for each in self._runs) < _MOST:
+            self._runs.append(recording)
+
+    def look(self) -> None:
+        """Judge what was added, if that is long enough by now; nothing may run meanwhile.
+
+        Examples
+        --------
+        >>> AdviceWindow().look()
+        """
+        seconds = perf_counter() - self._start
+        if not self._runs:
+            self._start, self._idle = perf_counter(), idle_seconds()
+        if not self._runs or seconds < _LEAST:
+            return
+        words = Words()
+        tasks: list[TaskRecord] = []
+        runs: list[RunRecord] = []
+        for each in self._runs:
+            tasks += each.task_records(len(runs), self._start, words)
+            runs.append(each.run_record(self._start, words))
+        tasks.sort(key=attrgetter("start"))
+        idle, now = self._idle, idle_seconds()
+        evidence = Evidence(
+            tasks, runs, seconds, None if idle is None or now is None else now - idle
+        )
+        latest = {(each.rule, each.place): each for each in [*self.found, *advice(evidence)]}
+        self.found = list(latest.values())[-_KEPT:]
+        self._clear()
