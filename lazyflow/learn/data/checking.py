@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 from lazyflow import delayed
 from lazyflow.learn.data.targets import Targets
 
-__all__ = ["as_numbers", "checked"]
+__all__ = ["as_numbers", "check_finite", "checked"]
 
 
 @delayed(nout=3)
@@ -26,7 +26,7 @@ def checked(
     X = as_numbers(X, f"{where} of X")
     if X.ndim != 2:
         raise ValueError(f"{where} of X has the shape {X.shape}; needed is (rows, features)")
-    _check_finite(X.data if issparse(X) else X, X, where)
+    check_finite(X, where)
     y = np.asarray(y)
     if len(y) != X.shape[0]:
         raise ValueError(f"{where} has {X.shape[0]} rows of X and {len(y)} of y")
@@ -55,13 +55,24 @@ def as_numbers(X: Any, where: str) -> Any:
     if not issparse(X):
         return np.ascontiguousarray(X, dtype)
     rows = csr_array(X, dtype=dtype)
+    if rows.indices.dtype != np.int32 and max(rows.nnz, rows.shape[1]) <= np.iinfo(np.int32).max:
+        # Kernels that get several chunks take one type of places.
+        places = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+        rows = csr_array((rows.data, *places), rows.shape)
     if not rows.has_canonical_format:  # a step must see each feature of a row once
         rows = rows.copy()
         rows.sum_duplicates()
     return rows
 
 
-def _check_finite(values: np.ndarray, X: Any, where: str) -> None:
+def check_finite(X: Any, where: str) -> None:
+    """Refuse rows that have NaN or infinity, by the first of them.
+
+    Examples
+    --------
+    >>> check_finite(np.array([[1.0]]), "chunk 0")
+    """
+    values = X.data if issparse(X) else X
     # A sum costs a third of looking at each number, and is finite if they all are (or too large).
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()) or np.isfinite(values).all():

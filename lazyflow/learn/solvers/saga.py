@@ -183,11 +183,18 @@ def _steps_of_all(
     typed_weights = None if weights[0] is None else List(weights)
     rest = List(ys), typed_weights, starts, walk.block, walk.dense, walk.sizes
     if issparse(Xs[0]):
-        parts = List([(X.data, X.indices, X.indptr) for X in Xs])
+        parts = List([tuple(map(_read_only, (X.data, X.indices, X.indptr))) for X in Xs])
         found = sparse_steps_in_chunks(walk.kind, theta, table, average, parts, *rest)
     else:
         found = steps_in_chunks(walk.kind, theta, table, average, List(Xs), *rest)
     return found
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    """Return a view that can't be written: some chunks are so, and a list has one type."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int]) -> Any:
