@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from lazyflow import compute, config, delayed, is_lazy, persist
 from lazyflow.store.memory.available import available_memory
 
-__all__ = ["fitting"]
+__all__ = ["fitting", "room_for_rows"]
 
 _SHARE = 2  # kept rows take at most the half of what is free: solvers need memory, too
 
@@ -41,7 +41,7 @@ def fitting(
     ...     fitting([(delayed(np.ones)((1000, 10)),)], {})[1]
     False
     """
-    limit = _limit(run)
+    limit = room_for_rows(run)
     count = sum(is_lazy(part[0]) for part in parts)
     if not count or limit is None or not is_lazy(parts[0][0]):
         return parts, True
@@ -51,8 +51,15 @@ def fitting(
     return [tuple(first), *parts[1:]], True
 
 
-def _limit(run: dict[str, Any]) -> int | None:
-    """Return how many bytes of rows may be kept; None: any number."""
+def room_for_rows(run: dict[str, Any]) -> int | None:
+    """Return how many bytes of rows may be there at once; None: any number.
+
+    Examples
+    --------
+    >>> with config.set(store_limit=10_000):
+    ...     room_for_rows({"scheduler": "threads"})
+    10000
+    """
     scheduler = run.get("scheduler") or config.get("scheduler")
     if scheduler not in (None, "sync", "threads", "processes"):
         return None
