@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 from lazyflow import delayed
 from lazyflow.learn.data.targets import Targets
 
-__all__ = ["as_numbers", "check_finite", "checked"]
+__all__ = ["as_numbers", "check_finite", "checked", "checked_weights"]
 
 
 @delayed(nout=3)
@@ -31,7 +31,7 @@ def checked(
     if len(y) != X.shape[0]:
         raise ValueError(f"{where} has {X.shape[0]} rows of X and {len(y)} of y")
     encoded = targets.encoded(y, f"y of {where}")
-    return X, encoded, None if weight is None else _weights(weight, X.shape[0], where)
+    return X, encoded, None if weight is None else checked_weights(weight, X.shape[0], where)
 
 
 def as_numbers(X: Any, where: str) -> Any:
@@ -48,7 +48,8 @@ def as_numbers(X: Any, where: str) -> Any:
         raise ValueError(f"Complex data not supported: {where} is {X.dtype}")
     if X.dtype.kind not in "fiub":
         raise ValueError(
-            f"{where} has the dtype {X.dtype}; convert it to real numbers first"
+            f"{where} has the dtype {X.dtype}; convert it to real numbers first, as by "
+            ".astype(float)"
         )
     narrow = X.dtype.kind == "f" and X.dtype.itemsize < 8
     dtype = np.float32 if narrow else np.float64
@@ -91,8 +92,20 @@ def check_finite(X: Any, where: str) -> None:
     )
 
 
-def _weights(weight: Any, rows: int, where: str) -> np.ndarray:
-    found = np.ascontiguousarray(weight, np.float64)
+def checked_weights(weight: Any, rows: int, where: str) -> np.ndarray:
+    """Return the weights of so many rows as float64, or an error that names the row.
+
+    Examples
+    --------
+    >>> checked_weights([1, 2], 2, "chunk 0")
+    array([1., 2.])
+    """
+    found = np.asarray(weight)
+    if found.dtype.kind not in "fiub":
+        raise ValueError(
+            f"sample_weight of {where} has the dtype {found.dtype}; needed are real numbers"
+        )
+    found = np.ascontiguousarray(found, np.float64)
     if found.shape != (rows,):
         raise ValueError(
             f"sample_weight of {where} has the shape {found.shape}; needed is ({rows},)"

@@ -17,7 +17,7 @@ from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data.keeping import fitting
 
-__all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "loaded", "parts_of"]
+__all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "listed", "loaded", "parts_of"]
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
 #: which a task's cost is small, and there are enough parts for the workers.
@@ -89,7 +89,7 @@ def parts_of(
     """
     if not is_chunked(X):
         return _cut(X, y, weight)
-    chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X, "X"), None)
+    chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (listed(X, "X"), None)
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
         ones, fit = fitting([(chunk,) for chunk in chunks], run or {})
         chunks = [chunk for (chunk,) in ones]
@@ -101,6 +101,23 @@ def parts_of(
         _like_rows(weight, "sample_weight", len(chunks), sizes)
     )
     return [RowChunk(*each) for each in zip(chunks, ys, weights, strict=True)]
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """Return a list of lazy chunks, and refuse one lazy value; `name` is what it is called.
+
+    Examples
+    --------
+    >>> listed((1, 2), "X")
+    [1, 2]
+    """
+    if isinstance(values, list | tuple):
+        return list(values)
+    raise TypeError(
+        f"{name} is one lazy value ({type(values).__name__}); needed are rows in memory, a chunked "
+        f"array, or a list of lazy chunks: [{name}], or "
+        f"lazyflow.array.from_delayed({name}, shape, dtype)"
+    )
 
 
 def loaded(parts: list[RowChunk], run: dict[str, Any], keep: bool) -> list[RowChunk]:
@@ -143,16 +160,6 @@ def _length(chunk: Any) -> int:
     return int(np.shape(chunk)[0])
 
 
-def _listed(values: Any, name: str) -> list[Any]:
-    if isinstance(values, list | tuple):
-        return list(values)
-    raise TypeError(
-        f"{name} is one lazy value ({type(values).__name__}); needed are rows in memory, a chunked "
-        f"array, or a list of lazy chunks: [{name}], or "
-        f"lazyflow.array.from_delayed({name}, shape, dtype)"
-    )
-
-
 def _chunks_of_array(X: Array) -> tuple[list[Any], list[int] | None]:
     """Return the chunks of full rows, and how many rows each has, where that is known."""
     check_two_axes(X)
@@ -184,7 +191,7 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
             values = values.rechunk({1: -1})
         found = list(to_delayed(values).reshape(values.numblocks[0]))
     elif is_chunked(values):
-        found = _listed(values, name)
+        found = listed(values, name)
     else:
         values = np.asarray(values)
         assert sizes is not None

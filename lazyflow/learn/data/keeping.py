@@ -29,11 +29,11 @@ def _nbytes(X: Any) -> int:
 def fitting(
     parts: list[tuple[Any, ...]], run: dict[str, Any]
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return (parts, whether their lazy rows fit in memory), judged by the first of them.
+    """Return (parts, whether their lazy rows fit in memory), judged by the first that has rows.
 
     A part is its rows, and what is made with them, as targets. The limit is
-    ``config.get("store_limit")``, or half of the memory that is free. The first part is kept in
-    what is returned if all fit, the rows with the rest, so that its source is read once.
+    ``config.get("store_limit")``, or half of the memory that is free. What was judged by is
+    kept in what is returned if all fit, the rows with the rest, so that its source is read once.
 
     Examples
     --------
@@ -45,10 +45,14 @@ def fitting(
     count = sum(is_lazy(part[0]) for part in parts)
     if not count or limit is None or not is_lazy(parts[0][0]):
         return parts, True
-    (first,) = persist(tuple(parts[0]), **run)
-    if compute(_nbytes(first[0]), **run)[0] * count > limit:
-        return parts, False
-    return [tuple(first), *parts[1:]], True
+    found = list(parts)
+    for k, part in enumerate(parts):
+        (kept,) = persist(tuple(part), **run)
+        found[k] = tuple(kept)
+        nbytes = compute(_nbytes(kept[0]), **run)[0]
+        if nbytes:  # empty chunks tell nothing
+            return (parts, False) if nbytes * count > limit else (found, True)
+    return found, True
 
 
 def room_for_rows(run: dict[str, Any]) -> int | None:

@@ -9,6 +9,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from lazyflow import compute, delayed
+from lazyflow.learn.data.checking import checked_weights
 from lazyflow.learn.data.inputs import RowChunk
 
 __all__ = ["class_weighted", "classes_of"]
@@ -87,8 +88,8 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
 @delayed
 def _totals(y: Any, weight: Any, classes: np.ndarray, number: int) -> np.ndarray:
     """Return the total weight of each class in one part."""
-    _check_lengths(y, weight, number)
-    return np.bincount(np.searchsorted(classes, np.ravel(y)), weight, len(classes))
+    labels, weight = _checked(y, weight, number)
+    return np.bincount(np.searchsorted(classes, labels), weight, len(classes))
 
 
 @delayed
@@ -96,21 +97,20 @@ def _weights(
     y: Any, weight: Any, classes: np.ndarray, factors: np.ndarray, number: int
 ) -> np.ndarray:
     """Return the weights of one part's rows, with those of their classes."""
-    _check_lengths(y, weight, number)
-    found: np.ndarray = factors[np.searchsorted(classes, np.ravel(y))]
-    return found if weight is None else found * np.asarray(weight, np.float64)
+    labels, weight = _checked(y, weight, number)
+    found: np.ndarray = factors[np.searchsorted(classes, labels)]
+    return found if weight is None else found * weight
 
 
-def _check_lengths(y: Any, weight: Any, number: int) -> None:
+def _checked(y: Any, weight: Any, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return labels with one axis, and their weights."""
     rows = np.shape(y)[0]
     if np.size(y) != rows:
         raise ValueError(
             f"y should be a 1d array, got an array of shape {np.shape(y)} instead: chunk {number}"
         )
-    if weight is not None and np.shape(weight) != (rows,):
-        raise ValueError(
-            f"sample_weight of chunk {number} has the shape {np.shape(weight)}; needed is ({rows},)"
-        )
+    checked = None if weight is None else checked_weights(weight, rows, f"chunk {number}")
+    return np.ravel(y), checked
 
 
 def class_weighted(

@@ -16,7 +16,7 @@ import lazyflow.array as la
 from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
 from lazyflow.learn.data.checking import as_numbers, check_finite
-from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, parts_of
+from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
@@ -206,7 +206,7 @@ class LinearEstimator(BaseEstimator):
             return la.map_blocks(function, X, dtype=dtype, chunks=(rows, (width,)), **fitted)
         if is_chunked(X):
             one = delayed(function)
-            return [one(chunk, **fitted) for chunk in X]
+            return [one(chunk, **fitted) for chunk in listed(X, "X")]
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return function(X, **fitted)
 

@@ -69,3 +69,13 @@ def test_lengths_of_what_does_not_fit_are_found_without_keeping_it():
         model = Ridge().fit(source.lazy()[0], source.y.ravel())
     assert model.coef_.shape == (FEATURES,)
     assert min(source.reads.values()) > 2
+
+
+def test_empty_chunks_do_not_tell_what_fits():
+    source = Source()
+    chunks, labels = source.lazy()
+    chunks.insert(0, delayed(np.zeros)((0, FEATURES)))
+    labels.insert(0, delayed(np.zeros)(0, int))
+    with config.set(scheduler="threads", store_limit=source.X.nbytes // 4):
+        Ridge().fit(chunks, labels)
+    assert min(source.reads.values()) > 1

@@ -101,7 +101,17 @@ def test_weights_of_another_length_in_one_chunk(class_weight):
         LogisticRegression(class_weight=class_weight, **SYNC).fit(listed(X), listed(Y), weights)
 
 
+@pytest.mark.parametrize("class_weight", [None, {0: 2.0}])
+@pytest.mark.parametrize("weight", [["a"] * 60, np.ones(60) + 1j, [None] * 60])
+def test_weights_that_are_no_numbers(weight, class_weight):
+    model = LogisticRegression(class_weight=class_weight, **SYNC)
+    with pytest.raises(ValueError, match="sample_weight of chunk 0 has the dtype .*; needed are"):
+        model.fit(chunked(X), Y, weight)
+
+
 def test_one_lazy_value_is_called_by_its_name():
+    with pytest.raises(TypeError, match=r"^X is one lazy value \(Delayed\)"):
+        LogisticRegression(**SYNC).fit(X, Y).predict(delayed(X))
     for y, weight, name in [(delayed(Y), None, "y"), (Y, delayed(Y), "sample_weight")]:
         with pytest.raises(TypeError, match=rf"^{name} is one lazy value \(Delayed\).*\[{name}\]"):
             LogisticRegression(**SYNC).fit(chunked(X), y, weight)
