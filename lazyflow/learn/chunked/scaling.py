@@ -6,6 +6,7 @@ import numbers
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn import get_config, preprocessing
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -213,6 +214,11 @@ def _moments(scaler: StandardScaler, X: Array, sample_weight: Any) -> ColumnMome
 
 
 def _moments_of_block(x: np.ndarray[Any, Any], weights: Any) -> ColumnMoments:
+    if issparse(x):
+        raise TypeError(
+            "Cannot center sparse matrices: a chunk of X is one, and StandardScaler takes dense "
+            "chunks: X.map_blocks(lambda chunk: chunk.toarray(), dtype=X.dtype) makes them"
+        )
     assert_all_finite(x, allow_nan=True, input_name="X", estimator_name="StandardScaler")
     if weights is not None:
         assert_all_finite(weights, input_name="sample_weight")

@@ -17,7 +17,7 @@ from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data.keeping import fitting
 
-__all__ = ["PART_BYTES", "RowChunk", "is_chunked", "loaded", "parts_of"]
+__all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "listed", "loaded", "parts_of"]
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
 #: which a task's cost is small, and there are enough parts for the workers.
@@ -53,6 +53,21 @@ def is_chunked(X: Any) -> bool:
     return is_lazy(X)
 
 
+def check_two_axes(X: Array) -> None:
+    """Refuse what are no rows of features.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> check_two_axes(la.ones((3, 2)))
+    """
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array of shape {X.shape} instead: rows are samples "
+            "and columns features, X.reshape(-1, 1) for one feature"
+        )
+
+
 def parts_of(
     X: Any, y: Any, weight: Any = None, run: dict[str, Any] | None = None
 ) -> list[RowChunk]:
@@ -74,7 +89,7 @@ def parts_of(
     """
     if not is_chunked(X):
         return _cut(X, y, weight)
-    chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (_listed(X), None)
+    chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (listed(X, "X"), None)
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
         ones, fit = fitting([(chunk,) for chunk in chunks], run or {})
         chunks = [chunk for (chunk,) in ones]
@@ -86,6 +101,23 @@ def parts_of(
         _like_rows(weight, "sample_weight", len(chunks), sizes)
     )
     return [RowChunk(*each) for each in zip(chunks, ys, weights, strict=True)]
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """Return a list of lazy chunks, and refuse one lazy value; `name` is what it is called.
+
+    Examples
+    --------
+    >>> listed((1, 2), "X")
+    [1, 2]
+    """
+    if isinstance(values, list | tuple):
+        return list(values)
+    raise TypeError(
+        f"{name} is one lazy value ({type(values).__name__}); needed are rows in memory, a chunked "
+        f"array, or a list of lazy chunks: [{name}], or "
+        f"lazyflow.array.from_delayed({name}, shape, dtype)"
+    )
 
 
 def loaded(parts: list[RowChunk], run: dict[str, Any], keep: bool) -> list[RowChunk]:
@@ -128,22 +160,9 @@ def _length(chunk: Any) -> int:
     return int(np.shape(chunk)[0])
 
 
-def _listed(X: Any) -> list[Any]:
-    if isinstance(X, list | tuple):
-        return list(X)
-    raise TypeError(
-        f"X is one lazy value ({type(X).__name__}); needed are rows in memory, a chunked array, or "
-        "a list of lazy chunks: [X], or lazyflow.array.from_delayed(X, shape, dtype)"
-    )
-
-
 def _chunks_of_array(X: Array) -> tuple[list[Any], list[int] | None]:
     """Return the chunks of full rows, and how many rows each has, where that is known."""
-    if X.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array of shape {X.shape} instead: rows are samples "
-            "and columns features, X.reshape(-1, 1) for one feature"
-        )
+    check_two_axes(X)
     if X.numblocks[1] > 1:
         if None not in X.shape and X.nbytes > _LARGE:
             warnings.warn(
@@ -172,7 +191,7 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
             values = values.rechunk({1: -1})
         found = list(to_delayed(values).reshape(values.numblocks[0]))
     elif is_chunked(values):
-        found = _listed(values)
+        found = listed(values, name)
     else:
         values = np.asarray(values)
         assert sizes is not None

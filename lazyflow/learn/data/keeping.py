@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from lazyflow import compute, config, delayed, is_lazy, persist
 from lazyflow.store.memory.available import available_memory
 
-__all__ = ["fitting"]
+__all__ = ["fitting", "room_for_rows"]
 
 _SHARE = 2  # kept rows take at most the half of what is free: solvers need memory, too
 
@@ -29,11 +29,11 @@ def _nbytes(X: Any) -> int:
 def fitting(
     parts: list[tuple[Any, ...]], run: dict[str, Any]
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return (parts, whether their lazy rows fit in memory), judged by the first of them.
+    """Return (parts, whether their lazy rows fit in memory), judged by the first that has rows.
 
     A part is its rows, and what is made with them, as targets. The limit is
-    ``config.get("store_limit")``, or half of the memory that is free. The first part is kept in
-    what is returned if all fit, the rows with the rest, so that its source is read once.
+    ``config.get("store_limit")``, or half of the memory that is free. What was judged by is
+    kept in what is returned if all fit, the rows with the rest, so that its source is read once.
 
     Examples
     --------
@@ -41,18 +41,29 @@ def fitting(
     ...     fitting([(delayed(np.ones)((1000, 10)),)], {})[1]
     False
     """
-    limit = _limit(run)
+    limit = room_for_rows(run)
     count = sum(is_lazy(part[0]) for part in parts)
     if not count or limit is None or not is_lazy(parts[0][0]):
         return parts, True
-    (first,) = persist(tuple(parts[0]), **run)
-    if compute(_nbytes(first[0]), **run)[0] * count > limit:
-        return parts, False
-    return [tuple(first), *parts[1:]], True
+    found = list(parts)
+    for k, part in enumerate(parts):
+        (kept,) = persist(tuple(part), **run)
+        found[k] = tuple(kept)
+        nbytes = compute(_nbytes(kept[0]), **run)[0]
+        if nbytes:  # empty chunks tell nothing
+            return (parts, False) if nbytes * count > limit else (found, True)
+    return found, True
 
 
-def _limit(run: dict[str, Any]) -> int | None:
-    """Return how many bytes of rows may be kept; None: any number."""
+def room_for_rows(run: dict[str, Any]) -> int | None:
+    """Return how many bytes of rows may be there at once; None: any number.
+
+    Examples
+    --------
+    >>> with config.set(store_limit=10_000):
+    ...     room_for_rows({"scheduler": "threads"})
+    10000
+    """
     scheduler = run.get("scheduler") or config.get("scheduler")
     if scheduler not in (None, "sync", "threads", "processes"):
         return None

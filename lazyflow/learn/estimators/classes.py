@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from lazyflow import compute, delayed
+from lazyflow.learn.data.checking import checked_weights
 from lazyflow.learn.data.inputs import RowChunk
 
 __all__ = ["class_weighted", "classes_of"]
@@ -17,17 +19,43 @@ __all__ = ["class_weighted", "classes_of"]
 def _labels(y: Any, number: int) -> np.ndarray:
     """Return the labels of one part."""
     y = np.asarray(y)
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        row = int(np.argwhere(~np.isfinite(y))[0, 0])
-        name = "NaN" if np.isnan(y[row]).any() else "infinity"
-        raise ValueError(f"Input y contains {name}: chunk {number}, row {row} of it")
+    missing = _missing(y)
+    if missing.any():
+        row = int(np.argwhere(missing)[0, 0])
+        infinite = y.dtype.kind == "f" and not np.isnan(y[row]).any()
+        raise ValueError(
+            f"Input y contains {'infinity' if infinite else 'NaN'}: chunk {number}, row {row} of "
+            "it; fill such labels or drop their rows"
+        )
+    labels = _sorted_labels(y, f"y of chunk {number}")
     # Of many small parts scikit-learn's look at each, 0.3 ms, would be a quarter of a fit.
     if y.size and not (y.ndim == 1 and (y.dtype.kind in "biuUS" or _are_whole(y))):
         try:
             check_classification_targets(y)
         except ValueError as error:
             raise ValueError(f"{error} (y of chunk {number})") from None
-    return np.unique(y)
+    return labels
+
+
+def _missing(y: np.ndarray) -> np.ndarray:
+    """Return for each element whether it is no label."""
+    if y.dtype.kind == "f":
+        return ~np.isfinite(y)
+    if y.dtype.kind != "O":
+        return np.zeros(y.shape, bool)
+    found = [label is None or is_scalar_nan(label) or is_pandas_na(label) for label in y.flat]
+    return np.reshape(found, y.shape)
+
+
+def _sorted_labels(y: np.ndarray, where: str) -> np.ndarray:
+    try:
+        return np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y.flat})
+        raise TypeError(
+            f"{where} has labels of several types, {' and '.join(kinds)}, which can't be sorted: "
+            "make them one type, as by y.astype(str)"
+        ) from None
 
 
 def _are_whole(y: np.ndarray) -> bool:
@@ -51,9 +79,9 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
     found = [labels for labels in each if len(labels)]  # none have no type to be seen
     if not found:
         raise ValueError("Found array with 0 sample(s): y of all chunks is empty")
-    if len({labels.dtype.kind in "US" for labels in found if labels.dtype.kind != "O"}) > 1:
-        raise TypeError("y has labels that are words in some chunks, and numbers in others")
-    classes = np.unique(np.concatenate(found))
+    if len({labels.dtype.kind in "US" for labels in found}) > 1:  # NumPy would write the numbers
+        found = [labels.astype(object) for labels in found]
+    classes = _sorted_labels(np.concatenate(found), "y")
     if len(classes) < 2:
         raise ValueError(
             "This solver needs samples of at least 2 classes in the data, but the data contains "
@@ -63,16 +91,31 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
 
 
 @delayed
-def _totals(y: Any, weight: Any, classes: np.ndarray) -> np.ndarray:
+def _totals(y: Any, weight: Any, classes: np.ndarray, number: int) -> np.ndarray:
     """Return the total weight of each class in one part."""
-    return np.bincount(np.searchsorted(classes, np.ravel(y)), weight, len(classes))
+    labels, weight = _checked(y, weight, number)
+    return np.bincount(np.searchsorted(classes, labels), weight, len(classes))
 
 
 @delayed
-def _weights(y: Any, weight: Any, classes: np.ndarray, factors: np.ndarray) -> np.ndarray:
+def _weights(
+    y: Any, weight: Any, classes: np.ndarray, factors: np.ndarray, number: int
+) -> np.ndarray:
     """Return the weights of one part's rows, with those of their classes."""
-    found: np.ndarray = factors[np.searchsorted(classes, np.ravel(y))]
-    return found if weight is None else found * np.asarray(weight, np.float64)
+    labels, weight = _checked(y, weight, number)
+    found: np.ndarray = factors[np.searchsorted(classes, labels)]
+    return found if weight is None else found * weight
+
+
+def _checked(y: Any, weight: Any, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return labels with one axis, and their weights."""
+    rows = np.shape(y)[0]
+    if np.size(y) != rows:
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {np.shape(y)} instead: chunk {number}"
+        )
+    checked = None if weight is None else checked_weights(weight, rows, f"chunk {number}")
+    return np.ravel(y), checked
 
 
 def class_weighted(
@@ -95,7 +138,9 @@ def class_weighted(
         return parts
     if isinstance(class_weight, str) and class_weight == "balanced":
         totals = sum(
-            compute(*[_totals(part.y, part.weight, classes) for part in parts], **run)
+            compute(*[
+                _totals(part.y, part.weight, classes, k) for k, part in enumerate(parts)
+            ], **run)
         )
         weighed = np.asarray(totals) > 0  # rows without weight have none by their class, either
         factors = np.zeros(len(classes))
@@ -103,5 +148,6 @@ def class_weighted(
     else:  # it knows the errors
         factors = compute_class_weight(class_weight, classes=classes, y=classes)
     return [
-        part._replace(weight=_weights(part.y, part.weight, classes, factors)) for part in parts
+        part._replace(weight=_weights(part.y, part.weight, classes, factors, k))
+        for k, part in enumerate(parts)
     ]

@@ -2,14 +2,16 @@
 
 import warnings
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.estimators.least_squares import LinearRegressor
-from lazyflow.learn.estimators.linear_estimator import check_limits
+from lazyflow.learn.estimators.linear_estimator import LIMITS
 from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
 from lazyflow.learn.solvers.history import Callback, StopRule
@@ -64,6 +66,14 @@ class ElasticNet(LinearRegressor):
     array([1.945, 0.   ])
     """
 
+    _parameter_constraints = {
+        **LIMITS,
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "solver": [StrOptions({"auto", "cd", "saga"})],
+    }
+
     def __init__(
         self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True,
         max_iter: int = 1000, tol: float = 1e-4,
@@ -94,14 +104,7 @@ class ElasticNet(LinearRegressor):
         >>> ElasticNet(alpha=100.0).fit(np.array([[1.0], [3.0]]), [5.0, 9.0]).coef_
         array([0.])
         """
-        if not (self.alpha >= 0 and 0 <= self.l1_ratio <= 1):
-            raise ValueError(
-                f"alpha must be at least 0 and l1_ratio from 0 to 1; they are {self.alpha} and "
-                f"{self.l1_ratio}"
-            )
-        check_limits(self.tol, self.max_iter)
-        if self.solver not in ("auto", "cd", "saga"):
-            raise ValueError(f"solver must be one of auto, cd, saga, not {self.solver!r}")
+        self._validate_params()
         rows = self._rows(X, y, sample_weight)
         if self.solver == "saga" or (self.solver == "auto" and rows.n_features > _WIDE):
             self._fit_saga(rows)

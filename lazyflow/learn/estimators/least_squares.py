@@ -1,19 +1,20 @@
 """`LinearRegression` by a tree of R factors, and `Ridge` by normal equations or a solver."""
 
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
 from lazyflow.learn.data.rows import Rows, kept_rows
 from lazyflow.learn.data.targets import NumberTargets
 from lazyflow.learn.estimators.linear_estimator import (
+    LIMITS,
     LinearEstimator,
-    check_limits,
-    gathered,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import SQUARES
@@ -37,7 +38,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         """Return checked rows, kept; and remember whether targets have an axis of their own."""
         parts = self._parts(X, y, sample_weight, numbers=True)
-        first = y if is_chunked(y) else parts[0].y
+        first = y if is_chunked(X) and is_chunked(y) else parts[0].y
         # Of lazy chunks it is not known: one number for each row.
         shape: tuple[Any, ...] = getattr(first, "shape", (None,))
         self._columns = shape[1] if len(shape) == 2 else None
@@ -82,10 +83,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         >>> round(LinearRegression().fit(X, y).score(X, y), 6)
         1.0
         """
-        y, predicted, weight = (
-            gathered(each, self._run) for each in (y, self.predict(X), sample_weight)
-        )
-        return float(r2_score(y, predicted, sample_weight=weight))
+        return self._scored(r2_score, X, y, sample_weight)
 
 
 def _predicted(X: Any, theta: np.ndarray, flat: bool) -> np.ndarray:
@@ -127,6 +125,7 @@ class LinearRegression(LinearRegressor):
     """
 
     _keeps_column = True
+    _parameter_constraints = {"fit_intercept": ["boolean"]}
 
     def __init__(self, *, fit_intercept: bool = True, scheduler: Any = None) -> None:
         self.fit_intercept = fit_intercept
@@ -145,6 +144,7 @@ class LinearRegression(LinearRegressor):
         >>> LinearRegression(fit_intercept=False).fit(np.array([[2.0]]), [6.0]).coef_.round(6)
         array([3.])
         """
+        self._validate_params()
         rows = self._rows(X, y, sample_weight)
         theta, self.rank_, self.singular_ = least_squares(rows, self.fit_intercept, self._run)
         self._keep_theta(theta)
@@ -185,6 +185,12 @@ class Ridge(LinearRegressor):
     array([1.])
     """
 
+    _parameter_constraints = {
+        **LIMITS,
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+        "solver": [StrOptions({"auto", "cholesky", "lbfgs", "saga"})],
+    }
+
     def __init__(
         self, alpha: Any = 1.0, *, fit_intercept: bool = True, tol: float = 1e-4,
         max_iter: int | None = None,
@@ -214,14 +220,10 @@ class Ridge(LinearRegressor):
         >>> Ridge(fit_intercept=False).fit(np.array([[2.0]]), [6.0]).coef_.round(6)
         array([2.4])
         """
+        self._validate_params()
         alpha = np.asarray(self.alpha, float)
-        if not (alpha >= 0).all():
-            raise ValueError(f"alpha must be at least 0, not {self.alpha}")
-        check_limits(self.tol, self.max_iter)
-        if self.solver not in ("auto", "cholesky", "lbfgs", "saga"):
-            raise ValueError(
-                f"solver must be one of auto, cholesky, lbfgs, saga, not {self.solver!r}"
-            )
+        if not ((alpha >= 0) & (alpha < np.inf)).all():
+            raise ValueError(f"alpha must be at least 0 and finite, not {self.alpha}")
         rows = self._rows(X, y, sample_weight)
         name = self.solver
         if name == "auto":

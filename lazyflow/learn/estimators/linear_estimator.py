@@ -2,24 +2,36 @@
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 import lazyflow.array as la
-from lazyflow import compute, delayed
+from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
-from lazyflow.learn.data.checking import as_numbers
-from lazyflow.learn.data.inputs import RowChunk, is_chunked, parts_of
+from lazyflow.learn.data.checking import as_numbers, check_finite
+from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
-__all__ = ["LinearEstimator", "check_limits", "gathered", "scores_of_chunk"]
+__all__ = ["LIMITS", "LinearEstimator", "scores_of_chunk"]
+
+#: The parameters that solvers have in common, as scikit-learn checks them.
+LIMITS: dict[str, Any] = {
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "fit_intercept": ["boolean"],
+    "random_state": ["random_state"],
+    "warm_start": ["boolean"],
+    "callback": [callable, None],
+}
 
 
 def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
@@ -37,38 +49,30 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
             "features as input"
         )
     scores = scores_of(theta, X)
+    if not np.isfinite(scores).all():
+        check_finite(X, "a chunk of it")  # or scores are too large, which is no fault
     return scores[:, 0] if len(theta) == 1 else scores
 
 
-def check_limits(tol: Any, max_iter: Any) -> None:
-    """Refuse what no solver can stop by.
+def gathered(values: Any) -> Any:
+    """Return the numbers of a lazy value, or of a list of lazy chunks; all else as it is.
 
     Examples
     --------
-    >>> check_limits(1e-4, None)
-    """
-    if not (tol >= 0 and (max_iter is None or max_iter >= 1)):
-        raise ValueError(
-            f"tol must be at least 0 and max_iter at least 1; they are {tol} and {max_iter}"
-        )
-
-
-def gathered(values: Any, run: dict[str, Any]) -> Any:
-    """Return the numbers of a list of lazy chunks as one array; all else as it is.
-
-    Examples
-    --------
-    >>> gathered([delayed(np.zeros)(1), delayed(np.ones)(2)], {})
+    >>> gathered([delayed(np.zeros)(1), delayed(np.ones)(2)])
     array([0., 1., 1.])
     """
-    if not isinstance(values, list | tuple) or not is_chunked(values):
+    if isinstance(values, Array) or not is_chunked(values):
         return values
-    return np.concatenate(compute(*values, **run))
+    if isinstance(values, list | tuple):
+        return np.concatenate(compute(*values))
+    return compute(values)[0]
 
 
 class LinearEstimator(BaseEstimator):
     """Base of the estimators; a subclass has ``scheduler`` among its parameters."""
 
+    fit_intercept: bool
     scheduler: Any
     coef_: np.ndarray
     intercept_: Any
@@ -98,6 +102,8 @@ class LinearEstimator(BaseEstimator):
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_  # of an earlier fit; chunks in a list have none
             return parts_of(X, y, sample_weight, self._run)
+        with config.set(**self._run):
+            y, sample_weight = gathered(y), gathered(sample_weight)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             multi_output=numbers, y_numeric=numbers,
@@ -119,7 +125,9 @@ class LinearEstimator(BaseEstimator):
         if warm_start and hasattr(self, "coef_"):
             coef = np.atleast_2d(self.coef_)
             if coef.shape == theta[:, :-1].shape:
-                theta[:, :-1], theta[:, -1] = coef, self.intercept_
+                theta[:, :-1] = coef
+                if self.fit_intercept:
+                    theta[:, -1] = self.intercept_
         return theta
 
     def _seed(self, random_state: Any) -> int:
@@ -187,7 +195,9 @@ class LinearEstimator(BaseEstimator):
         `width` is the number of columns of the results, None of one axis.
         """
         if isinstance(X, Array):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            check_two_axes(X)
+            if X.shape[1] is not None:
+                validate_data(self, X, reset=False, skip_check_array=True)
             if X.numblocks[1] > 1:  # it looks at lengths that are not known, so only if it must
                 X = X.rechunk({1: -1})
             rows = X.chunks[0]
@@ -196,6 +206,12 @@ class LinearEstimator(BaseEstimator):
             return la.map_blocks(function, X, dtype=dtype, chunks=(rows, (width,)), **fitted)
         if is_chunked(X):
             one = delayed(function)
-            return [one(chunk, **fitted) for chunk in X]
+            return [one(chunk, **fitted) for chunk in listed(X, "X")]
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return function(X, **fitted)
+
+    def _scored(self, score: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
+        """Return a score of the predictions, computed where the model is fitted."""
+        with config.set(**self._run):
+            y, predicted, weight = map(gathered, (y, self.predict(X), sample_weight))
+            return float(score(y, predicted, sample_weight=weight))

@@ -4,13 +4,14 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
@@ -18,9 +19,8 @@ from lazyflow.learn.data.rows import kept_rows
 from lazyflow.learn.data.targets import ClassTargets
 from lazyflow.learn.estimators.classes import class_weighted, classes_of
 from lazyflow.learn.estimators.linear_estimator import (
+    LIMITS,
     LinearEstimator,
-    check_limits,
-    gathered,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
@@ -107,6 +107,16 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     ['no' 'yes'] True
     """
 
+    _parameter_constraints = {
+        **LIMITS,
+        "C": [Interval(Real, 0, None, closed="right")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "solver": [StrOptions(set(_SOLVERS))],
+        "verbose": ["verbose"],
+        "gap_tol": [Interval(Real, 0, None, closed="left"), None],
+    }
+
     def __init__(
         self, C: float = 1.0, *, l1_ratio: float = 0.0, tol: float = 1e-4,
         fit_intercept: bool = True, class_weight: Mapping[Any, float] | str | None = None,
@@ -156,8 +166,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         """
         self._check_parameters()
         parts = self._parts(X, y, sample_weight, numbers=False)
-        if not is_chunked(X):
-            check_classification_targets(np.asarray(y))
+        if is_chunked(X) and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: its one column is "
+                "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=2,
+            )
         parts, keep = self._fitting(parts)
         parts = loaded(parts, self._run, keep)
         classes = classes_of(parts, self._run)
@@ -183,18 +196,12 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        if not self.C > 0:
-            raise ValueError(f"C must be positive, not {self.C}; the smaller, the stronger penalty")
-        if not 0 <= self.l1_ratio <= 1:
-            raise ValueError(f"l1_ratio must be from 0 to 1, not {self.l1_ratio}")
-        if self.solver not in _SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, not {self.solver!r}")
+        self._validate_params()
         if self.l1_ratio > 0 and self.solver not in ("auto", "saga"):
             raise ValueError(
                 f"solver {self.solver!r} knows no l1 penalty (l1_ratio={self.l1_ratio}): take "
                 "solver='saga' or l1_ratio=0"
             )
-        check_limits(self.tol, self.max_iter)
 
     def _solver_of(self, problem: Problem) -> Callable[[StopRule], Solution]:
         """Return the solver, bound to the problem and where to start."""
@@ -283,10 +290,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         >>> model.score(np.array([[0.9], [0.2]]), [1, 1])
         0.5
         """
-        y, predicted, weight = (
-            gathered(each, self._run) for each in (y, self.predict(X), sample_weight)
-        )
-        return float(accuracy_score(y, predicted, sample_weight=weight))
+        return self._scored(accuracy_score, X, y, sample_weight)
 
 
 # -- of the rows of one chunk ---------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lazyflow.learn.kernels.slopes import compiled, slope, write_slopes
+from lazyflow.learn.kernels.slopes import compiled, kernel, slope, write_slopes
 
 __all__ = ["StepSizes", "steps_in_chunk", "steps_in_chunks"]
 
@@ -126,7 +126,7 @@ def _take_step(
         change[k, d] = 0.0
 
 
-@compiled
+@kernel
 def steps_in_chunk(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, X: np.ndarray,
     y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, block: int, mean: np.ndarray,
@@ -162,7 +162,7 @@ def steps_in_chunk(
     return theta, table, average
 
 
-@compiled
+@kernel
 def steps_in_chunks(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, Xs: list[np.ndarray],
     ys: list[np.ndarray], weights: list[np.ndarray] | None, starts: np.ndarray, block: int,

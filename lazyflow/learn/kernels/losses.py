@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, xlogy
 
-from lazyflow.learn.kernels.slopes import LossKind, compiled
+from lazyflow.learn.kernels.slopes import LossKind, kernel
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
 
@@ -65,7 +65,7 @@ def _logistic_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.
     return found
 
 
-@compiled
+@kernel
 def logistic_sums(
     theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> tuple[float, np.ndarray]:

@@ -1,18 +1,48 @@
 """Derivatives of the losses for one row, for the kernels that take steps."""
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import wraps
 from math import exp
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-__all__ = ["REORDER", "LossKind", "compiled", "slope", "write_slopes"]
+__all__ = ["REORDER", "LossKind", "compiled", "kernel", "slope", "write_slopes"]
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
 
 #: The decorator of all kernels: without the GIL, compiled once per machine.
 compiled: Any = njit(nogil=True, cache=True, fastmath=REORDER, error_model="numpy")
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that Python calls, as `compiled`; Ctrl-C ends it by KeyboardInterrupt.
+
+    Python sees the signal while results are made into its objects, and would raise SystemError.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import logistic_sums  # is made by it
+    >>> round(logistic_sums(np.zeros(1), np.ones((1, 0)), np.ones(1), None)[0], 4)
+    0.6931
+    """
+    machine_code = compiled(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        try:
+            return machine_code(*args)
+        except SystemError as error:
+            cause = error.__cause__
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__
+            if isinstance(cause, KeyboardInterrupt):
+                raise cause from None
+            raise
+
+    return call
 
 
 class LossKind(IntEnum):

@@ -10,7 +10,7 @@ this needs no state beside SAGA's own.
 import numpy as np
 
 from lazyflow.learn.kernels.dense_steps import StepSizes
-from lazyflow.learn.kernels.slopes import compiled, write_slopes
+from lazyflow.learn.kernels.slopes import compiled, kernel, write_slopes
 
 __all__ = ["SparseRows", "sparse_steps_in_chunk", "sparse_steps_in_chunks"]
 
@@ -49,7 +49,7 @@ def _step_of_row(
         average[k, d] += sizes.per_weight * new
 
 
-@compiled
+@kernel
 def sparse_steps_in_chunk(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, rows: SparseRows,
     y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, block: int, rarity: np.ndarray,
@@ -81,7 +81,7 @@ def sparse_steps_in_chunk(
     return theta, table, average
 
 
-@compiled
+@kernel
 def sparse_steps_in_chunks(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, parts: list[SparseRows],
     ys: list[np.ndarray], weights: list[np.ndarray] | None, starts: np.ndarray, block: int,

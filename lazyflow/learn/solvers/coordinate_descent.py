@@ -7,14 +7,17 @@ J. Friedman, T. Hastie, R. Tibshirani, "Regularization paths for generalized lin
 coordinate descent", J. Stat. Softw. 33 (2010), "covariance updates".
 """
 
+import math
+
 import numpy as np
 
-from lazyflow.learn.kernels.slopes import compiled
+from lazyflow.learn.kernels.slopes import compiled, kernel
 
 __all__ = ["elastic_net"]
 
+_UNINTERRUPTED = 10**8  # products, a tenth of a second: between such calls Ctrl-C is seen
 
-@compiled
+
 def elastic_net(
     gram: np.ndarray, moments: np.ndarray, square: float, l1: float, l2: float, coef: np.ndarray,
     gap_tol: float, max_iter: int,
@@ -29,6 +32,20 @@ def elastic_net(
     >>> elastic_net(np.eye(1), np.array([3.0]), 9.0, 1.0, 0.0, np.zeros(1), 1e-9, 100)
     (array([2.]), 0.0, 1)
     """
+    at_once = max(_UNINTERRUPTED // len(coef) ** 2, 1)
+    w, gap, passes = coef, math.inf, 0
+    while passes < max_iter and gap > gap_tol:
+        count = min(at_once, max_iter - passes)
+        w, gap, done = _some_passes(gram, moments, square, l1, l2, w, gap_tol, count)
+        passes += done
+    return w, gap, passes
+
+
+@kernel
+def _some_passes(
+    gram: np.ndarray, moments: np.ndarray, square: float, l1: float, l2: float, coef: np.ndarray,
+    gap_tol: float, max_iter: int,
+) -> tuple[np.ndarray, float, int]:
     w = coef.copy()
     d = len(w)
     slope = moments - gram @ w  # X'(y - X w)

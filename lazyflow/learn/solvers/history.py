@@ -194,10 +194,12 @@ class History:
         if theta is not last.theta and not self.converged:  # the best intercepts may be what lacked
             norm = gradient_norm(self.problem, theta, self.evaluate(theta)[1])
             self.converged = norm <= self.rule.tol
+        # Without penalty, and where nothing is finite, there is none.
+        known = "" if math.isnan(gap) else f" and the duality gap {gap:.2g}"
         message = "" if self.converged or self.stopped else (
             f"no convergence: after {last.iteration} iterations and {last.passes:g} passes over "
-            f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g}) and "
-            f"the duality gap {gap:.2g}, of an objective of {last.objective:.6g}; {advice}"
+            f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g})"
+            f"{known}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
             theta, self.arrays(), self.converged, gap, last.iteration, self.passes, message

@@ -24,6 +24,7 @@ from lazyflow.learn.data.rows import Rows, tree_sum
 __all__ = ["FeatureSums", "feature_sums", "least_squares", "ridge"]
 
 _TILE = 2048  # rows that are decomposed at once
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
 _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
@@ -69,12 +70,25 @@ def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarr
     d, first = rows.n_features, int(free)
     own = factor[first:first + d, first:first + d]
     right = factor[first:first + d, first + d:]
+    if free:
+        own = _without_rounding(own, factor[0, 1:1 + d], rows.n)
     coef, _, rank, singular = lstsq(own, right, cond=np.finfo(np.float64).eps * max(rows.n, d))
     theta = np.zeros((right.shape[1], d + 1))
     theta[:, :-1] = coef.T
     if free:
         theta[:, -1] = (factor[0, 1 + d:] - factor[0, 1:1 + d] @ coef) / factor[0, 0]
     return theta, int(rank), singular
+
+
+def _without_rounding(own: np.ndarray, means: np.ndarray, n: int) -> np.ndarray:
+    """Return the R factor with zeros for constant features, of which rounding leaves a little.
+
+    Measured is a little less than 3 eps sqrt(n) of what is taken away. As large as a feature, where
+    the constant is large, it would get a coefficient.
+    """
+    apart = abs(own).max(axis=0, initial=0.0)  # a norm might overflow
+    constant = apart <= _ROUNDING * np.sqrt(n) * abs(means)
+    return np.where(constant, 0.0, own)
 
 
 class FeatureSums(NamedTuple):
@@ -145,6 +159,12 @@ def feature_sums(rows: Rows, free: bool, run: dict[str, Any]) -> FeatureSums:
     gram, moments, squares = compute(
         tree_sum([_products(*chunk, mean, target) for chunk in rows.chunks]), **run
     )[0]
+    if not (np.isfinite(gram).all() and np.isfinite(moments).all()):
+        raise ValueError(
+            "products of the features and of y overflow float64: the largest mean of a feature is "
+            f"{abs(rows.mean).max():.2g}. Scale X and y, as by StandardScaler, or leave out the "
+            "rows that are so large"
+        )
     return FeatureSums(gram, moments, squares, mean, target)
 
 

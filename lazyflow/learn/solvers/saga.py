@@ -11,7 +11,8 @@ and a new one comes out. What differs is which rows a task gets:
 `sampling="visits"`
     A task goes through some blocks of one chunk, and an epoch is a chain of such visits in random
     order, over workers whose rows stay where they are. One `persist` at its end keeps all of the
-    state (each part persisted alone would run the chain once more).
+    state (each part persisted alone would run the chain once more). Rows that are made again in
+    every pass go by in several chains, each of as many chunks as fit in memory.
 
 The third way, passes over all chunks at once, is `lazyflow.learn.solvers.svrg`.
 """
@@ -21,7 +22,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from lazyflow import compute, delayed, persist
+from lazyflow import compute, delayed, persist, wait
+from lazyflow.learn.data.keeping import room_for_rows
 from lazyflow.learn.kernels.dense_steps import StepSizes, steps_in_chunk, steps_in_chunks
 from lazyflow.learn.kernels.sparse_steps import sparse_steps_in_chunk, sparse_steps_in_chunks
 from lazyflow.learn.solvers.history import History, Solution, StopRule
@@ -33,6 +35,7 @@ from lazyflow.learn.solvers.schedule import (
     curvature,
     epoch_order,
     even_spans,
+    groups_of_visits,
     longest_visit,
     mean_of_spans,
     step_length,
@@ -183,11 +186,18 @@ def _steps_of_all(
     typed_weights = None if weights[0] is None else List(weights)
     rest = List(ys), typed_weights, starts, walk.block, walk.dense, walk.sizes
     if issparse(Xs[0]):
-        parts = List([(X.data, X.indices, X.indptr) for X in Xs])
+        parts = List([tuple(map(_read_only, (X.data, X.indices, X.indptr))) for X in Xs])
         found = sparse_steps_in_chunks(walk.kind, theta, table, average, parts, *rest)
     else:
         found = steps_in_chunks(walk.kind, theta, table, average, List(Xs), *rest)
     return found
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    """Return a view that can't be written: some chunks are so, and a list has one type."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int]) -> Any:
@@ -218,7 +228,21 @@ def _epoch_of_visits(
 ) -> Any:
     theta, tables, average = state
     tables = list(tables)
-    for k, starts in visits_of_epoch(problem.rows.sizes, walk.block, longest, key):
-        chunk = problem.rows.chunks[k]
-        theta, tables[k], average = _visit(theta, tables[k], average, *chunk, starts, walk)
-    return persist(theta, tables, average, **problem.run)
+    visits = visits_of_epoch(problem.rows.sizes, walk.block, longest, key)
+    for group in groups_of_visits(visits, _chunks_at_once(problem)):
+        for k, starts in group:
+            chunk = problem.rows.chunks[k]
+            theta, tables[k], average = _visit(theta, tables[k], average, *chunk, starts, walk)
+        theta, tables, average = persist(theta, tables, average, **problem.run)
+        if not problem.rows.kept:
+            wait(theta)  # or idle workers would make the next rows ahead, and all would be there
+    return theta, tables, average
+
+
+def _chunks_at_once(problem: Problem) -> int:
+    """Return how many chunks may be in memory: of those that are made again, a few."""
+    rows = problem.rows
+    room = None if rows.kept else room_for_rows(problem.run)
+    if room is None:
+        return len(rows.chunks)
+    return max(room * len(rows.chunks) // (2 * max(rows.nbytes, 1)), 1)  # as made, and as checked

@@ -31,7 +31,8 @@ from lazyflow.learn.solvers.problem import Problem
 
 __all__ = [
     "BLOCK", "Curvature", "Spans", "centred", "curvature", "epoch_order", "even_spans",
-    "longest_visit", "mean_of_spans", "step_length", "uncentred", "visits_of_epoch",
+    "groups_of_visits", "longest_visit", "mean_of_spans", "step_length", "uncentred",
+    "visits_of_epoch",
 ]
 
 #: Rows of a dense block. More bear a longer step and cost less a row, but fewer steps are taken.
@@ -259,3 +260,24 @@ def visits_of_epoch(
         visits += [(chunk, starts[i : i + longest]) for i in range(0, len(starts), longest)]
     random.shuffle(visits)
     return visits
+
+
+def groups_of_visits(
+    visits: list[tuple[int, np.ndarray]], at_once: int
+) -> list[list[tuple[int, np.ndarray]]]:
+    """Return the visits of an epoch in groups, each of which needs `at_once` chunks at most.
+
+    Rows that are made again in every pass must not all be there, as visits in random order would
+    have it. Chunks are in the order of their first visits, which is a random one, too.
+
+    Examples
+    --------
+    >>> visits = [(0, [0]), (1, [0]), (2, [0]), (0, [2]), (2, [2])]
+    >>> groups_of_visits(visits, 2)
+    [[(0, [0]), (1, [0]), (0, [2])], [(2, [0]), (2, [2])]]
+    """
+    place = {k: at // at_once for at, k in enumerate(dict.fromkeys(k for k, _ in visits))}
+    groups: list[list[tuple[int, np.ndarray]]] = [[] for _ in range(max(place.values()) + 1)]
+    for visit in visits:
+        groups[place[visit[0]]].append(visit)
+    return groups

@@ -1,6 +1,7 @@
 """Rows that do not fit in memory are read again in every pass, with the same result."""
 
 import threading
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -23,12 +24,21 @@ class Source:
         self.X = random.normal(size=(CHUNKS, ROWS, FEATURES))
         self.y = (self.X.sum(axis=2) + random.normal(size=(CHUNKS, ROWS)) > 0).astype(int)
         self.reads = Counter()
+        self.there = self.most = 0
         self.lock = threading.Lock()
 
     def read(self, k):
         with self.lock:
             self.reads[k] += 1
-        return self.X[k].copy()
+            self.there += 1
+            self.most = max(self.most, self.there)
+        rows = self.X[k].copy()
+        weakref.finalize(rows, self.dropped)
+        return rows
+
+    def dropped(self):
+        with self.lock:
+            self.there -= 1
 
     def lazy(self):
         return [delayed(self.read)(k) for k in range(CHUNKS)], list(map(delayed, self.y))
@@ -41,10 +51,11 @@ class Source:
 def test_what_does_not_fit_is_read_in_every_pass(model):
     source = Source()
     whole = source.X.nbytes
-    with config.set(scheduler="threads", store_limit=whole // 4):
+    with config.set(scheduler="threads", num_workers=2, store_limit=whole // 4):
         model.fit(*source.lazy())
     found, reads = model.coef_, source.reads
     assert min(reads.values()) > 1
+    assert source.most <= 2  # a chunk for each worker, or what is half of the limit
     source = Source()
     with config.set(scheduler="threads", store_limit=2 * whole):
         model.fit(*source.lazy())
@@ -58,3 +69,13 @@ def test_lengths_of_what_does_not_fit_are_found_without_keeping_it():
         model = Ridge().fit(source.lazy()[0], source.y.ravel())
     assert model.coef_.shape == (FEATURES,)
     assert min(source.reads.values()) > 2
+
+
+def test_empty_chunks_do_not_tell_what_fits():
+    source = Source()
+    chunks, labels = source.lazy()
+    chunks.insert(0, delayed(np.zeros)((0, FEATURES)))
+    labels.insert(0, delayed(np.zeros)(0, int))
+    with config.set(scheduler="threads", store_limit=source.X.nbytes // 4):
+        Ridge().fit(chunks, labels)
+    assert min(source.reads.values()) > 1

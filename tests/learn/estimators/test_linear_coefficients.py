@@ -201,6 +201,32 @@ def test_of_several_minima_the_shortest(n, t):
     assert model.rank_ == oracle.rank_ == min(n - 1, 4)
 
 
+@pytest.mark.parametrize("n", [60, 5000])
+@pytest.mark.parametrize("constant", [0.1, 3.0, 1e8])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_constant_features_have_no_coefficient(n, constant, weighted):
+    """Also where rounding leaves as much of them as other features have."""
+    X, y = numbered(n=n)
+    X[:, 1] = constant
+    weight = np.linspace(0.1, 3, n) if weighted else None
+    for model in LinearRegression(), Ridge(0.0), ElasticNet(0.0):
+        oracle = linear_model.LinearRegression().fit(X, y, weight)
+        assert_near(ours(model, X, y, weight), oracle, 1e-7)
+        assert abs(model.coef_[1]) < 1e-14
+    X[:] = constant
+    assert not ours(LinearRegression(), X, y, weight).coef_.any()
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_products_that_overflow_are_refused():
+    X, y = numbered()
+    X[13] = 1e200
+    for model in Ridge(), Lasso():
+        with pytest.raises(ValueError, match="products of the features and of y overflow float64"):
+            model.fit(la.from_array(X, chunks=20), y)
+    assert np.isfinite(LinearRegression().fit(X, y).coef_).all()
+
+
 @pytest.mark.parametrize("model", [
     Ridge(1.0), LinearRegression(), ElasticNet(0.1, tol=1e-10), LogisticRegression(tol=1e-9),
     Ridge(1.0, solver="saga", tol=1e-9), LogisticRegression(solver="lbfgs", tol=1e-9),

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -258,6 +259,21 @@ def test_read_only_and_writeable_chunks_mix():
     for chunks in parts, parts[1:] + parts[:1]:
         rows = kept_rows(chunks, ClassTargets(np.arange(2)), {}, join_small=False)
         for sampling in ("global", "visits"):
+            assert solved(saga, Problem(rows, LOGISTIC, 0, 0.1, True), sampling=sampling).converged
+
+
+@pytest.mark.parametrize("sampling", ["global", "visits"])
+def test_sparse_chunks_with_places_of_several_types_mix(sampling):
+    X, y = labelled(n=60)
+    cut = [csr_array(part) for part in np.split(X, 3)]
+    cut[1].indices, cut[1].indptr = (a.astype(np.int64) for a in (cut[1].indices, cut[1].indptr))
+    for values in cut[2].data, cut[2].indices:
+        values.flags.writeable = False
+    parts = [RowChunk(x, t, None) for x, t in zip(cut, np.split(y, 3), strict=True)]
+    for chunks in parts, parts[1:] + parts[:1], parts[2:] + parts[:2]:
+        rows = kept_rows(chunks, ClassTargets(np.arange(2)), {}, join_small=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
             assert solved(saga, Problem(rows, LOGISTIC, 0, 0.1, True), sampling=sampling).converged
 
 
