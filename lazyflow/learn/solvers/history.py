@@ -185,17 +185,23 @@ class History:
         return self.converged or self.stopped or not math.isfinite(norm)
 
     def solution(self, advice: str) -> Solution:
-        """Return the last point as what was found; `advice` is what to do if it is not good.
+        """Return the last point, with its best intercepts, as what was found.
+
+        `advice` is what to do if it is not good.
         """
         last = self._best()
-        gap, theta = math.nan, last.theta
-        if math.isfinite(last.gradient_norm):
+        gap, theta, norm = math.nan, last.theta, last.gradient_norm
+        if math.isfinite(norm):
             gap, theta = exact_gap(self.problem, last.theta)
+            if not (self.converged or self.stopped):  # the best intercepts may be all it lacked
+                _, gradient = self.problem.value_and_gradient(theta)
+                norm = gradient_norm(self.problem, theta, gradient)
+                self.converged = norm <= self.rule.tol
         # Without penalty, and where nothing is finite, there is none.
         known = "" if math.isnan(gap) else f" and the duality gap {gap:.2g}"
         message = "" if self.converged or self.stopped else (
             f"no convergence: after {last.iteration} iterations and {last.passes:g} passes over "
-            f"the rows the gradient's norm is {last.gradient_norm:.2g} (tol={self.rule.tol:g})"
+            f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g})"
             f"{known}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
