@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from lazyflow.diagnostics.boxes import Vertex, count
-from lazyflow.diagnostics.profiling.texts import seconds, shown
+from lazyflow.diagnostics.profiling.texts import seconds, shown, shown_end
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.recorder import Profile
@@ -77,7 +77,7 @@ def by_time(
     longest = max(means.values(), default=1.0)
     found = []
     for vertex, (name, line) in zip(vertices, keys, strict=True):
-        key = shown(name), shown(line)
+        key = shown(name), shown_end(line)
         if vertex.kind != "value" and key in means:
             share = min(log(longest / means[key]) / log(_RANGE), 1.0)
             title = f"{seconds(means[key])} on average of {count(len(times[key]), 'call')}"

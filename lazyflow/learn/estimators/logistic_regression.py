@@ -67,7 +67,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     verbose : int
         Print a line for every so many points of the trace.
     warm_start : bool
-        Start from the coefficients of the last fit, also from those of one that was interrupted.
+        Start from the coefficients of the last fit, also from those of one that was interrupted;
+        if there are as many features and classes, else from zero.
     gap_tol : float or None
         Stop also when the duality gap is at most this times the objective.
     callback : callable or None

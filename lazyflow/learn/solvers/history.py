@@ -185,13 +185,16 @@ class History:
         return self.converged or self.stopped or not math.isfinite(norm)
 
     def solution(self, advice: str) -> Solution:
-        """Return the last point as what was found; `advice` is what to do if it is not good.
+        """Return the last point, with its best intercepts, as what was found.
+
+        `advice` is what to do if it is not good.
         """
         last = self._best()
         gap, theta, norm = math.nan, last.theta, last.gradient_norm
         if math.isfinite(norm):
             gap, theta = exact_gap(self.problem, last.theta)
-        if theta is not last.theta and not self.converged:  # the best intercepts may be what lacked
+        if theta is not last.theta and not (self.converged or self.stopped):
+            # The best intercepts may be all that it lacked.
             norm = gradient_norm(self.problem, theta, self.evaluate(theta)[1])
             self.converged = norm <= self.rule.tol
         # Without penalty, and where nothing is finite, there is none.

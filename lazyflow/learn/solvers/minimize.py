@@ -8,6 +8,8 @@ from scipy.optimize import OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from lazyflow import delayed, persist, trace
+from lazyflow.array.core import Array
+from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.learn.data.rows import tree_sum
 
 __all__ = ["minimize"]
@@ -17,7 +19,7 @@ _WRONG = 1e-3  # relative: no gradient of a right formula is so far from differe
 
 
 def minimize(
-    fun_on_chunk: Callable[..., Any], x0: Any, data: Sequence[Any],
+    fun_on_chunk: Callable[..., Any], x0: Any, data: Sequence[Any] | Array,
     method: Literal["L-BFGS-B"] = "L-BFGS-B", *, args: tuple[Any, ...] = (), jac: bool = True,
     check_gradient: bool = False, tol: float | None = None, bounds: Any = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
@@ -35,7 +37,8 @@ def minimize(
     x0
         The start, of any shape; `fun_on_chunk` gets x in it.
     data
-        The chunks: values, or lazy ones, which are kept where they are made.
+        The chunks: values, or lazy ones, which are kept where they are made; or a chunked array,
+        of which they are the chunks of whole rows.
     method
         "L-BFGS-B".
     check_gradient
@@ -67,6 +70,9 @@ def minimize(
     """
     if method != "L-BFGS-B":
         raise ValueError(f'method must be "L-BFGS-B", not {method!r}')
+    if isinstance(data, Array):
+        apart = {axis: -1 for axis in range(1, data.ndim) if data.numblocks[axis] > 1}
+        data = list(to_delayed(data.rechunk(apart) if apart else data).flat)
     if not len(data):
         raise ValueError("there are no chunks: data is empty")
     start = np.array(x0, np.float64)

@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_read_in_every_pass(model):
         model.fit(*source.lazy())
     found, reads = model.coef_, source.reads
     assert min(reads.values()) > 1
-    assert source.most <= 2  # a chunk for each worker, or what is half of the limit
+    assert source.most <= CHUNKS // 2  # one for each worker, and those that it still lets go
     source = Source()
     with config.set(scheduler="threads", store_limit=2 * whole):
         model.fit(*source.lazy())

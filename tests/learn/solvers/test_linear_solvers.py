@@ -320,6 +320,16 @@ def test_more_outputs_are_solved_side_by_side():
         np.testing.assert_allclose(together[k], alone[0], atol=1e-8)
 
 
+def test_what_converges_by_its_best_intercepts_has_converged():
+    X, y = labelled(K=2)
+    problem = problem_of(LOGISTIC, X, y)
+    start = solved(newton, problem, StopRule(1e-12)).theta.copy()
+    start[:, -1] += 1.0
+    found = newton(problem, start, StopRule(1e-8, None, 0))
+    assert found.converged and not found.message
+    assert abs(problem.value_and_gradient(found.theta)[1]).max() <= 1e-8
+
+
 def test_newton_goes_on_to_the_last_digits():
     X, _ = some_rows()
     y = (X[:, 0] + np.sin(9 * X[:, 1]) > 0.5).astype(int)

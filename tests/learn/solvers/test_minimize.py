@@ -133,14 +133,22 @@ def test_lazy_chunks_are_made_once():
     assert found.nfev > 3
 
 
-def test_blocks_of_arrays_may_be_chunks():
+def test_arrays_are_taken_by_their_blocks_of_rows():
     X, _ = labelled()
-    blocks = list(la.from_array(X, chunks=(7, -1)).to_delayed().ravel())
+    shapes = []
 
     def squares(x, rows):
+        shapes.append(rows.shape)
         return ((rows - x) ** 2).sum(), -2 * (rows - x).sum(axis=0)
 
-    np.testing.assert_allclose(minimize(squares, np.zeros(4), blocks).x, X.mean(axis=0), atol=1e-6)
+    lazy = la.from_array(X, chunks=(30, 2))
+    unknown = la.from_array(X, chunks=(30, -1))[la.from_array(np.ones(60, bool), chunks=30)]
+    blocks = la.from_array(X, chunks=(30, -1)).to_delayed().ravel()
+    for data in lazy, unknown, blocks, list(blocks):
+        shapes.clear()
+        found = minimize(squares, np.zeros(4), data, **SYNC).x
+        np.testing.assert_allclose(found, X.mean(axis=0), atol=1e-6)
+        assert set(shapes) == {(30, 4)}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
