@@ -166,7 +166,7 @@ def test_only_what_begins_in_the_block_is_recorded():
     with lazyflow.profile() as p:
         late = persist(delayed(release.wait)(60))
         assert p.tasks == []
-    delayed(inc)(1).compute()
+    delayed(inc)(1).compute(scheduler="sync")  # the pool's threads wait
     release.set()
     wait([*early, *late])
     assert [task.name for task in p.tasks] == ["wait"]
