@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lazyflow import config
@@ -9,7 +10,7 @@ from lazyflow.api.run_options import RunOptions
 from lazyflow.api.runs import finish, start
 from lazyflow.graph.kinds import COPIED, kinds
 from lazyflow.graph.passes import make_plan
-from lazyflow.graph.task import call_arguments
+from lazyflow.graph.task import Task, call_arguments
 from lazyflow.schedulers.core.errors.failed_call import FailedCall, call_of
 from lazyflow.store.values import consumer_copy
 
@@ -57,26 +58,23 @@ def rerun(error: BaseException) -> Any:
     2.0
     """
     call = call_of(error)
-    if call is None:
+    if call is None or call.task is None:
         raise ValueError(
             f"the {type(error).__name__} is not known to come from a task of this process: give "
             "the very exception that compute, result() or a notebook cell raised, not one that was "
             "pickled or raised from it"
         )
     # Lists and dicts are not these themselves: the call may edit them, and be made again.
-    given = [
-        consumer_copy(value) if kinds[type(value)] in COPIED else value for value in _inputs(call)
-    ]
+    inputs = _computed(call.task._inputs, call) if call.given is None else call.given
+    given = [consumer_copy(value) if kinds[type(value)] in COPIED else value for value in inputs]
     args, kwargs = call_arguments(call.task, given)
     with config.set(scheduler="sync"):
         return call.task._func(*args, **kwargs)
 
 
-def _inputs(call: FailedCall) -> list[Any]:
-    """Return the values of a call's inputs."""
-    if call.given is not None:
-        return call.given
-    plan = make_plan(list(call.task._inputs))
+def _computed(inputs: Sequence[Task], call: FailedCall) -> list[Any]:
+    """Return the values of a call's inputs, computed again."""
+    plan = make_plan(list(inputs))
     run = start(plan, RunOptions("rerun", {}, "sync"))
     run.leaf_values = {
         i: call.leaves[leaf] for i in plan.leaves if (leaf := plan.tasks[i]) in call.leaves

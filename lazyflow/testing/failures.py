@@ -44,6 +44,23 @@ class Recorder(Observer):
         self.heard.append(("run ended", ""))
 
 
+#: Seconds by which the clocks of two machines may differ.
+CLOCKS_APART = 60.0
+
+
+class Clocks(Observer):
+    """Writes down where and when tasks ran, and the CPU time of each."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, float, float, float | None]] = []
+
+    def task_ran(
+        self, run: Any, i: int, worker: str, start: float, end: float, cpu: float | None,
+        size: int | None,
+    ) -> None:
+        self.heard.append((run.task_name(i), worker, start, end, cpu))
+
+
 def slow_and_bad(release: Gate) -> tuple[Delayed, Delayed]:
     """Return a task that waits for the gate, and one that fails while the first one runs."""
     started = Gate()
@@ -303,6 +320,21 @@ class FailureContract(Part):
             ("ended", "inc"), ("run ended", ""), ("run started", ""), ("started", "fail"),
             ("failed", "fail"), ("run ended", ""),
         ]
+
+    def test_observers_hear_where_and_when_tasks_ran(self) -> None:
+        clocks = Clocks()
+        token = observers.set((clocks,))
+        try:
+            earliest = time.perf_counter()
+            self.compute(delayed(inc)(delayed(inc)(1)), delayed(fail)(1), on_error="collect")
+            latest = time.perf_counter()
+        finally:
+            observers.reset(token)
+        assert sorted(name for name, *_ in clocks.heard) == ["fail", "inc", "inc"]
+        for _, worker, start, end, cpu in clocks.heard:
+            assert worker
+            assert earliest - CLOCKS_APART <= start <= end <= latest + CLOCKS_APART
+            assert cpu is None or 0 <= cpu <= end - start + 1e-6  # rounded on its way
 
     def test_a_failing_observer_is_logged_once_and_changes_nothing(
         self, caplog: pytest.LogCaptureFixture

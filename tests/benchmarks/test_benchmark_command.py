@@ -9,7 +9,17 @@ import pytest
 from benchmark_tools import ROOT
 from fault_tools import without_heartbeats
 
-from benchmarks import __main__, actors, bench, cluster, engines, overhead, processes, survey
+from benchmarks import (
+    __main__,
+    actors,
+    bench,
+    cluster,
+    engines,
+    observers,
+    overhead,
+    processes,
+    survey,
+)
 
 
 class TestCommand:
@@ -27,7 +37,7 @@ class TestCommand:
         said = f"no benchmark is named 'overhaed'; there is: {known}\n"
         assert capsys.readouterr().err == said
 
-    @pytest.mark.parametrize("module", [overhead, processes, actors, engines, cluster])
+    @pytest.mark.parametrize("module", [overhead, observers, processes, actors, engines, cluster])
     def test_help_has_a_sentence_for_each_case(self, module, capsys):
         with pytest.raises(SystemExit) as end:
             __main__.main([module.__name__.split(".")[1], "--help"])
@@ -84,6 +94,7 @@ class TestCommand:
 @pytest.mark.parametrize(("module", "only"), [
     (overhead, ["chain", "persist"]),
     (processes, ["single"]),
+    (observers, ["sync"]),
     *(pytest.param(module, [], marks=pytest.mark.slow)
       for module in (actors, overhead, processes, engines, cluster)),
 ])

@@ -46,6 +46,7 @@ class TestGapsBetweenComputes:
         "runs",
         [
             runs_in_turn(1.0, 0.1, 9, tasks=100),
+            runs_in_turn(1.0, 4.0, 2, tasks=100),  # once is no habit
             [run(5, 6, tasks=100)],  # what is before and after is no gap between computes
             runs_in_turn(1.0, 1.0, 5, tasks=100, scheduler="sync"),  # the caller is the worker
             runs_in_turn(1.0, 1.0, 5, tasks=100, user=False),

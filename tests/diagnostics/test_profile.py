@@ -79,6 +79,25 @@ def test_cpu_time_is_that_of_the_calling_thread(scheduler):
         assert 0.0099 <= task.cpu <= task.seconds
 
 
+def test_waiting_takes_no_cpu_time():
+    both, done = threading.Barrier(2), threading.Event()
+
+    def waits():
+        both.wait(60)
+        done.wait(60)
+
+    def works():
+        both.wait(60)
+        burn(0.03)
+        done.set()
+
+    with lazyflow.profile() as p:
+        compute(delayed(waits)(), delayed(works)(), scheduler="threads", num_workers=2)
+    (waiting,), (working,) = of(p, "waits"), of(p, "works")
+    assert waiting.cpu < 0.015 < 0.0299 <= working.cpu
+    assert waiting.seconds >= 0.0299
+
+
 @ALL
 def test_lines_are_those_that_made_the_task_and_that_started_the_run(scheduler):
     with lazyflow.profile() as p:
@@ -166,7 +185,7 @@ def test_only_what_begins_in_the_block_is_recorded():
     with lazyflow.profile() as p:
         late = persist(delayed(release.wait)(60))
         assert p.tasks == []
-    delayed(inc)(1).compute()
+    delayed(inc)(1).compute(scheduler="sync")  # the pool's threads wait
     release.set()
     wait([*early, *late])
     assert [task.name for task in p.tasks] == ["wait"]
@@ -188,6 +207,25 @@ def test_what_tasks_compute_is_recorded_too():
     (inner,) = of(p, "inc")
     (outer,) = of(p, "<lambda>")
     assert outer.start <= inner.start <= inner.end <= outer.end
+    assert [run.is_users for run in p.runs] == [False, True]
+
+
+def test_the_longest_chain_of_a_run():
+    x = 1
+    for _ in range(5):
+        x = delayed(inc)(x)
+    with lazyflow.profile() as p:
+        compute(x, delayed(inc)(1))
+        compute([delayed(inc)(i) for i in range(9)])
+    assert [(run.tasks, run.chain) for run in p.runs] == [(6, 5), (9, 1)]
+
+
+def test_traces_are_told_from_the_users_own_computes():
+    traced = lazyflow.trace(lambda x: delayed(inc)(x))
+    with lazyflow.profile() as p:
+        assert traced(1) == 2
+    assert [run.is_users for run in p.runs] == [False]
+    assert "test_traces_are_told" in p.runs[0].place
 
 
 def test_estimators_are_told_from_the_users_own_computes():

@@ -21,12 +21,13 @@ __all__ = ["RULES", "Advice", "advice"]
 
 _SHARE = 0.2  # of the block's time, below which a rule says nothing
 _LEAST = 0.1  # seconds, likewise
+_GAPS = 3  # of one line that make a habit
 _OFTEN = 10  # runs of one line, or tasks of one function, that make a habit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
-    """A piece of advice.
+    """A piece of advice; as text, what was seen, why it costs, and the line to type.
 
     Attributes
     ----------
@@ -51,6 +52,8 @@ class Advice:
     def __str__(self) -> str:
         return f"{self.seen} ({self.place}) - {self.why} - {self.do}"
 
+    __repr__ = __str__
+
 
 def advice(evidence: Evidence) -> list[Advice]:
     """Return the advice of all rules."""
@@ -70,7 +73,7 @@ def gaps_between_computes(evidence: Evidence) -> Iterator[Advice]:
         if end in ends and start in starts:
             waits[ends[end]].append(start - end)
     for place, times in waits.items():
-        if _matters(evidence, sum(times)):
+        if len(times) >= _GAPS and _matters(evidence, sum(times)):
             yield Advice(
                 "gaps between computes",
                 f"for {seconds(sum(times))} of {seconds(evidence.seconds)} no task ran: "

@@ -253,14 +253,15 @@ class Profile(Observer):
 def profile() -> Profile:
     """Return a context manager that records what runs in its block, on any scheduler.
 
-    Nothing is recorded outside of blocks, and runs elsewhere are no slower. In the block a task
-    costs one to two microseconds more. Runs that begin in it and end later are recorded when they
-    end.
+    In the block a task costs about a microsecond more; elsewhere it costs nothing. Runs that this
+    thread begins in it are recorded, and what their tasks compute; those that end later appear
+    when they end. Calls of actors are not recorded, and of results the size only where they are
+    in other processes.
 
     Returns
     -------
     Profile
-        With `summary`, `timeline` and `to_chrome_trace`.
+        With `summary`, `timeline`, `to_chrome_trace` and `advice`.
 
     Examples
     --------

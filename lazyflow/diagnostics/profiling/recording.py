@@ -49,7 +49,7 @@ class Recording:
         self.scheduler = str(run.scheduler.name)
         plan = run.plan
         self.tasks = len(plan) - len(plan.leaves)
-        self.chain = min(self.tasks, 1 + height_over([plan.tasks[i] for i in plan.outputs]))
+        self.chain = min(self.tasks, height_over([plan.tasks[i] for i in plan.outputs]))
         self.start = self.end = perf_counter()
 
     def close(self, run: AnyRun) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.task import Task, is_leaf
@@ -10,30 +10,31 @@ from lazyflow.graph.task import Task, is_leaf
 _NAME = "_lazyflow_call"  # of the attribute of exceptions
 
 
-class FailedCall(NamedTuple):
-    """A call that failed.
+class FailedCall:
+    """A call that failed, kept where it was made: pickles of its exception go without it.
 
     task
-        The task.
+        The task; None in a pickle's copy.
     given
         The values of its inputs; None where they are in other processes, or were edited or used up.
     leaves
         The values that leaves of its graph had in that run, where they were not their own.
     """
 
-    task: Task
-    given: list[Any] | None
-    leaves: dict[Task, Any]
+    __slots__ = ("given", "leaves", "task")
 
+    def __init__(
+        self,
+        task: Task | None = None,
+        given: list[Any] | None = None,
+        leaves: dict[Task, Any] | None = None,
+    ) -> None:
+        self.task = task
+        self.given = given
+        self.leaves = leaves or {}
 
-class _Kept:
-    """Holds a call where it was made: pickles of the exception go without it."""
-
-    def __init__(self, call: FailedCall | None = None) -> None:
-        self.call = call
-
-    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
-        return _Kept, ()
+    def __reduce__(self) -> tuple[type[FailedCall], tuple[()]]:
+        return FailedCall, ()
 
 
 def keep_call(
@@ -46,7 +47,7 @@ def keep_call(
         given = None
     try:
         # Of BaseException: a class of the user's may have a __setattr__ that raises.
-        BaseException.__setattr__(error, _NAME, _Kept(FailedCall(task, given, leaves)))
+        BaseException.__setattr__(error, _NAME, FailedCall(task, given, leaves))
     except Exception:  # it may refuse attributes
         pass
 
@@ -54,7 +55,7 @@ def keep_call(
 def call_of(error: BaseException) -> FailedCall | None:
     """Return the call that an exception came from, if it is known here."""
     try:
-        kept = BaseException.__getattribute__(error, _NAME)
+        found = BaseException.__getattribute__(error, _NAME)
     except Exception:
         return None
-    return kept.call if type(kept) is _Kept else None
+    return found if type(found) is FailedCall and found.task is not None else None
