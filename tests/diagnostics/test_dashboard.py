@@ -140,12 +140,12 @@ def test_memory_of_workers(page):
 
 
 def test_advice_on_what_ran(page, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.window._LEAST", 0.3)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.window._LEAST", 0.7)
     gate = Gate()
     with stream(page) as found:
-        for _ in range(3):
+        for _ in range(5):
             compute(delayed(abs)(-1), scheduler="threads")
-            gate.wait(0.2)  # the caller's own work
+            gate.wait(0.15)  # the caller's own work
         compute(delayed(abs)(-1), scheduler="threads")
         news = until(found, lambda news: news["advice"])
     place, seen, why, do = news["advice"][0]
