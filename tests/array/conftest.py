@@ -7,6 +7,11 @@ from lazyflow.array.passes import pipeline
 from lazyflow.array.passes.spec import check, check_pass
 
 
+def pytest_itemcollected(item):
+    """Ignore advice on arrays that are sent again and again: by tests, those of their module are."""
+    item.add_marker(pytest.mark.filterwarnings("ignore:.* was copied for the workers"))
+
+
 def _checked(each, is_first):
     """Check what a pass gives, where that is new: nodes never change."""
 

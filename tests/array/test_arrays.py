@@ -82,7 +82,6 @@ def test_large_results_are_put_together_in_place(scheduler):
     np.testing.assert_array_equal((x + 1).compute(scheduler=scheduler), a + 1)
 
 
-@pytest.mark.filterwarnings("ignore:.* was copied for the workers")
 def test_large_results_of_a_trace_are_put_together_in_place():
     a = np.arange(300_000.0).reshape(500, 600)
     x = la.from_array(a, chunks=(100, 300))

@@ -278,7 +278,6 @@ def test_blocks_of_stacked_arrays_are_merged_as_they_are(kind, count):
     same_values(found.compute(), getattr(data, kind)(0))
 
 
-@pytest.mark.filterwarnings("ignore:.* was copied for the workers")
 @pytest.mark.parametrize("of", ["f8", "f4", "i8", "f2", "c16", "m8[s]"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_large_parts_are_merged_one_by_one_and_into_the_result(of, axis):
