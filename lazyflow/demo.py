@@ -240,7 +240,7 @@ def main(argv: list[str]) -> int:
     if not options.timeline:
         return run(options)
     with profile() as p:
-        p.timeline()  # says now what is missing
+        p.timeline(options.timeline)  # so that what is missing is said now
         status = run(options)
     print(f"\n{p.summary()}")
     p.timeline(options.timeline)

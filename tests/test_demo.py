@@ -41,6 +41,13 @@ def test_a_timeline_and_a_summary_on_request(capsys, tmp_path):
     assert "loss_sums" in path.read_text(encoding="utf-8")
 
 
+def test_a_timeline_that_cannot_be_written_is_found_before_anything_runs(capsys, tmp_path):
+    pytest.importorskip("bokeh")
+    with pytest.raises(FileNotFoundError):
+        main(["--timeline", str(tmp_path / "no" / "folder.html")])
+    assert capsys.readouterr().out == ""
+
+
 def test_a_missed_goal_is_said_and_is_exit_status_1(capsys, monkeypatch):
     monkeypatch.setattr(demo, "C", 1e-4)  # a penalty under which no model reads digits well
     assert main(["--scheduler", "sync", "--chunks", "2"]) == 1

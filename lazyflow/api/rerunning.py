@@ -23,7 +23,7 @@ def rerun(error: BaseException) -> Any:
     The function is called by this thread, and what it computes is computed by this thread, so
     ``breakpoint()``, ``pdb.runcall(lazyflow.rerun, error)`` and ``%debug`` work. Inputs are those
     that the task had, where it ran in this process; those of a task that ran elsewhere are
-    computed again, here.
+    computed again, here. An exception keeps its task, and so these inputs, as long as it is kept.
 
     Parameters
     ----------

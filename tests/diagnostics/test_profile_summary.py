@@ -2,6 +2,7 @@
 
 import pytest
 
+import lazyflow
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.summary import Summary
 
@@ -65,3 +66,9 @@ def test_html_is_escaped():
     assert "<script" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;" in html
     assert html.count("<tr>") == 2
+
+
+def test_a_profile_shows_its_summary_in_a_notebook():
+    with lazyflow.profile() as p:
+        lazyflow.delayed(abs)(-1).compute()
+    assert p._repr_html_() == p.summary()._repr_html_()

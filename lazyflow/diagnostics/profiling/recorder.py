@@ -59,6 +59,9 @@ class Profile(Observer):
         tasks, runs = len(self.tasks), len(self._runs)
         return f"<Profile: {tasks:,} task{'s'[:tasks != 1]} of {runs:,} run{'s'[:runs != 1]}>"
 
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
     def __enter__(self) -> Profile:
         if self._token is not None:
             raise RuntimeError(

@@ -31,12 +31,11 @@ class RunObservers:
         self.on_ran = _overriding(self.members, "task_ran")
 
     def time_here(self) -> None:
-        """Have the tasks timed that threads of this process call, if an observer asks for it."""
-        if self.on_ran:
-            timer = TaskTimer(self)
-            self.members.insert(0, timer)  # a task has run before its failure is told
-            self.on_start.append((timer, timer.task_started))
-            self.on_end.insert(0, (timer, timer.task_ended))
+        """Have the tasks timed that threads of this process call."""
+        timer = TaskTimer(self)
+        self.members.insert(0, timer)  # a task has run before its failure is told
+        self.on_start.append((timer, timer.task_started))
+        self.on_end.insert(0, (timer, timer.task_ended))
 
     def add(self, observer: Observer) -> None:
         """Have an observer hear of the ends of tasks from now on, unless it does already."""

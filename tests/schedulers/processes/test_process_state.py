@@ -90,3 +90,20 @@ def test_times_of_tasks_that_ran_after_a_part_was_answered_are_answered_too():
     flight.add_time(5, 1, 0.25)
     flight.add_time(6, 0, 0.25)  # no call
     assert flight.take_outcomes() == ([], [], {5: (1, 0.25)}, [])
+
+
+def test_a_timed_flight_answers_when_each_task_ran():
+    flight = RunningFlight(1, [(7, "first"), (8, "second")], True)
+    assert flight.take() == (7, "first")
+    ((i, start, end, cpu),) = flight.take_outcomes()[3]  # by the other thread, while it runs
+    assert (i, cpu) == (7, None)
+    assert start <= end
+    assert flight.take() == (8, "second")
+    with pytest.raises(IndexError):
+        flight.take()
+    first, second = flight.take_outcomes()[3]
+    assert (first[0], second[0]) == (7, 8)
+    assert start == first[1] <= first[2] == second[1] <= second[2]
+    for _, start, end, cpu in (first, second):
+        assert 0 <= cpu <= end - start
+    assert flight.take_outcomes()[3] == []
