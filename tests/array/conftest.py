@@ -8,7 +8,7 @@ from lazyflow.array.passes.spec import check, check_pass
 
 
 def pytest_itemcollected(item):
-    """Ignore advice on arrays that are sent again and again: by tests, those of their module are."""
+    """Ignore advice on arrays that are sent again and again: those of a module are, by tests."""
     item.add_marker(pytest.mark.filterwarnings("ignore:.* was copied for the workers"))
 
 
