@@ -58,13 +58,14 @@ class RunningFlight:
     def _take_timed(self) -> calls.Record:
         """Take the next task, and note that the one before is over, its result packed."""
         now = perf_counter()
-        running, self._running = self._running, None
+        running = self._running
         if running is None:
             cpu = thread_time()
         else:
             i, start, before = running
             cpu = before + now - start if now - start < SHORT else thread_time()
             self._spans.append((i, start, now, min(cpu - before, now - start)))
+        self._running = None  # after the span is there, for the other thread
         record = self.todo.popleft()
         self._running = record[0], now, cpu
         return record
