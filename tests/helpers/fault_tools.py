@@ -313,7 +313,7 @@ class Program:
 _HEARTBEAT = re.compile(
     r"[^\n]* distributed\.worker - ERROR - "
     r"Failed to communicate with scheduler during heartbeat\.\n"
-    r".*?\n[^\n]*CommClosedError: [^\n]*heartbeat_worker[^\n]*\n",
+    r".*?\n[^\n]*CommClosedError: [^\n]*(?:heartbeat_worker|ConnectionPool closing)[^\n]*\n",
     re.S,
 )
 
