@@ -37,6 +37,7 @@ from lazyflow.store.values import IteratorItems, consumer_copy
 
 _REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
+_FEW = 20  # inputs among which a tuple is searched as quickly as a set
 
 
 class TaskWorker(WorkerProcess):
@@ -244,7 +245,8 @@ class TaskWorker(WorkerProcess):
                 arguments = _opened(arguments)
             if store.kept:
                 drops = tuple([k for k in drops if k not in store.kept])
-            last = [k in drops for k in inputs or ()]
+            dropped = drops if len(drops) < _FEW else frozenset(drops)
+            last = [k in dropped for k in inputs or ()]
             if True in last:
                 for k in drops:
                     store.drop(k)
