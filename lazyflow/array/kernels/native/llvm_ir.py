@@ -9,26 +9,28 @@ numbers     outer, length and inner of the grid, rows and elements of a row of a
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk. A
 kernel goes over tiles: some rows of a piece of the inner elements. What is reduced is left in
-scratch memory, and reduced when the tile is over (llvm_reductions.py); sources that are only
-reduced are read where they lie. Within a tile runs end where a row of the tile or of a source
-does; rows that follow each other in memory are one.
+scratch memory, and reduced when the tile is over (llvm_reductions.py); what one reduction reads of
+sources that lie in its rows is computed there in registers. Within a tile runs end where a row of
+the tile or of a source does; rows that follow each other in memory are one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.elementary.formulas import OWN
-from lazyflow.array.kernels.native.llvm_reductions import Tile, in_columns, in_rows, reducers
+from lazyflow.array.kernels.native.llvm_reductions import (
+    Rows,
+    Tile,
+    elements_of,
+    in_columns,
+    in_rows,
+    reducers,
+)
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import Body, emit, register
+from lazyflow.array.kernels.native.operations import Body, evaluated, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT
@@ -57,7 +59,6 @@ class Writer(Text):
         self.spec = spec
         self.staging = staging
         self.steps = [step for stage in staging.stages for step in stage.loops]
-        self.constants: dict[tuple[int, int], str] = {}
         #: What lies in rows: sources, and, numbered after them, outputs that are not reduced.
         self.in_rows = {
             at: f"%source{at}"
@@ -116,17 +117,11 @@ class Writer(Text):
             b.do(f"store i64 0, ptr %{name}")
         for at, (dtype, layout) in enumerate(spec.sources):
             if layout == CONSTANT:
-                self._constant(at, f"%source{at}", dtype)
+                self.constant(at, f"%source{at}", dtype)
         for at, name in enumerate(places(spec, self.staging)):
             b.do(f"{name} = getelementptr i8, ptr %scratch, i64 {at * PIECE * 8}")
         b.do("%cleared = call i32 %clear(i32 61)")
         b.do("br label %tile")
-
-    def _constant(self, at: int, pointer: str, dtype: np.dtype[Any]) -> None:
-        value = self.load(self.body, pointer, dtype)
-        wide = self.at(self.width)
-        self.constants[at, 1] = value
-        self.constants[at, self.width] = wide.splat(value, dtype)
 
     def _get(self, name: str) -> str:
         return self.body.let(f"load i64, ptr %{name}")
@@ -187,7 +182,7 @@ class Writer(Text):
             if layout == FLAT:
                 self.here[at] = self.element(b, f"%source{at}", pos, dtype)
             elif layout == SAME:
-                self._constant(at, self.here[at], dtype)
+                self.constant(at, self.here[at], dtype)
         off = self._get("off")
         for at, (value, kind, mask) in enumerate(self.spec.outputs):
             self.results[at] = self.here.get(len(self.spec.sources) + at, "")
@@ -222,8 +217,9 @@ class Writer(Text):
         self.label("tile.over")
         slot = self._get("slot")
         for at, kind, masked in self.spec.reduced:
-            value = self.spec.outputs[at][0]
-            tile = Tile(at, kind, self.spec.dtypes[value], masked, *self._rows(at, value), slot)
+            elements = elements_of(self.spec, self.spec.outputs[at][0])
+            rows = {n: self._rows(at, n) for n in elements.lying}
+            tile = Tile(at, kind, masked, elements, rows, slot)
             (in_columns if self.spec.in_columns else in_rows)(self, tile)
         done = "%cols" if self.spec.in_columns else "%rows"
         self._set("slot", b.let(f"add i64 {slot}, {done}"))
@@ -236,18 +232,18 @@ class Writer(Text):
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
 
-    def _rows(self, at: int, value: int) -> tuple[str, str]:
-        """Return where the first row of a tile begins, and the bytes from there to the next."""
+    def _rows(self, at: int, value: int) -> Rows:
+        """Return where the rows of a tile begin, of a source where it is read in place."""
         b, size = self.body, self.spec.dtypes[value].itemsize
         if not self.spec.in_place:
-            return f"%tile{at}", b.let(f"mul i64 %cols, {size}")
+            return Rows(f"%tile{at}", b.let(f"mul i64 %cols, {size}"))
         across = f"%across{value}"
         if value not in self.in_rows:
             across = b.let(f"mul i64 %inner, {size}")
         above = b.let(f"mul i64 %first, {across}")
         before = b.let(f"mul i64 {self._get('left')}, {size}")
         away = b.let(f"add i64 {above}, {before}")
-        return b.let(f"getelementptr i8, ptr %source{value}, i64 {away}"), across
+        return Rows(b.let(f"getelementptr i8, ptr %source{value}, i64 {away}"), across)
 
     # -- stages
 
@@ -279,7 +275,7 @@ class Writer(Text):
         """Return the writer of a stage's loop: compute, keep, and in the last store the outputs."""
 
         def inside(b: Body, index: str) -> None:
-            value = self._values(b, index, stage.inline)
+            value = evaluated(b, stage.inline, lambda n: self._read(b, n, index))
             for n in stage.kept:
                 dtype = self.spec.dtypes[n]
                 self.store(b, value(n), self.element(b, f"%kept{n}", index, dtype), dtype)
@@ -294,20 +290,6 @@ class Writer(Text):
                 self.store(b, found, self.element(b, self.results[at], index, dtype), dtype)
 
         return inside
-
-    def _values(self, b: Body, index: str, steps: Sequence[LoweredStep]) -> Callable[[int], str]:
-        """Write steps; return a function of a value's number that computes or reads it once."""
-        values: dict[int, str] = {}
-
-        def value(n: int) -> str:
-            if n not in values:
-                values[n] = self._read(b, n, index)
-            return values[n]
-
-        for step in steps:
-            given = [value(n) for n in step.operands]
-            values[step.results[0]] = emit(b, step.op, step.loop, given)
-        return value
 
     def _read(self, b: Body, n: int, index: str) -> str:
         if (n, b.width) in self.constants:

@@ -2,19 +2,22 @@
 
 Columns are reduced row by row in registers. Rows are reduced by a function of the module: sums of
 floats in NumPy's order, which adds up to 128 elements in eight lanes and halves what is longer.
+What is reduced lies in the tile, or is computed of the sources just where it is reduced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import KINDS
+from lazyflow.array.kernels.lowering import KINDS, LoweredStep
 from lazyflow.array.kernels.native.llvm_text import F8, Text
-from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, register
+from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, evaluated, register
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import identity
+from lazyflow.array.kernels.planning import CONSTANT
 
 DType = np.dtype[Any]
 
@@ -24,30 +27,84 @@ LEAF = 128  # elements that NumPy adds up without halving
 _SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
 
 
-class Tile(NamedTuple):
-    """What is reduced of an output at once: rows that begin at `first`, each `across` bytes on.
+class Elements(NamedTuple):
+    """What is reduced: a value, and how it is computed of others.
 
+    lying
+        The values of which there is one for each element.
+    fixed
+        Those that are the same for all.
+    """
+
+    value: int
+    dtypes: tuple[DType, ...]
+    steps: tuple[LoweredStep, ...]
+    lying: tuple[int, ...]
+    fixed: tuple[int, ...]
+
+    def read(
+        self, text: Text, b: Body, pointers: Mapping[int, str], index: str
+    ) -> str:
+        """Write how the elements from an index on are read, or computed; return them."""
+
+        def load(n: int) -> str:
+            if n in self.fixed:
+                return text.constants[n, b.width]
+            return text.load(b, text.element(b, pointers[n], index, self.dtypes[n]), self.dtypes[n])
+
+        return evaluated(b, self.steps, load)(self.value)
+
+
+def elements_of(spec: KernelSpec, value: int) -> Elements:
+    """Return what the reduction of a value reads: what a tile has, or sources."""
+    if not (spec.in_place and spec.steps):
+        return Elements(value, spec.dtypes, (), (value,), ())
+    fixed = tuple([n for n, (_, layout) in enumerate(spec.sources) if layout == CONSTANT])
+    lying = tuple([n for n in range(len(spec.sources)) if n not in fixed])
+    return Elements(value, spec.dtypes, spec.steps, lying, fixed)
+
+
+class Rows(NamedTuple):
+    """Rows in memory: the first begins at `first`, each `across` bytes on."""
+
+    first: str
+    across: str
+
+    def row(self, b: Body, number: str) -> str:
+        """Return where a row begins."""
+        away = b.let(f"mul i64 {number}, {self.across}")
+        return b.let(f"getelementptr i8, ptr {self.first}, i64 {away}")
+
+
+class Tile(NamedTuple):
+    """What is reduced of an output at once.
+
+    rows
+        Where the values of `elements` lie.
     slot
         Where in the output the results begin.
     """
 
     at: int
     kind: str
-    dtype: DType
     masked: bool
-    first: str
-    across: str
+    elements: Elements
+    rows: Mapping[int, Rows]
     slot: str
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of what is reduced."""
+        return self.elements.dtypes[self.elements.value]
 
     @property
     def sums(self) -> str:
         """The kind of what comes first: of moments sums."""
         return "sum" if self.kind == "moments" else self.kind
 
-    def row(self, b: Body, number: str) -> str:
-        """Return where a row begins."""
-        away = b.let(f"mul i64 {number}, {self.across}")
-        return b.let(f"getelementptr i8, ptr {self.first}, i64 {away}")
+    def row(self, b: Body, number: str) -> dict[int, str]:
+        """Return where each value's row begins."""
+        return {n: rows.row(b, number) for n, rows in self.rows.items()}
 
 
 def _start(b: Body, kind: str, dtype: DType) -> str:
@@ -75,30 +132,41 @@ def reducers(spec: KernelSpec) -> list[str]:
     """Return the lines of the functions that reduce rows."""
     if spec.in_columns:
         return []
-    needed: set[tuple[str, DType]] = set()
+    needed: dict[tuple[str, DType], Elements] = {}
     for at, kind, masked in spec.reduced:
+        elements = elements_of(spec, spec.outputs[at][0])
         kinds = [kind]
         if kind == "moments":
             kinds = ["sum", "counted" if masked else "squares"]
-        needed.update((each, spec.dtypes[spec.outputs[at][0]]) for each in kinds)
-    return [line for kind, dtype in sorted(needed, key=str) for line in _Reducer(kind, dtype).lines]
+        needed.update({(each, elements.dtypes[elements.value]): elements for each in kinds})
+    return [
+        line for kind, dtype in sorted(needed, key=str)
+        for line in _Reducer(kind, needed[kind, dtype]).lines
+    ]
 
 
 class _Reducer(Text):
-    """The function of a kind: of a pointer to elements, their number, at least one, and `more`."""
+    """The function of a kind: of pointers to elements, their number, at least one, and `more`."""
 
-    def __init__(self, kind: str, dtype: DType) -> None:
+    def __init__(self, kind: str, elements: Elements) -> None:
         super().__init__()
-        self.name, self.dtype = f"{kind}.{dtype}", dtype
+        self.elements, self.dtype = elements, elements.dtypes[elements.value]
+        self.name = f"{kind}.{self.dtype}"
         self.more = _SQUARES.get(kind, "")
         self.kind = kind = "sum" if self.more else kind
-        in_order = dtype in FLOATS and kind in ("sum", "prod")
-        self.width = 32 if not in_order else 8 if kind == "sum" else 1
-        b, scalar = self.body, register(dtype)
-        given = f"ptr %values, i64 %n{self.more}"
+        in_order = self.dtype in FLOATS and kind in ("sum", "prod")
+        if in_order:
+            self.width = 8 if kind == "sum" else 1
+        elif not elements.steps:
+            self.width = 32
+        b, scalar = self.body, register(self.dtype)
+        self.pointers = {n: f"%values{n}" for n in (*elements.lying, *elements.fixed)}
+        given = f"{_given(self.pointers)}, i64 %n{self.more}"
         self.lines.append(f"define internal {scalar} @{self.name}({given}) {{")
         self.label("entry")
-        first, value = ["[ 0, %entry ]"], [f"[ {_start(b, kind, dtype)}, %entry ]"]
+        for n in elements.fixed:
+            self.constant(n, self.pointers[n], elements.dtypes[n])
+        first, value = ["[ 0, %entry ]"], [f"[ {_start(b, kind, self.dtype)}, %entry ]"]
         if self.width == 1:
             b.do("br label %rest")
         else:
@@ -135,7 +203,7 @@ class _Reducer(Text):
 
     def _here(self, b: Body, index: str) -> str:
         """Return what is reduced of the elements from an index on."""
-        found = self.load(b, self.element(b, "%values", index, self.dtype), self.dtype)
+        found = self.elements.read(self, b, self.pointers, index)
         if not self.more:
             return found
         counts = self.element(b, "%counts", index, F8) if "counts" in self.more else ""
@@ -149,13 +217,18 @@ class _Reducer(Text):
         self.label("split")
         low = b.let(f"and i64 {b.let('lshr i64 %n, 1')}, -8")
         high = b.let(f"sub i64 %n, {low}")
-        upper = self.element(b, "%values", low, self.dtype)
+        upper = {
+            n: self.element(b, x, low, self.elements.dtypes[n]) if n in self.elements.lying else x
+            for n, x in self.pointers.items()
+        }
         others = self.more
         if "counts" in others:
             others = others.replace("%counts", self.element(b, "%counts", low, F8))
         sums = [
-            b.let(f"call {scalar} @{self.name}(ptr {pointer}, i64 {count}{more})")
-            for pointer, count, more in (("%values", low, self.more), (upper, high, others))
+            b.let(f"call {scalar} @{self.name}({_given(pointers)}, i64 {count}{more})")
+            for pointers, count, more in (
+                (self.pointers, low, self.more), (upper, high, others),
+            )
         ]
         b.do(f"ret {scalar} {_merge(b, self.kind, self.dtype, *sums)}")
 
@@ -204,16 +277,21 @@ class _Reducer(Text):
         return value
 
 
+def _given(pointers: Mapping[int, str]) -> str:
+    """Return pointers as the first arguments of a reducer."""
+    return ", ".join(f"ptr {x}" for x in pointers.values())
+
+
 def in_rows(text: Text, tile: Tile) -> None:
     """Write the reduction of the rows of a tile into neighbouring elements of an output."""
     at, dtype = tile.at, tile.dtype
 
     def inside(b: Body, row: str) -> None:
-        place = tile.row(b, row)
+        place = tile.row(b, row) | {n: f"%source{n}" for n in tile.elements.fixed}
         slot = b.let(f"add i64 {tile.slot}, {row}")
 
-        def reduced(kind: str, place: str, more: str = "") -> str:
-            given = f"ptr {place}, i64 %cols{more}"
+        def reduced(kind: str, place: Mapping[int, str], more: str = "") -> str:
+            given = f"{_given(place)}, i64 %cols{more}"
             found = b.let(f"call {register(dtype)} @{kind}.{dtype}({given})")
             if dtype not in FLOATS or kind in ("prod", "min", "max"):
                 return found
@@ -226,7 +304,7 @@ def in_rows(text: Text, tile: Tile) -> None:
         if tile.masked:
             before = b.let(f"mul i64 {row}, %cols")
             counts = text.element(b, f"%counts{at}", before, F8)
-            count = reduced("sum", counts)
+            count = reduced("sum", {0: counts})
             mean = _mean(b, value, count)
             squares = reduced("counted", place, f", double {mean}, ptr {counts}")
         else:
@@ -244,7 +322,7 @@ def in_columns(text: Text, tile: Tile) -> None:
 
     def inside(b: Body, index: str) -> None:
         def values(row: str) -> str:
-            return text.load(b, text.element(b, tile.row(b, row), index, dtype), dtype)
+            return tile.elements.read(text, b, tile.row(b, row), index)
 
         def counted(row: str) -> str:
             before = b.let(f"mul i64 {row}, %cols")

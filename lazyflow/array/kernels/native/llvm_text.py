@@ -26,6 +26,8 @@ class Text:
         The label of the block that is being written.
     ended
         That of the last block of the last loop.
+    constants
+        By number and width, values that are the same for all elements.
     """
 
     width = WIDTH
@@ -36,6 +38,7 @@ class Text:
         self.body = self.at(1)
         self.current = ""
         self.ended = ""
+        self.constants: dict[tuple[int, int], str] = {}
 
     def at(self, width: int) -> Body:
         """Return a body of another width for the same function."""
@@ -45,6 +48,12 @@ class Text:
         """Start a block."""
         self.lines.append(f"{name}:")
         self.current = name
+
+    def constant(self, number: int, pointer: str, dtype: np.dtype[Any]) -> None:
+        """Read a value that is the same for all elements."""
+        value = self.load(self.body, pointer, dtype)
+        self.constants[number, 1] = value
+        self.constants[number, self.width] = self.at(self.width).splat(value, dtype)
 
     def loops(
         self, name: str, high: str, after: str, inside: Inside, first: str = str(WIDTH),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep
+from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.planning import CONSTANT, DRAWN, FLAT, UNIT, BlockPass
 
@@ -31,7 +32,7 @@ class KernelSpec(NamedTuple):
     in_columns
         Reductions are of columns (see order.py), not of rows.
     in_place
-        All outputs reduce sources, and read them where they lie.
+        What the outputs reduce is read, or computed in registers, where the sources lie.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
@@ -72,14 +73,24 @@ def make_spec(
 
 
 def reads_in_place(lowered: Lowered, some: BlockPass, layouts: Sequence[str], row: int) -> bool:
-    """Return whether a pass only reduces sources, whose rows are those of the reductions."""
+    """Return whether what a pass reduces needs no scratch memory: its rows are those of sources.
+
+    What several outputs, or moments, read again is computed once; so are own functions, which are
+    faster in wide vectors.
+    """
     form = some.form
-    if form is None or some.steps or not {FLAT, UNIT}.issuperset(layouts):
+    if form is None or not {FLAT, UNIT, CONSTANT}.issuperset(layouts):
         return False
     if UNIT in layouts and row != (form.inner if form.inner > 1 else form.length):
         return False
     outputs = [lowered.outputs[at] for at in some.outputs]
-    return all(each.reduction is not None and each.mask is None for each in outputs)
+    if not all(each.reduction is not None and each.mask is None for each in outputs):
+        return False
+    if not some.steps:
+        return CONSTANT not in layouts
+    if len(outputs) > 1 or outputs[0].reduction.kind == "moments":
+        return False
+    return all(is_inline(step.op, step.loop) and step.op not in OWN for step in some.steps)
 
 
 class Stage(NamedTuple):
