@@ -19,6 +19,8 @@ KINDS = {
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
+    "fmin": np.fmin,
+    "fmax": np.fmax,
     "any": np.logical_or,
     "all": np.logical_and,
 }

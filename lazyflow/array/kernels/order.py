@@ -85,6 +85,8 @@ def identity(kind: str, dtype: np.dtype[Any]) -> Any:
         return dtype.type(0)
     if kind in ("prod", "all"):
         return dtype.type(1)
+    if kind in ("fmin", "fmax"):
+        return dtype.type(np.nan) if dtype.kind == "f" else None
     if dtype.kind == "b":
         return dtype.type(kind == "min")
     if dtype.kind == "f":
@@ -196,9 +198,11 @@ def _in_any_order(
     if dtype.kind in "biu" or not values.size:
         of = dtype.type if dtype.kind in "mM" else dtype
     found = KINDS[kind].reduce(values, axis=axes, keepdims=True, dtype=of)
-    if one_zero and kind in ("min", "max") and dtype in (np.float32, np.float64):
+    if one_zero and kind.endswith(("min", "max")) and dtype in (np.float32, np.float64):
         zero = found == 0
         if zero.any():  # of zeros of both signs, NumPy gives the one that its order comes to
+            if kind[0] == "f":
+                values = np.where(np.isnan(values), np.inf if kind == "fmin" else -np.inf, values)
             bits = values.view(f"i{dtype.itemsize}")
             signs = KINDS[kind].reduce(bits, axis=axes, keepdims=True)
             found = np.where(zero, np.copysign(found, signs, dtype=dtype), found)

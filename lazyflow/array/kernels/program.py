@@ -88,8 +88,9 @@ class Reduction(NamedTuple):
     """A reduction of a value over some axes, which stay with length 1 in the result.
 
     kind
-        "sum", "prod", "min", "max", "any", "all"; or "moments": the result has a new first axis
-        of length 3: the count, the mean, and the sum of squared distances to the mean.
+        "sum", "prod", "min", "max", "any", "all"; of floats "fmin" and "fmax", which leave NaN
+        out; or "moments": the result has a new first axis of length 3: the count, the mean, and
+        the sum of squared distances to the mean.
     axes
         Axes of the program's shape, sorted.
     dtype

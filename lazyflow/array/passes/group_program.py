@@ -109,7 +109,7 @@ class GroupProgram:
             len(bundle) == 1
             and not self.steps
             and not self.consts
-            and reduction.kind in ("sum", "prod", "min", "max")
+            and reduction.kind in ("sum", "prod", "min", "max", "fmin", "fmax")
             and reduction.dtype == inner.known_dtype
             and reduction.dtype.kind in "iufc"
             and all(set(inner.chunks[axis]) == {1} for axis in reduction.axes)

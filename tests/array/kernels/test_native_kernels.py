@@ -91,6 +91,35 @@ def test_random_programs_give_the_bits_of_whole_blocks(seed, shape):
             assert got.flags.c_contiguous and got.flags.writeable
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from([(5000,), (40_003,), (300, 70), (70, 2047), (16, 33), (5, 60, 70)]),
+    kind=st.sampled_from(["sum", "prod", "min", "max", "fmin", "fmax", "any", "all"]),
+)
+def test_one_reduction_of_a_random_program_has_the_bits_of_whole_blocks(seed, shape, kind):
+    """What one output reduces is computed where it is reduced: see `reads_in_place`."""
+    rng = np.random.default_rng(seed)
+    blocks, steps, made = random_program(rng, shape, most=4)
+    for at, block in enumerate(blocks):  # rows that lie apart, and what is the same everywhere
+        if block.shape == shape and rng.random() < 0.3:
+            wide = np.zeros((*shape[:-1], shape[-1] + 3), block.dtype)
+            wide[..., : shape[-1]] = block
+            blocks[at] = wide[..., : shape[-1]]
+        elif at and rng.random() < 0.5:
+            blocks[at] = block.reshape(-1)[:1].reshape((1,) * len(shape))
+    dtype = made[-1].dtype
+    if dtype.kind == "c" or (kind[0] == "f" and dtype.kind != "f"):
+        return
+    of = B if kind in ("any", "all") else dtype if dtype.kind == "f" or kind[-1] in "nx" else I8
+    axes = tuple(np.flatnonzero(rng.random(len(shape)) < 0.6)) or (len(shape) - 1,)
+    reduced = Reduction(kind, tuple(map(int, axes)), of)
+    program = Program(dtypes_of(blocks), tuple(steps), ((len(made) - 1, reduced),))
+    by_numpy, by_kernel = both(program, blocks)
+    if by_kernel is not None:
+        same_values(by_kernel[0], by_numpy[0])
+
+
 def binary(ufunc, a, b, dtype=F8):
     return Step(ufunc, (a, b), (dtype, dtype, dtype))
 

@@ -122,7 +122,7 @@ def max(
     >>> la.max(la.asarray([[1, 5], [7, 2]]), axis=0).compute()
     array([7, 5])
     """
-    return _extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
+    return extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
 
 
 amax = max
@@ -141,16 +141,17 @@ def min(
     >>> la.min(x).compute(), la.min(x, initial=0).compute()
     (np.int64(1), np.int64(0))
     """
-    return _extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
+    return extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
 
 
 amin = min
 
 
-def _extreme(
+def extreme(
     kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
     where: Any,
 ) -> Array:
+    """Return what a ufunc that gives one of its operands makes of the elements over axes."""
     known(a, where)  # a block without elements has no largest one
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))

@@ -21,11 +21,11 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
-from lazyflow.array.functions.reductions.totals import max, min, prod, sum
+from lazyflow.array.functions.reductions.totals import extreme, max, min, prod, sum
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, count_over, reduced
+from lazyflow.array.nodes.moments import axes_of, count_over
 
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
@@ -161,7 +161,7 @@ def nanmax(
     >>> la.nanmax(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(3.0)
     """
-    return _nan_extreme(max, np.fmax, -np.inf, a, axis, out, keepdims, initial, where)
+    return _nan_extreme(max, "fmax", np.fmax, a, axis, out, keepdims, initial, where)
 
 
 def nanmin(
@@ -174,11 +174,11 @@ def nanmin(
     >>> la.nanmin(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(1.0)
     """
-    return _nan_extreme(min, np.fmin, np.inf, a, axis, out, keepdims, initial, where)
+    return _nan_extreme(min, "fmin", np.fmin, a, axis, out, keepdims, initial, where)
 
 
 def _nan_extreme(
-    extreme: Any, ufunc: np.ufunc, least: float, a: Any, axis: Any, out: Any, keepdims: Any,
+    of_numbers: Any, kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any,
     initial: Any, where: Any,
 ) -> Array:
     known(a, where)
@@ -195,30 +195,13 @@ def _nan_extreme(
         options = {"initial": initial} if has_initial else {}
         return of_objects(func, a, axis, out, keepdims, where, **options)
     if node.dtype.kind != "f":
-        return extreme(Array(node), axis, out, keepdims, initial, where)
-    counts, start = _is_number(node), None
-    if initial is not MISSING and initial is not None:
-        start = node.dtype.type(initial)
-    check_elements(ufunc, start is not None, mask, count_over(node, axes_of(axis, node.ndim)))
-    if mask is not None:
-        (counts,) = elementwise.ufunc(np.logical_and, (counts, mask))
-    filled = elementwise.where(counts, node, constant(least, node.dtype))
-    found = extreme(Array(filled), axis, None, keepdims, least)
-    there = reduced(counts, "any", axis, keepdims, bool)
-    return as_result(
-        elementwise.function(
-            _of_numbers, (found.expr, there), node.dtype, ufunc=ufunc, start=start
-        ), out, "unsafe",
-    )
+        return of_numbers(Array(node), axis, out, keepdims, initial, where)
+    found = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
+    made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
+    return as_result(made, out, "unsafe")
 
 
 def _warn_of_nan(found: Any) -> Any:
     if np.isnan(found).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
     return found
-
-
-def _of_numbers(found: Any, there: Any, ufunc: np.ufunc, start: Any) -> Any:
-    """Return extremes of what was there and of where they start, NaN where that is nothing."""
-    found = np.where(there, found, np.asarray(np.nan, found.dtype))
-    return _warn_of_nan(found if start is None else ufunc(start, found))

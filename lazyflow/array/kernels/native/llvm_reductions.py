@@ -14,7 +14,14 @@ import numpy as np
 
 from lazyflow.array.kernels.lowering import KINDS, LoweredStep
 from lazyflow.array.kernels.native.llvm_text import F8, Text
-from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, evaluated, register
+from lazyflow.array.kernels.native.operations import (
+    FLOATS,
+    Body,
+    emit,
+    evaluated,
+    of_numbers,
+    register,
+)
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import identity
 from lazyflow.array.kernels.planning import CONSTANT
@@ -25,6 +32,9 @@ LEAF = 128  # elements that NumPy adds up without halving
 
 #: Sums of squared distances, of all elements or of those that count.
 _SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
+
+
+_OF_NUMBERS = {"fmin": "ole", "fmax": "oge"}  # how what leaves NaN out compares
 
 
 class Elements(NamedTuple):
@@ -117,12 +127,15 @@ def _start(b: Body, kind: str, dtype: DType) -> str:
 
 
 def _merge(b: Body, kind: str, dtype: DType, one: str, other: str) -> str:
-    found = emit(b, KINDS[kind], (dtype,) * 3, [one, other])
-    if kind not in ("min", "max") or dtype not in FLOATS:
+    if kind in _OF_NUMBERS:
+        found = of_numbers(b, _OF_NUMBERS[kind], dtype, [one, other])
+    else:
+        found = emit(b, KINDS[kind], (dtype,) * 3, [one, other])
+    if not kind.endswith(("min", "max")) or dtype not in FLOATS:
         return found
     wide, bits = b.type(dtype), b.wide(f"i{8 * dtype.itemsize}")  # of two zeros, -0 is the less
     pair = [b.let(f"bitcast {wide} {x} to {bits}") for x in (one, other)]
-    both = b.let(f"{'or' if kind == 'min' else 'and'} {bits} {pair[0]}, {pair[1]}")
+    both = b.let(f"{'or' if kind.endswith('min') else 'and'} {bits} {pair[0]}, {pair[1]}")
     same = b.let(f"fcmp oeq {wide} {one}, {other}")
     both = b.let(f"bitcast {bits} {both} to {wide}")
     return b.let(f"select {b.wide('i1')} {same}, {wide} {both}, {wide} {found}")
@@ -293,7 +306,7 @@ def in_rows(text: Text, tile: Tile) -> None:
         def reduced(kind: str, place: Mapping[int, str], more: str = "") -> str:
             given = f"{_given(place)}, i64 %cols{more}"
             found = b.let(f"call {register(dtype)} @{kind}.{dtype}({given})")
-            if dtype not in FLOATS or kind in ("prod", "min", "max"):
+            if dtype not in FLOATS or kind not in ("sum", "squares", "counted"):
                 return found
             return _merge(b, "sum", dtype, _start(b, "sum", dtype), found)  # NumPy adds to 0
 

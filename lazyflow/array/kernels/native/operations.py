@@ -177,6 +177,16 @@ def _extreme(word: str) -> Emit:
     return emit
 
 
+def of_numbers(b: Body, word: str, t: DType, x: list[str]) -> str:
+    """Emit the first value where a comparison holds or the other is NaN, else the other.
+
+    It is fmax or fmin but for zeros of two signs, of which NumPy's loops give either.
+    """
+    first = compare_quietly(b, word, t, x)
+    nan = b.let(f"fcmp uno {b.type(t)} {x[1]}, {x[1]}")
+    return _select(b, t, [b.let(f"or {b.wide('i1')} {first}, {nan}"), *x])
+
+
 def _whole_extreme(word: str) -> Emit:
     def emit(b: Body, t: DType, x: list[str]) -> str:
         sign = "u" if t.kind == "u" else "s"
