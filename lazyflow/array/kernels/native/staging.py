@@ -84,11 +84,12 @@ def reads_in_place(lowered: Lowered, some: BlockPass, layouts: Sequence[str], ro
     if UNIT in layouts and row != (form.inner if form.inner > 1 else form.length):
         return False
     outputs = [lowered.outputs[at] for at in some.outputs]
-    if not all(each.reduction is not None and each.mask is None for each in outputs):
+    kinds = [None if each.reduction is None else each.reduction.kind for each in outputs]
+    if None in kinds or any(each.mask is not None for each in outputs):
         return False
     if not some.steps:
         return CONSTANT not in layouts
-    if len(outputs) > 1 or outputs[0].reduction.kind == "moments":
+    if len(outputs) > 1 or kinds == ["moments"]:
         return False
     return all(is_inline(step.op, step.loop) and step.op not in OWN for step in some.steps)
 
