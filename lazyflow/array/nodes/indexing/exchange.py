@@ -99,7 +99,11 @@ def taken(block: Any, axes: Index, places: tuple[Any, ...], out: Any = None) -> 
         return np.moveaxis(block, axes, range(len(axes)))[places]
     (axis,), (at,) = axes, places
     if block.flags.c_contiguous and block.shape[axis]:
-        return block.take(at, axis, out, "clip")  # places were checked when the array was built
+        # "clip": places were checked when the array was built
+        if out is None or out.flags.c_contiguous:
+            return block.take(at, axis, out, "clip")
+        np.copyto(out, block.take(at, axis, mode="clip"))  # take would copy `out` there and back
+        return out
     return block[(*(slice(None),) * axis, at)]
 
 

@@ -108,6 +108,8 @@ def _point_chunks(chunks: Chunks, arrays: tuple[np.ndarray[Any, Any], ...]) -> C
     for n in np.diff(ends, prepend=0).tolist():
         if made[-1] + n <= most:
             made[-1] += n
-        else:
-            made.extend(size for size in in_c_order((n,), most)[0])
+            continue
+        if not made[-1]:
+            made.pop()
+        made.extend(size for size in in_c_order((n,), most)[0])
     return (tuple(made),)
