@@ -89,7 +89,8 @@ def _by_kernels(
         written, flags = call_kernel(
             prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
         )
-        kinds |= asked_for(flags, np.geterr())
+        if flags:
+            kinds |= asked_for(flags, np.geterr())
         done += zip(some.outputs, written, strict=True)
     if kinds and not find_reports(plan, blocks, kinds, reports):
         return None

@@ -42,10 +42,12 @@ def call_kernel(
     """
     results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
     memory = np.empty(scratch * PIECE * 8 + LINE, np.uint8)
-    memory = memory[-memory.ctypes.data % LINE :]
+    whole_line = -(-memory.ctypes.data // LINE) * LINE
     drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
-    arrays = (*sources.arrays, *results, memory, *drawn)
-    pointers = (*compiler.flag_functions(), *loops, *map(_address, arrays))
+    pointers = (
+        *compiler.flag_functions(), *loops, *map(_address, sources.arrays),
+        *map(_address, results), whole_line, *map(_address, drawn),
+    )
     form = some.form
     if form is None:
         grid = (1, 1, plan.size, 1, PIECE if scratch else plan.size)

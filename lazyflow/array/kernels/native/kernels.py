@@ -100,12 +100,12 @@ class PlanKernels:
         if why:
             return Decision(why)
         sources = source_layouts(self.plan, some, values, outs)
-        layouts, row, lowered = sources.layouts, sources.row, self.plan.lowered
-        in_place = reads_in_place(lowered, some, layouts, row)
-        named = some.outputs, layouts, in_place
+        layouts, row = sources.layouts, sources.row
+        named = some.outputs, layouts, row
         prepared = self._kernels.get(named)
         if prepared is None:
-            prepared = _prepared(make_spec(lowered, some, layouts, in_place))
+            in_place = reads_in_place(self.plan.lowered, some, layouts, row)
+            prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place))
             self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)
