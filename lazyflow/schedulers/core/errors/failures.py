@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from lazyflow.errors import RemoteTaskError
@@ -111,6 +111,7 @@ def _must_be_wrapped(error: BaseException) -> bool:
 
 
 _SCHEDULERS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+_PACKAGE = os.path.dirname(_SCHEDULERS) + os.sep
 _OURS = (
     _SCHEDULERS + os.sep,
     os.path.abspath(arguments.__file__),
@@ -123,9 +124,17 @@ _CALLERS = tuple(
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
     """Drop the leading frames of a traceback that belong to this package."""
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+    while trace is not None and _is_ours(trace.tb_frame.f_code):
         trace = trace.tb_next
     return trace
+
+
+def _is_ours(code: CodeType) -> bool:
+    """Tell whether code is the schedulers', or else of this package and marked to be hidden."""
+    file = code.co_filename
+    return file.startswith(_OURS) or (
+        file.startswith(_PACKAGE) and "__tracebackhide__" in code.co_varnames
+    )
 
 
 # Classes may have a __traceback__, __repr__ or add_note of their own, which raise: what is asked
