@@ -144,6 +144,22 @@ class Observer:
     def run_ended(self, run: AnyRun) -> None:
         """Hear that the run is over: done, failed or cancelled."""
 
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
+
+    def work_started(self, work: Any) -> None:
+        """Hear that several runs of this thread begin that are one piece of work, as a fit.
+
+        `work` has a name and a unit, how many of these are done as count, and a text; see
+        `lazyflow.api.works`.
+        """
+
+    def work_went_on(self, work: Any) -> None:
+        """Hear that count and text of a piece of work have changed."""
+
+    def work_ended(self, work: Any) -> None:
+        """Hear that a piece of work is over."""
+
 
 class Worker:
     """A thread that is inside `Run.work`, seen from outside.

@@ -56,6 +56,22 @@ class RunObservers:
         """Tell observers that the run is over."""
         self._tell(run, "run_ended")
 
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        """Tell observers what a caller got of the run."""
+        self._tell(run, "values_returned", values)
+
+    def work_started(self, work: Any) -> None:
+        """Tell observers that a piece of work begins."""
+        self._tell(work, "work_started")
+
+    def work_went_on(self, work: Any) -> None:
+        """Tell observers how far a piece of work is."""
+        self._tell(work, "work_went_on")
+
+    def work_ended(self, work: Any) -> None:
+        """Tell observers that a piece of work is over."""
+        self._tell(work, "work_ended")
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
@@ -87,10 +103,10 @@ class RunObservers:
             except BaseException as error:
                 self._drop(observer, "task_ran", error)
 
-    def _tell(self, run: AnyRun, event: str, *details: Any) -> None:
+    def _tell(self, subject: Any, event: str, *details: Any) -> None:
         for observer in tuple(self.members):
             try:
-                getattr(observer, event)(run, *details)
+                getattr(observer, event)(subject, *details)
             except BaseException as error:  # SystemExit too: it would end the thread
                 self._drop(observer, event, error)
 
