@@ -1,4 +1,4 @@
-"""Several runs that are one piece of work for who watches, as the fit of an estimator."""
+"""What observers hear beside runs: pieces of work that take several, as the fit of an estimator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from lazyflow.api.runs import always_observers, observers
 from lazyflow.schedulers.core.observing import RunObservers
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def watching() -> RunObservers | None:
+    """Return who observes what begins here; None where nobody does."""
+    found = (*always_observers, *observers.get())
+    return RunObservers(found) if found else None
 
 
 class Work:
@@ -28,12 +34,12 @@ class Work:
         How far it is, in words.
     """
 
-    def __init__(self, name: str, unit: str) -> None:
+    def __init__(self, name: str, unit: str, observers: RunObservers) -> None:
         self.name = name
         self.unit = unit
         self.count = 0.0
         self.text = ""
-        self.observers = RunObservers((*always_observers, *observers.get()))
+        self.observers = observers
 
 
 _current: ContextVar[Work | None] = ContextVar("lazyflow_work", default=None)
@@ -52,10 +58,11 @@ def as_work(unit: str) -> Callable[[F], F]:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True  # for IPython and pytest
-            if not (observers.get() or always_observers) or _current.get() is not None:
+            who = watching()
+            if who is None or _current.get() is not None:
                 return function(*args, **kwargs)
             name = type(args[0]).__name__ if is_method else function.__name__
-            work = Work(name, unit)
+            work = Work(name, unit, who)
             token = _current.set(work)
             work.observers.work_started(work)
             try:

@@ -3,6 +3,9 @@
 The modules, in reading order:
 
     texts           names, times and shares as short, harmless text
+    captures        large data that a function takes along
+    eager_calls     calls that were made before `delayed` could make them lazy
+    sights          what is seen of the graphs of runs
     records         what is known of a task and of a run; lanes and gaps
     recording       what is recorded of a run, and the records that are made of it
     recorder        `profile`: the observer that records
@@ -11,5 +14,5 @@ The modules, in reading order:
     timeline        an HTML page by Bokeh
     chrome_trace    a file for Perfetto
     evidence        what the rules of advice look at
-    advice          what to change: one rule, one function
+    advice/         what to change: one rule, one function
 """

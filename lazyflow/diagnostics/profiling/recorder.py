@@ -14,6 +14,7 @@ from lazyflow.api.runs import observers
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Profile(Observer):
     """
 
     def __init__(self) -> None:
+        self._watch = GraphWatch()
         self._open: dict[Any, Recording] = {}
         self._over: deque[Recording] = deque()
         self._tasks: list[TaskRecord] = []
@@ -87,7 +89,7 @@ class Profile(Observer):
     # -- while tasks run --------------------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
-        self._open[run] = Recording(run)
+        self._open[run] = Recording(run, self._watch)
 
     def task_ran(
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
@@ -100,7 +102,7 @@ class Profile(Observer):
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         recording = self._open.get(run)
         if recording is not None:
-            recording.failed[i] = perf_counter()
+            recording.fail(i, perf_counter(), refusal(run, i, error))
 
     def run_ended(self, run: AnyRun) -> None:
         recording = self._open.pop(run, None)
@@ -108,6 +110,12 @@ class Profile(Observer):
             return
         recording.close(run)
         self._over.append(recording)
+
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        self._watch.planned(arrays)
+
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        self._watch.returned(run, values)
 
     # -- when somebody asks -----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name
@@ -38,9 +39,11 @@ class Recording:
         When tasks failed, by number.
     kinds
         What names the tasks of `spans`, once the run is over.
+    look
+        What was seen of the graph.
     """
 
-    def __init__(self, run: AnyRun) -> None:
+    def __init__(self, run: AnyRun, watch: GraphWatch) -> None:
         self.spans: list[Span] = []
         self.failed: dict[int, float] = {}
         self.kinds: list[tuple[Any, ...]] = []
@@ -50,7 +53,14 @@ class Recording:
         plan = run.plan
         self.tasks = len(plan) - len(plan.leaves)
         self.chain = min(self.tasks, height_over([plan.tasks[i] for i in plan.outputs]))
+        self.look = watch.look(run)
         self.start = self.end = perf_counter()
+
+    def fail(self, i: int, when: float, refused: Refusal | None) -> None:
+        """Note that a task failed, and whether it did since it changed its input."""
+        self.failed[i] = when
+        if refused is not None:
+            self.look.refused.append(refused)
 
     def close(self, run: AnyRun) -> None:
         """Take what names the tasks of a run that is over; not its plan, which holds values."""
@@ -72,10 +82,10 @@ class Recording:
 
     def run_record(self, began: float, words: Words) -> RunRecord:
         """Return the record of the run."""
-        place = words.of((abs, DEFAULT, *self.place, None))[2] if self.place else ""
+        place = words.at(self.place) if self.place else ""
         return RunRecord(
             self.start - began, self.end - began, place, self.is_users, self.scheduler, self.tasks,
-            self.chain,
+            self.chain, self.look.sights(words.at),
         )
 
 
@@ -103,6 +113,10 @@ class Words:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], tuple[Any, tuple[str, str, str]]] = {}
+
+    def at(self, line: tuple[Any, int]) -> str:
+        """Return a line, given as code and offset, as text."""
+        return self.of((abs, DEFAULT, *line, None))[2]
 
     def of(self, kind: tuple[Any, ...]) -> tuple[str, str, str]:
         """Return name, function and place of a task with such fields as `_common` gets."""

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lazyflow.diagnostics.profiling.sights import NOTHING, Sights
+
 
 class TaskRecord(NamedTuple):
     """A call of a task.
@@ -73,6 +75,8 @@ class RunRecord(NamedTuple):
         The number of tasks in its plan that are calls.
     chain
         The number of tasks in its longest chain, each of which needs the one before.
+    sights
+        What was seen of its graph.
     """
 
     start: float
@@ -82,6 +86,7 @@ class RunRecord(NamedTuple):
     scheduler: str
     tasks: int
     chain: int
+    sights: Sights = NOTHING
 
 
 class UsageRecord(NamedTuple):

@@ -144,6 +144,13 @@ class Observer:
     def run_ended(self, run: AnyRun) -> None:
         """Hear that the run is over: done, failed or cancelled."""
 
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        """Hear of the arrays that the next run of this thread makes.
+
+        Each is a tuple: code and offset of the user's line; what made it; the number of its blocks
+        that are computed; bytes of the largest.
+        """
+
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
 

@@ -56,6 +56,10 @@ class RunObservers:
         """Tell observers that the run is over."""
         self._tell(run, "run_ended")
 
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        """Tell observers of the arrays that the next run makes."""
+        self._tell(arrays, "arrays_planned")
+
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         """Tell observers what a caller got of the run."""
         self._tell(run, "values_returned", values)

@@ -81,8 +81,8 @@ def describe(task: Task, given: list[Any] | None) -> str:
     return f"in lazyflow task {text}, made at {place_text(task)}"
 
 
-def _advice(error: BaseException) -> str:
-    """Return advice for errors that the library's own rules cause."""
+def edit_advice(error: BaseException) -> str:
+    """Return advice for an error of a task that changes its input; empty for other errors."""
     if isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("numba."):
         text = text_of(error)
         if "read-only" in text or "readonly" in text:
@@ -210,7 +210,7 @@ def interrupted(error: BaseException) -> BaseException:
 
 def with_note(error: BaseException, note: str) -> BaseException:
     """Add a note to an exception, and wrap one that would end the caller."""
-    note += _advice(error)
+    note += edit_advice(error)
     if _must_be_wrapped(error):
         wrapped = RemoteTaskError(
             f"a task raised {type(error).__name__}, which would end the caller if it were raised "
