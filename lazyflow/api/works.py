@@ -19,7 +19,7 @@ def watching() -> RunObservers | None:
     return RunObservers(found) if found else None
 
 
-class Work:
+class WatchedWork:
     """Several runs that are one piece of work.
 
     Attributes
@@ -42,11 +42,11 @@ class Work:
         self.observers = observers
 
 
-_current: ContextVar[Work | None] = ContextVar("lazyflow_work", default=None)
+_current: ContextVar[WatchedWork | None] = ContextVar("lazyflow_work", default=None)
 
 
 def as_work(unit: str) -> Callable[[F], F]:
-    """Have the calls of a method, or function, be a `Work` for observers.
+    """Have the calls of a method, or function, be a `WatchedWork` for observers.
 
     It is named after the class of the object, or the function. Work inside of work is part of it;
     nothing is made when nobody observes.
@@ -62,7 +62,7 @@ def as_work(unit: str) -> Callable[[F], F]:
             if who is None or _current.get() is not None:
                 return function(*args, **kwargs)
             name = type(args[0]).__name__ if is_method else function.__name__
-            work = Work(name, unit, who)
+            work = WatchedWork(name, unit, who)
             token = _current.set(work)
             work.observers.work_started(work)
             try:

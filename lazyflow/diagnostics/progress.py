@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
-from lazyflow.api.works import Work
-from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.api.works import WatchedWork
+from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 
 __all__ = ["ProgressBar"]
 
@@ -112,7 +113,7 @@ class _Drawing:
             self._closed.set()
 
 
-class ProgressBar(Observer):
+class ProgressBar(ProgramObserver):
     """Shows the progress of the runs inside a ``with`` block: tasks, rate, time left, what runs.
 
     Runs that overlap (a `compute` inside a task) share one bar, whose total grows. The fit of an
@@ -163,7 +164,7 @@ class ProgressBar(Observer):
 
     def _clear(self) -> None:
         self._runs: set[int] = set()  # by id, and works
-        self._work: Work | None = None
+        self._work: WatchedWork | None = None
         self._drawing: _Drawing | None = None
         self._total = 0
         self._done = itertools.count(1)  # counting is atomic
@@ -242,12 +243,12 @@ class ProgressBar(Observer):
         self._failed.append(i)
         self.task_ended(run, i)
 
-    def run_ended(self, run: AnyRun | Work) -> None:
+    def run_ended(self, run: AnyRun | WatchedWork) -> None:
         self._runs.discard(id(run))
         if not self._runs:
             self._finish()
 
-    def work_started(self, work: Work) -> None:
+    def work_started(self, work: WatchedWork) -> None:
         with self._lock:
             if self._runs:  # it is in a task, or beside other runs: its tasks are counted with them
                 return
@@ -257,12 +258,12 @@ class ProgressBar(Observer):
             if self._is_shown and self._minimum <= 0:
                 self._draw()
 
-    def work_went_on(self, work: Work) -> None:
+    def work_went_on(self, work: WatchedWork) -> None:
         with self._lock:
             if self._work is work and monotonic() >= self._next_drawing:
                 self._draw()
 
-    def work_ended(self, work: Work) -> None:
+    def work_ended(self, work: WatchedWork) -> None:
         self.run_ended(work)
 
     def _draw(self) -> None:

@@ -64,12 +64,12 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
 
 
 def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
-    """Yield what observers hear of the nodes whose blocks are made: see `Observer`."""
+    """Yield what observers hear of the nodes whose blocks are made: see `ProgramObserver`."""
     for node, blocks in low.counts().items():
-        dtype = node.known_dtype
-        if dtype is not None and node.line is not None and None not in node.shape:
-            nbytes = prod(map(max, node.chunks)) * dtype.itemsize
-            yield node.line, node.name, blocks, nbytes
+        if node.line is not None and None not in node.shape:
+            known = [x.known_dtype for x in (node, *node.inputs)]
+            itemsize = next((dtype.itemsize for dtype in known if dtype is not None), 8)
+            yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
 
 
 def _in_memory_order(node: Expr) -> tuple[Expr, tuple[int, ...] | None]:

@@ -18,7 +18,8 @@ from lazyflow.diagnostics.profiling.recording import Recording, Span
 from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
+from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 
 __all__ = ["Monitor"]
 
@@ -45,7 +46,7 @@ class _OpenRun(NamedTuple):
     to_come: Counter[int]
 
 
-class Monitor(Observer):
+class Monitor(ProgramObserver):
     """Collects what runs.
 
     Parameters

@@ -15,7 +15,8 @@ from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
-from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.base import AnyRun
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.advice import Advice
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Profile", "profile"]
 
 
-class Profile(Observer):
+class Profile(ProgramObserver):
     """What ran in a ``with`` block: see `profile`.
 
     Attributes

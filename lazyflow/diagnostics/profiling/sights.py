@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
+from lazyflow import config
 from lazyflow.diagnostics.profiling.captures import captured_by
 from lazyflow.diagnostics.profiling.eager_calls import EagerCall, eager_call
 from lazyflow.errors import InputMutated
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import HELD, VALUE, Task, function_name, place_text, task_name
-from lazyflow.schedulers.core.base import AnyRun, MakesRuns, provides
+from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.errors.failures import edit_advice, summary, text_of
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote.large_values import (
     LARGE,
     KnownValue,
@@ -92,13 +94,17 @@ class ArrayChunks(NamedTuple):
     blocks
         The number of its blocks that are computed.
     nbytes
-        Bytes of the largest.
+        Bytes of the largest, about.
     """
 
     place: str
     name: str
     blocks: int
     nbytes: int
+
+    def is_tiny(self) -> bool:
+        """Return whether blocks are so small that making their tasks may cost more than they."""
+        return self.nbytes < config.get("chunk_bytes") / 8
 
 
 class MadeValues(NamedTuple):
@@ -217,14 +223,14 @@ class GraphWatch:
                 values[line] = values.get(line, 0) + 1
         look = Look(self._planned, values)
         self._planned = []
-        if provides(run.scheduler, MakesRuns):  # its tasks are called in other processes
+        if not isinstance(run, Run):  # its tasks are called in other processes
             look.large = tuple(self._large(plan.tasks, self._runs))
             look.captured = tuple(_captured(plan.tasks))
         return look
 
     def returned(self, run: AnyRun, values: list[Any]) -> None:
         """Note which values a compute returned."""
-        if not provides(run.scheduler, MakesRuns):
+        if isinstance(run, Run):
             return
         for i, value in zip(run.plan.outputs, values, strict=True):
             known = self._known.find(value)

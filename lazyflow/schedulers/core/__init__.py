@@ -7,6 +7,7 @@ The modules, in reading order:
     run.py               a run whose tasks are called in this process
     slow_path.py         its calls that need copies, retries or checks
     priorities.py        which task, and which run, is next when some have a priority
+    program_observer.py  observers that also hear what the program around runs does
     observing.py         its observers
     task_timer.py        how long its tasks took, for observers that ask
     coroutines.py        its tasks that are coroutines

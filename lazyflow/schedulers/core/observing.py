@@ -7,6 +7,7 @@ from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 from lazyflow.schedulers.core.task_timer import TaskTimer
 
 #: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
@@ -58,23 +59,23 @@ class RunObservers:
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
         """Tell observers of the arrays that the next run makes."""
-        self._tell(arrays, "arrays_planned")
+        self._tell(arrays, "arrays_planned", kind=ProgramObserver)
 
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         """Tell observers what a caller got of the run."""
-        self._tell(run, "values_returned", values)
+        self._tell(run, "values_returned", values, kind=ProgramObserver)
 
     def work_started(self, work: Any) -> None:
         """Tell observers that a piece of work begins."""
-        self._tell(work, "work_started")
+        self._tell(work, "work_started", kind=ProgramObserver)
 
     def work_went_on(self, work: Any) -> None:
         """Tell observers how far a piece of work is."""
-        self._tell(work, "work_went_on")
+        self._tell(work, "work_went_on", kind=ProgramObserver)
 
     def work_ended(self, work: Any) -> None:
         """Tell observers that a piece of work is over."""
-        self._tell(work, "work_ended")
+        self._tell(work, "work_ended", kind=ProgramObserver)
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
@@ -107,8 +108,12 @@ class RunObservers:
             except BaseException as error:
                 self._drop(observer, "task_ran", error)
 
-    def _tell(self, subject: Any, event: str, *details: Any) -> None:
+    def _tell(
+        self, subject: Any, event: str, *details: Any, kind: type[Any] = object
+    ) -> None:
         for observer in tuple(self.members):
+            if not isinstance(observer, kind):
+                continue
             try:
                 getattr(observer, event)(subject, *details)
             except BaseException as error:  # SystemExit too: it would end the thread

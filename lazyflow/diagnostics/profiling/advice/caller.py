@@ -13,12 +13,16 @@ from lazyflow.diagnostics.profiling.records import RunRecord, total, union
 from lazyflow.diagnostics.profiling.texts import seconds
 
 _GAPS = 3  # of one line that make a habit
+_MANY = 300  # tiny blocks of arrays, whose tasks take some time to be made: no work of the caller's
 
 
 def gaps_between_computes(evidence: Evidence) -> Iterator[Advice]:
     """Workers wait while the caller works between one compute and the next."""
     ends = {run.end: run.place for _, run in evidence.parallel_runs()}
-    starts = {run.start for _, run in evidence.parallel_runs()}
+    starts = {
+        run.start for _, run in evidence.parallel_runs()
+        if sum(chunks.blocks for chunks in run.sights.arrays if chunks.is_tiny()) < _MANY
+    }
     waits: defaultdict[str, list[float]] = defaultdict(list)
     for (_, end), (start, _) in pairwise(union((run.start, run.end) for run in evidence.runs)):
         if end in ends and start in starts:

@@ -41,7 +41,7 @@ def tasks_too_short(evidence: Evidence) -> Iterator[Advice]:
             )
 
 
-_OF_A_BLOCK = 10e-6  # seconds that a block costs beyond what a task does, about
+_OF_A_BLOCK = 30e-6  # seconds to make the task of a block, about
 _LARGE_CHUNK = 32 << 20  # bytes
 
 
@@ -54,13 +54,12 @@ def chunks_too_small(evidence: Evidence) -> Iterator[Advice]:
     for (scheduler, place), tasks in groups.items():
         overhead = _OVERHEADS.get(scheduler, 3.0) * 1e-6 + _OF_A_BLOCK
         mean = sum(task.seconds for task in tasks) / len(tasks)
-        nbytes = max(each.nbytes for each in evidence.arrays[place])
-        small = nbytes < config.get("chunk_bytes") / 8
-        if mean < overhead and small and matters(evidence, len(tasks) * overhead):
+        most = max(evidence.arrays[place], key=lambda each: each.blocks)
+        if mean < overhead and most.is_tiny() and matters(evidence, len(tasks) * overhead):
             yield Advice(
                 "chunks too small",
-                f"{len(tasks):,} tasks for blocks of {format_bytes(nbytes)} at most, as of "
-                f"{tasks[0].name}, took {seconds(mean)} each; on {scheduler} a block costs about "
+                f"{len(tasks):,} tasks for blocks of {format_bytes(most.nbytes)}, as of "
+                f"{most.name}, took {seconds(mean)} each; on {scheduler} a block costs about "
                 f"{seconds(overhead)} beyond its work",
                 "most of the time goes into handling blocks",
                 f'make the array in larger chunks: chunks="auto" takes about '
