@@ -41,7 +41,7 @@ _TOOLTIPS = [
 
 #: Writes into each box as much of its name as there is room for.
 _FIT = """
-const {left, right, function: names, label} = source.data;
+const {left, right, start, function: names, label} = source.data;
 const letters = (frame.inner_width || 1000) / (range.end - range.start) / 7;
 for (let i = 0; i < names.length; i++) {
   const room = Math.floor((Math.min(right[i], range.end) - Math.max(left[i], range.start))

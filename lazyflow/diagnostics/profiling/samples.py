@@ -143,7 +143,7 @@ def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
     for function, stack, looks, seconds in samples:
         key: Any = stack[-1] if stack else (function, "", 0)
         for line in reversed(stack):
-            if owner(line[1]) == PROGRAM:
+            if _is_programs(line):
                 key = line
                 break
         before, time = found.get(key, (0, 0.0))
@@ -154,6 +154,12 @@ def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
         for key, (looks, time) in found.items()
     ]
     return sorted(lines, key=lambda line: (-line.seconds, line.place, line.function))
+
+
+def _is_programs(line: Line) -> bool:
+    # What packages make as text and execute stands in no file, at a module's level.
+    is_made = line[1].startswith("<") and line[0] == "<module>"
+    return not is_made and owner(line[1]) == PROGRAM
 
 
 def place_of(line: Line) -> str:

@@ -23,6 +23,8 @@ _TOOLTIPS = [
     ("made at", "@place"),
 ]
 
+_USAGE_TOOLTIPS = [("memory", "@memory"), ("CPU", "@cpu")]
+
 
 def timeline(
     path: str | os.PathLike[str] | None,
@@ -63,21 +65,17 @@ def _figure(
     plot.yaxis.ticker = list(labels)
     # Plain: a name between dollar signs would be set as a formula.
     plot.yaxis.major_label_overrides = {at: PlainText(text=name) for at, name in labels.items()}
+    drawn = []
     # A browser gives the shortest bar a pixel: those of functions with more time lie on top.
     for label, bars in reversed(groups.items()):
         columns: dict[str, Any] = dict(zip(Bar._fields, zip(*bars, strict=True), strict=True))
         # Lines would show what is shorter than a pixel as more than it is.
-        plot.hbar(
+        drawn.append(plot.hbar(
             y="lane", left="left", right="right", height=0.8, fill_color="color", source=columns,
             line_color="color" if label == FAILED else None, legend_label=label,
-        )
-    for label, areas in reversed(used.items()):
-        columns = dict(zip(UsageBar._fields, zip(*areas, strict=True), strict=True))
-        plot.quad(
-            left="left", right="right", top="top", bottom="bottom", fill_color="color",
-            line_color=None, source=columns, legend_label=label,
-        )
-    plot.add_tools(HoverTool(tooltips=_TOOLTIPS))
+        ))
+    plot.add_tools(HoverTool(tooltips=_TOOLTIPS, renderers=drawn))
+    _add_usage(plot, used)
     plot.add_layout(plot.legend[0], "below")
     plot.legend.items.reverse()
     plot.legend.location = "bottom_left"
@@ -86,3 +84,17 @@ def _figure(
     plot.legend.click_policy = "hide"
     plot.legend.border_line_color = None
     return plot
+
+
+def _add_usage(plot: Any, groups: dict[str, list[UsageBar]]) -> None:
+    from bokeh.models import HoverTool
+
+    drawn = []
+    for label, bars in reversed(groups.items()):
+        columns: dict[str, Any] = dict(zip(UsageBar._fields, zip(*bars, strict=True), strict=True))
+        drawn.append(plot.quad(
+            left="left", right="right", top="top", bottom="bottom", fill_color="color",
+            line_color=None, source=columns, legend_label=label,
+        ))
+    if drawn:
+        plot.add_tools(HoverTool(tooltips=_USAGE_TOOLTIPS, renderers=drawn, visible=False))

@@ -15,18 +15,15 @@ _COLORS = {_OWN: "#8899bb", _WORKERS: "#bbccee", _CPU: "#88aa77"}
 
 
 class UsageBar(NamedTuple):
-    """A bar; what follows its colour is for the mouse, as in a `Bar`."""
+    """A bar, in seconds and lanes; what follows its colour is for the mouse."""
 
     left: float
     right: float
     top: float
     bottom: float
     color: str
-    what: str
-    function: str
-    time: str
+    memory: str
     cpu: str
-    place: str
 
 
 def usage_bars(
@@ -47,27 +44,26 @@ def usage_bars(
         names[lane + (HEIGHT - 1) / 2] = f"CPU, to {cores:.2g} cores"
     left = 0.0
     for each in usage:
-        words = f"{format_bytes(each.memory or 0)} here, {format_bytes(each.worker_memory)} in workers"
+        here, workers = each.memory or 0, each.worker_memory
+        words = (
+            f"{format_bytes(here)} here, {format_bytes(workers)} in workers" if most else "unknown",
+            f"{each.cpu:.2g} cores in use",
+        )
+        span = left, each.time
         if most:
-            own = _share(each.memory or 0, most)
-            whole = _share(each.total, most)
-            for label, low, high in ((_OWN, 0.0, own), (_WORKERS, own, whole)):
-                groups[label].append(_bar(label, left, each.time, floor - high, floor - low, words))
+            own, whole = floor - _share(here, most), floor - _share(each.total, most)
+            groups[_OWN].append(UsageBar(*span, own, floor, _COLORS[_OWN], *words))
+            groups[_WORKERS].append(UsageBar(*span, whole, own, _COLORS[_WORKERS], *words))
         if cores:
-            high, words = _share(each.cpu, cores), f"{each.cpu:.2g} cores in use"
             base = lane + HEIGHT - 0.6
-            groups[_CPU].append(_bar(_CPU, left, each.time, base - high, base, words))
+            top = base - _share(each.cpu, cores)
+            groups[_CPU].append(UsageBar(*span, top, base, _COLORS[_CPU], *words))
         left = each.time
-    shown = {label: [bar for bar in bars if bar.top < bar.bottom] for label, bars in groups.items()}
-    return names, {label: bars for label, bars in shown.items() if bars}
+    return names, {
+        label: high for label, bars in groups.items()
+        if (high := [bar for bar in bars if bar.top < bar.bottom])
+    }
 
 
 def _share(value: float, most: float) -> float:
     return (HEIGHT - 0.2) * value / most
-
-
-def _bar(
-    label: str, left: float, right: float, top: float, bottom: float, words: str
-) -> UsageBar:
-    what = f"{label.partition(' ')[0]}: {words}"
-    return UsageBar(left, right, top, bottom, _COLORS[label], what, "", "", "", "")
