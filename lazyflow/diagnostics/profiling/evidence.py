@@ -17,6 +17,7 @@ from lazyflow.diagnostics.profiling.records import (
     union,
 )
 from lazyflow.diagnostics.profiling.sights import ArrayChunks
+from lazyflow.store.memory.available import available_memory
 
 
 class Evidence:
@@ -112,3 +113,12 @@ def idle_seconds() -> float | None:
         return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):  # not Linux
         return None
+
+
+def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
+    """Return the bytes that these processes may have: those of the last record, and what is left.
+
+    None where one of them is unknown.
+    """
+    left = available_memory()
+    return usage[-1].total + left if usage and left is not None else None

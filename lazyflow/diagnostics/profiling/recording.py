@@ -37,6 +37,8 @@ class Recording:
         A `Span` for each task.
     failed
         When tasks failed, by number.
+    compiled, moved
+        Seconds for which Numba compiled, and bytes that were sent, by number of the task.
     kinds
         What names the tasks of `spans`, once the run is over.
     look
@@ -46,6 +48,8 @@ class Recording:
     def __init__(self, run: AnyRun, watch: GraphWatch) -> None:
         self.spans: list[Span] = []
         self.failed: dict[int, float] = {}
+        self.compiled: dict[int, float] = {}
+        self.moved: dict[int, int] = {}
         self.kinds: list[tuple[Any, ...]] = []
         self.place, is_users = _users_line()
         self.is_users = is_users and here.worker is None
@@ -77,7 +81,7 @@ class Recording:
         for kind, (i, worker, start, end, cpu, size) in zip(self.kinds, self.spans, strict=False):
             yield TaskRecord(
                 *words.of(kind), run, shown(worker), start - began, end - began, cpu, size,
-                i in self.failed,
+                i in self.failed, self.compiled.get(i, 0.0), self.moved.get(i),
             )
 
     def run_record(self, began: float, words: Words) -> RunRecord:
@@ -125,12 +129,12 @@ class Words:
         if key not in self._known:
             task = bare_task(func, ())
             task._options, task._code, task._lasti, task._key = options, code, lasti, name
-            text = shown(task_name(task)), shown(_full_name(func)), shown_end(place_text(task))
+            text = shown(task_name(task)), shown(full_name(func)), shown_end(place_text(task))
             self._known[key] = kind, text  # with the objects, whose ids are not used again then
         return self._known[key][1]
 
 
-def _full_name(func: Any) -> str:
+def full_name(func: Any) -> str:
     """Return the name of a function with its module, and with its line if it is a lambda."""
     name = function_name(func)
     try:

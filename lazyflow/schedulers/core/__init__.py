@@ -10,6 +10,8 @@ The modules, in reading order:
     program_observer.py  observers that also hear what the program around runs does
     observing.py         its observers
     task_timer.py        how long its tasks took, for observers that ask
+    sampling.py          where its tasks spend their time, likewise
+    compiling.py         how long Numba compiled in them, likewise
     coroutines.py        its tasks that are coroutines
     current_worker.py    the worker that the current thread is
     slots.py             how many tasks of a run may run at once

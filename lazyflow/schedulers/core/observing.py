@@ -23,17 +23,24 @@ class RunObservers:
     in place and never replaced, since running loops hold them.
     """
 
-    __slots__ = ("members", "on_end", "on_ran", "on_start")
+    __slots__ = ("members", "on_end", "on_ran", "on_start", "timer")
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self.members = [o for o in observers if id(o) not in _broken]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
         self.on_ran = _overriding(self.members, "task_ran")
+        self.timer: TaskTimer | None = None
+
+    @property
+    def sampling(self) -> float:
+        """The seconds between two looks at tasks in other processes; 0: nobody asks for them."""
+        asked = [getattr(observer, "sampling", 0.0) for observer in self.members]
+        return min(filter(None, asked), default=0.0)
 
     def time_here(self) -> None:
         """Have the tasks timed that threads of this process call."""
-        timer = TaskTimer(self)
+        self.timer = timer = TaskTimer(self)
         self.members.insert(0, timer)  # a task has run before its failure is told
         self.on_start.append((timer, timer.task_started))
         self.on_end.insert(0, (timer, timer.task_ended))
@@ -80,6 +87,18 @@ class RunObservers:
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
+
+    def task_moved(self, run: AnyRun, i: int, size: int) -> None:
+        """Tell observers what was sent to the process of a task."""
+        self._tell(run, "task_moved", i, size)
+
+    def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
+        """Tell observers how long Numba compiled in a task."""
+        self._tell(run, "task_compiled", i, seconds)
+
+    def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
+        """Tell observers where a task in another process was."""
+        self._tell(run, "task_sampled", i, stack, looks, seconds)
 
     def task_started(self, run: AnyRun, i: int) -> None:
         """Tell observers that a task is about to be called."""
