@@ -115,32 +115,6 @@ class UsageRecord(NamedTuple):
         return (self.memory or 0) + self.worker_memory
 
 
-class UsageRecord(NamedTuple):
-    """What this process and the workers of its runs used at a moment.
-
-    Attributes
-    ----------
-    time
-        Seconds since the profile began.
-    memory
-        Bytes of memory of this process; None: unknown.
-    worker_memory
-        Bytes of memory of the worker processes on this machine, without what they share.
-    cpu
-        How many cores all of them used since the record before.
-    """
-
-    time: float
-    memory: int | None
-    worker_memory: int
-    cpu: float
-
-    @property
-    def total(self) -> int:
-        """Bytes of all of them together."""
-        return (self.memory or 0) + self.worker_memory
-
-
 def _in_order(name: str) -> list[tuple[int, str]]:
     """Return a key by which worker-2 comes before worker-10."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
