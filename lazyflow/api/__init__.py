@@ -22,6 +22,7 @@ The modules; each imports only those above it, by test:
     targets         the lazy values in the arguments of one call, and the places of their values
     run_options     the checked keywords of one call, and the scheduler that they lead to
     runs            runs of plans: started, waited for, left running in the background, retried
+    works           what observers hear beside runs: pieces of work of several, as a fit
     evaluate        `compute`, `persist`, `optimize`, `is_lazy`
     waiting         `wait`, `gather`, and ``await x``
     lazy            `Delayed`: tasks that behave like their results

@@ -91,6 +91,7 @@ def compute(
     >>> compute(x, {"twice": [x * 2]}, "plain")
     (6, {'twice': [12]}, 'plain')
     """
+    __tracebackhide__ = True  # for IPython and pytest
     values, error = evaluate(
         args,
         RunOptions(

@@ -91,6 +91,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         >>> submit(divmod, 17, 5).result(timeout=60)
         (3, 2)
         """
+        __tracebackhide__ = True  # for IPython and pytest
         try:
             found = self._inner.outcome() if self._is_there(timeout) else None
         except KeyboardInterrupt as interrupt:

@@ -129,6 +129,7 @@ class Delayed(NeedsValue, Task):
         >>> delayed(sum)([1, 2, 3]).compute(scheduler="sync")
         6
         """
+        __tracebackhide__ = True  # for IPython and pytest
         values, error = evaluate.evaluate((self,), RunOptions.of("compute", options))
         if error is not None:
             try:

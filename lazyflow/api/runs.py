@@ -91,7 +91,10 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
             run.fetch()
         except Exception as error:
             return None, error
-        return results(run), None
+        found = results(run)
+        if run.observers.members:
+            run.observers.values_returned(run, found)
+        return found, None
     try:
         return None, run.error
     finally:

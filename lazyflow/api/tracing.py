@@ -78,6 +78,7 @@ class Trace:
                 f"call has {_leaves_text(len(args), list(kwargs))}. For other leaves make another "
                 "trace."
             )
+        __tracebackhide__ = True  # for IPython and pytest
         run = start(plan, self._options)
         given = [*args, *(kwargs[name] for name in names)]
         run.leaf_values = {i: given[at] for i, at in leaves.items()}

@@ -73,6 +73,7 @@ async def awaited(x: Any) -> Any:
     """Compute one lazy value without blocking the event loop; cancelling this cancels its work."""
     import asyncio
 
+    __tracebackhide__ = True  # for IPython and pytest
     plan = make_plan([x])
     _, (future,) = start_background(plan, RunOptions("await", {}))
     try:
@@ -161,6 +162,7 @@ def gather(futures: Any, errors: str = "raise") -> Any:
     >>> lazyflow.gather({"a": lazyflow.submit(abs, -1), "b": [lazyflow.submit(abs, -2)]})
     {'a': 1, 'b': [2]}
     """
+    __tracebackhide__ = True  # for IPython and pytest
     if errors not in ("raise", "skip"):
         raise ValueError(f"errors must be 'raise' or 'skip'; got {errors!r}")
     if errors == "skip":

@@ -259,6 +259,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         >>> (la.arange(3, chunks=2) * 2).compute()
         array([0, 2, 4])
         """
+        __tracebackhide__ = True  # for IPython and pytest
         return evaluate.compute(self, **options)[0]
 
     def persist(self, **options: Any) -> Array:

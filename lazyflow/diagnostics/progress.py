@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
-from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.api.works import WatchedWork
+from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 
 __all__ = ["ProgressBar"]
 
@@ -69,15 +71,15 @@ class _Drawing:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
-        self._orders: SimpleQueue[tuple[int, int, str] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[float, int | None, str] | None] = SimpleQueue()
         self._closed = Event()
 
     def start(self) -> None:
         """Start the thread, in the context of this one: a notebook finds the cell to print in."""
         _thread.start_new_thread(contextvars.copy_context().run, (self._serve,))
 
-    def draw(self, done: int, total: int, text: str) -> None:
-        """Ask the thread to draw the bar, with a text behind it."""
+    def draw(self, done: float, total: int | None, text: str) -> None:
+        """Ask the thread to draw the bar, with a text behind it; total None: nobody knows it."""
         self._orders.put((done, total, text))
 
     def close(self) -> None:
@@ -111,11 +113,13 @@ class _Drawing:
             self._closed.set()
 
 
-class ProgressBar(Observer):
+class ProgressBar(ProgramObserver):
     """Shows the progress of the runs inside a ``with`` block: tasks, rate, time left, what runs.
 
-    Runs that overlap (a `compute` inside a task) share one bar, whose total grows. Nothing is
-    drawn where standard error is no terminal, in a log file for example, unless `file` is given.
+    Runs that overlap (a `compute` inside a task) share one bar, whose total grows. The fit of an
+    estimator has one bar for all its runs: the passes over the rows that are done, and how near it
+    is, by its gradient and its gap. Nothing is drawn where standard error is no terminal, in a log
+    file for example, unless `file` is given.
 
     Parameters
     ----------
@@ -159,7 +163,8 @@ class ProgressBar(Observer):
         self._clear()
 
     def _clear(self) -> None:
-        self._runs: set[int] = set()
+        self._runs: set[int] = set()  # by id, and works
+        self._work: WatchedWork | None = None
         self._drawing: _Drawing | None = None
         self._total = 0
         self._done = itertools.count(1)  # counting is atomic
@@ -238,22 +243,48 @@ class ProgressBar(Observer):
         self._failed.append(i)
         self.task_ended(run, i)
 
-    def run_ended(self, run: AnyRun) -> None:
+    def run_ended(self, run: AnyRun | WatchedWork) -> None:
         self._runs.discard(id(run))
         if not self._runs:
             self._finish()
 
+    def work_started(self, work: WatchedWork) -> None:
+        with self._lock:
+            if self._runs:  # it is in a task, or beside other runs: its tasks are counted with them
+                return
+            self._clear()
+            self._work = work
+            self._runs.add(id(work))
+            if self._is_shown and self._minimum <= 0:
+                self._draw()
+
+    def work_went_on(self, work: WatchedWork) -> None:
+        with self._lock:
+            if self._work is work and monotonic() >= self._next_drawing:
+                self._draw()
+
+    def work_ended(self, work: WatchedWork) -> None:
+        self.run_ended(work)
+
     def _draw(self) -> None:
         self._next_drawing = monotonic() + self._interval
+        work = self._work
         if self._drawing is None:
+            description, unit = (self._description, "task") if work is None else (
+                self._description or work.name, work.unit
+            )
             self._drawing = _Drawing(
                 partial(
-                    self._bar_class, desc=self._description, unit="task", file=self._file,
-                    mininterval=0, leave=True,
+                    self._bar_class, desc=description, unit=unit, file=self._file, mininterval=0,
+                    leave=True,
                 )
             )
             self._drawing.start()
-        self._drawing.draw(self._latest, self._total, self._text())
+        if work is None:
+            self._drawing.draw(self._latest, self._total, self._text())
+        else:
+            text = "; ".join(filter(None, (work.text, self._text())))
+            self._drawing.draw(work.count, None, text)
 
     def _text(self) -> str:
         """Return what runs and what failed: ``load ×2, clean; 1 failed``."""
@@ -271,7 +302,9 @@ class ProgressBar(Observer):
 
     def _finish(self) -> None:
         with self._lock:
-            if self._drawing or (self._total and monotonic() >= self._next_drawing):
+            if self._drawing or (
+                (self._total or self._work) and monotonic() >= self._next_drawing
+            ):
                 self._latest = max(self._latest, next(self._done) - 1)
                 self._draw()
                 self._closed = self._drawing

@@ -1,35 +1,14 @@
 """Each rule of advice speaks of its mistake, and not of programs that are well made."""
 
+import pathlib
 import time
 
 import pytest
+from advice_records import found, rules, run, runs_in_turn, task
 
 import lazyflow
 from lazyflow import compute, delayed
-from lazyflow.diagnostics.profiling.advice import RULES, advice
-from lazyflow.diagnostics.profiling.evidence import Evidence
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
-
-
-def run(start, end, place="main.py:7 in main", scheduler="threads", tasks=1, chain=1, user=True):
-    return RunRecord(start, end, place, user, scheduler, tasks, chain)
-
-
-def task(start, end, worker="w-1", name="f", of=0, cpu=None):
-    function, place = f"mod.{name}", "main.py:5 in main"
-    return TaskRecord(name, function, place, of, worker, start, end, cpu, None, False)
-
-
-def found(tasks, runs, seconds=10.0, idle=None, cores=2):
-    return advice(Evidence(tasks, runs, seconds, idle, cores))
-
-
-def rules(*given, **more):
-    return [each.rule for each in found(*given, **more)]
-
-
-def runs_in_turn(busy, pause, count, **more):
-    return [run(k * (busy + pause), k * (busy + pause) + busy, **more) for k in range(count)]
+from lazyflow.diagnostics.profiling.advice import RULES
 
 
 class TestGapsBetweenComputes:
@@ -103,7 +82,7 @@ class TestTasksTooShort:
         assert rules(tasks, [run(0, 1, tasks=count)], 1.0) == []
 
 
-class TestThreadsThatTakeTurns:
+class TestLockBoundThreads:
     def two_threads(self, cpu):
         return [task(0, 5, "w-1", cpu=5 * cpu), task(0, 5, "w-2", name="g", cpu=4 * cpu)]
 
@@ -171,10 +150,11 @@ class TestChains:
 
 
 def test_every_rule_has_a_sentence_and_is_tested():
-    tested = {name.removeprefix("Test").lower() for name in globals() if name.startswith("Test")}
-    assert len(tested) == len(RULES)
+    texts = [path.read_text() for path in pathlib.Path(__file__).parent.glob("test_advice*.py")]
     for rule in RULES:
         assert rule.__doc__.endswith(".")
+        name = "".join(word.capitalize() for word in rule.__name__.split("_"))
+        assert any(f"class Test{name}:" in text for text in texts), name
 
 
 def test_a_loop_of_computes_is_found_in_a_program():

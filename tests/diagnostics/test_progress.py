@@ -194,3 +194,89 @@ def test_without_tqdm_the_error_says_what_to_type(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r'pip install "lazyflow\[progress\]"'):
         ProgressBar()
+
+
+class TestFits:
+    """The fit of an estimator is one piece of work, with one bar."""
+
+    @pytest.fixture
+    def rows(self) -> Any:
+        numpy = pytest.importorskip("numpy")
+        pytest.importorskip("sklearn")
+        X = numpy.random.default_rng(0).normal(size=(200, 5))
+        return X, (X[:, 0] + 0.5 * X[:, 1] > 0.1)
+
+    @pytest.mark.parametrize("solver", ["lbfgs", "saga", "svrg", "newton-cholesky"])
+    def test_one_bar_of_passes(self, bars: list[FakeBar], rows: Any, solver: Any) -> None:
+        from lazyflow.learn import LogisticRegression
+
+        X, y = rows
+        parts = [delayed(part) for part in (X[:100], X[100:])]
+        labels = [delayed(part) for part in (y[:100], y[100:])]
+        with ProgressBar(interval=0):
+            model = LogisticRegression(solver=solver).fit(parts, labels)
+        (bar,) = bars
+        assert bar.closed == 1 and bar.options["unit"] == "pass"
+        assert bar.options["desc"] == "LogisticRegression"
+        assert all(total is None for _, total in bar.seen)
+        counts = [n for n, _ in bar.seen]
+        assert counts == sorted(counts) and counts[-1] > 1
+        norm, gap = model.history_["gradient_norm"][-1], model.history_["gap"][-1]
+        assert bar.texts[-1] == f"gradient norm {norm:.2g}, gap {gap:.2g}"
+
+    def test_a_fit_that_solves_equations_is_one_pass(
+        self, bars: list[FakeBar], rows: Any
+    ) -> None:
+        from lazyflow.learn import LinearRegression
+
+        with ProgressBar(interval=0):
+            LinearRegression().fit(*rows)
+        (bar,) = bars
+        assert bar.seen[-1] == (1, None) and bar.closed == 1
+        assert bar.options["desc"] == "LinearRegression"
+
+    def test_minimize(self, bars: list[FakeBar]) -> None:
+        from lazyflow.learn import minimize
+
+        with ProgressBar("least", interval=0):
+            minimize(lambda x, chunk: ((x - chunk) ** 2, 2 * (x - chunk)), 0.0, [1.0, 3.0])
+        (bar,) = bars
+        assert bar.options["desc"] == "least" and bar.seen[-1][0] >= 2
+        assert bar.texts[-1].startswith("gradient norm ")
+
+    def test_a_fit_in_a_task_is_counted_with_it(self, bars: list[FakeBar], rows: Any) -> None:
+        from lazyflow.learn import LogisticRegression
+
+        with ProgressBar(interval=0):
+            delayed(LogisticRegression().fit)(*rows).compute()
+        (bar,) = bars
+        assert bar.options["unit"] == "task" and bar.seen[-1][0] == bar.seen[-1][1] > 1
+
+    def test_a_fit_that_fails_closes_it(self, bars: list[FakeBar], rows: Any) -> None:
+        from lazyflow.learn import LogisticRegression
+
+        X, y = rows
+        with ProgressBar(interval=0), pytest.raises(ValueError):
+            LogisticRegression().fit(X, y[:3])
+        assert [bar.closed for bar in bars] == [1]
+        with ProgressBar(interval=0):
+            compute(delayed(abs)(-1))
+        assert bars[1].seen[-1] == (1, 1)
+
+    def test_nothing_is_told_where_nobody_hears(self, rows: Any) -> None:
+        from lazyflow.api.works import _current
+        from lazyflow.learn import LogisticRegression
+
+        seen: list[Any] = []
+        LogisticRegression(callback=lambda _: seen.append(_current.get())).fit(*rows)
+        assert seen and set(seen) == {None}
+
+    def test_a_terminal_gets_one_line(self, rows: Any) -> None:
+        from lazyflow.learn import LogisticRegression
+
+        text = io.StringIO()
+        with ProgressBar(file=text):
+            LogisticRegression().fit(*rows)
+        last = text.getvalue().split("\r")[-1]
+        assert re.match(r"LogisticRegression: \d+pass \[.*gradient norm .*, gap .*\]", last)
+        assert text.getvalue().count("\n") == 1

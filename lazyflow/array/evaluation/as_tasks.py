@@ -5,10 +5,12 @@ It also tells whether these tasks are so short that one thread is faster than se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, prod
+from typing import Any
 
 from lazyflow import config
+from lazyflow.api.works import watching
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below, same_line, turned_back
 from lazyflow.array.nodes.lowering import Lowering
@@ -45,8 +47,12 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
     low = Lowering()
     turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
     bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
+    lowered = low.lower(bare)
+    who = watching()
+    if who is not None:
+        who.arrays_planned(list(_seen(low)))
     for node, (seen, axes), made, tasks in zip(
-        wanted, turned, bare, low.lower(bare), strict=True
+        wanted, turned, bare, lowered, strict=True
     ):
         whole = None if seen is made else seen.shape
         found.append(Tasks(
@@ -55,6 +61,15 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
         ))
         same_line(found[-1], node)
     return found
+
+
+def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
+    """Yield what observers hear of the nodes whose blocks are made: see `ProgramObserver`."""
+    for node, blocks in low.counts().items():
+        if node.line is not None and None not in node.shape:
+            known = [x.known_dtype for x in (node, *node.inputs)]
+            itemsize = next((dtype.itemsize for dtype in known if dtype is not None), 8)
+            yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
 
 
 def _in_memory_order(node: Expr) -> tuple[Expr, tuple[int, ...] | None]:

@@ -160,6 +160,7 @@ class BlockCall:
             self.infos = BlockInfos(node.call, node.shares, taken, node.chunks, node.known_dtype)
 
     def __call__(self, where: BlockPosition, *given: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         count = len(self.call.inputs)
         blocks = [
             share.given(each) for share, each in zip(self.shares, given[count:], strict=True)

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.dashboard.window import AdviceWindow
 from lazyflow.diagnostics.profiling.recording import Recording, Span
+from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
+from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 
 __all__ = ["Monitor"]
 
@@ -44,7 +46,7 @@ class _OpenRun(NamedTuple):
     to_come: Counter[int]
 
 
-class Monitor(Observer):
+class Monitor(ProgramObserver):
     """Collects what runs.
 
     Parameters
@@ -74,12 +76,13 @@ class Monitor(Observer):
         self._failed: Counter[int] = Counter()
         self._totals: Counter[int] = Counter()
         self._over = 0
+        self._watch = GraphWatch()
         self._window = AdviceWindow()
 
     # -- by the threads that run tasks ------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
-        self._raw.append((self._begin, run, Recording(run)))
+        self._raw.append((self._begin, run, Recording(run, self._watch)))
         self.wake()
 
     def task_started(self, run: AnyRun, i: int) -> None:
@@ -93,7 +96,13 @@ class Monitor(Observer):
         self._raw.append((self._call, run, (i, worker, start, end, cpu, size)))
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        self._raw.append((self._fail, run, i, perf_counter()))
+        self._raw.append((self._fail, run, i, perf_counter(), refusal(run, i, error)))
+
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        self._watch.planned(arrays)
+
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        self._watch.returned(run, values)
 
     def run_ended(self, run: AnyRun) -> None:
         self._raw.append((self._end, run, perf_counter()))
@@ -165,10 +174,10 @@ class Monitor(Observer):
         self._calls.append(_Call(number, function, start - self._began, end - self._began))
         self._told += 1
 
-    def _fail(self, run: AnyRun, i: int, when: float) -> None:
+    def _fail(self, run: AnyRun, i: int, when: float, refused: Refusal | None) -> None:
         opened = self._runs.get(id(run))
         if opened is not None:
-            opened.recording.failed[i] = when
+            opened.recording.fail(i, when, refused)
             self._failed[self._function(run, i)] += 1
 
     def _end(self, run: AnyRun, when: float) -> None:

@@ -120,5 +120,7 @@ def _of_tasks(lane: int, tasks: list[TaskRecord], largest: TaskRecord, color: st
         what += " (failed)"
     if largest.size is not None and len(tasks) == 1:
         time += f", result of {format_bytes(largest.size)}"
+    if compiled := sum(task.compiled for task in tasks):
+        time += f", of which Numba compiled for {seconds(compiled)}"
     used = "" if cpu is None else f"{seconds(cpu)} ({percent(cpu / max(right - left, 1e-9))})"
     return Bar(lane, left, right, color, what, largest.function, time, used, largest.place)

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, gaps, rows_by_worker
+from lazyflow.diagnostics.profiling.records import (
+    RunRecord,
+    TaskRecord,
+    UsageRecord,
+    gaps,
+    rows_by_worker,
+)
 
 
 def write_trace(
@@ -16,8 +22,9 @@ def write_trace(
     tasks: Sequence[TaskRecord],
     runs: Sequence[RunRecord],
     seconds: float,
+    usage: Sequence[UsageRecord] = (),
 ) -> None:
-    """Write a trace: a track for the caller, and one for each row of each worker."""
+    """Write a trace: a track for the caller, one for each row of each worker, and counters."""
     events = [_named("process_name", 0, "lazyflow"), _named("thread_name", 0, "caller")]
     for start, end in gaps(runs, seconds):
         events.append(_slice("outside of runs", "caller", 0, start, end, {}))
@@ -29,6 +36,7 @@ def write_trace(
         events.append({"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": track,
                        "args": {"sort_index": track}})
         events += _slices(track, row)
+    events += _counters(usage)
     text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
     Path(path).write_text(text, encoding="utf-8")
 
@@ -40,10 +48,28 @@ def _slices(track: int, row: list[TaskRecord]) -> Iterator[dict[str, Any]]:
             details["CPU ms"] = round(task.cpu * 1e3, 3)
         if task.size is not None:
             details["bytes"] = task.size
+        if task.moved is not None:
+            details["bytes moved"] = task.moved
+        if task.compiled:
+            details["compile ms"] = round(task.compiled * 1e3, 3)
         if task.failed:
             details["failed"] = True
         kind = "failed" if task.failed else "task"
         yield _slice(task.name, kind, track, task.start, task.end, details)
+
+
+def _counters(usage: Sequence[UsageRecord]) -> Iterator[dict[str, Any]]:
+    for each in usage:
+        if each.memory is not None:
+            yield _counter("memory", each.time, {
+                "this process": each.memory, "workers": each.worker_memory,
+            })
+        yield _counter("CPU", each.time, {"cores": round(each.cpu, 3)})
+
+
+def _counter(name: str, time: float, values: dict[str, float]) -> dict[str, Any]:
+    ts = round(time * 1e6, 3)
+    return {"ph": "C", "name": name, "pid": 1, "tid": 0, "ts": ts, "args": values}
 
 
 def _slice(

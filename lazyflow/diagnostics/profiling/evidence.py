@@ -11,10 +11,13 @@ from lazyflow import config
 from lazyflow.diagnostics.profiling.records import (
     RunRecord,
     TaskRecord,
+    UsageRecord,
     gaps,
     total,
     union,
 )
+from lazyflow.diagnostics.profiling.sights import ArrayChunks
+from lazyflow.store.memory.available import available_memory
 
 
 class Evidence:
@@ -29,6 +32,10 @@ class Evidence:
         together; None: unknown.
     cores
         The number of cores that this process may use.
+    usage
+        Memory and CPU use over time; empty where they were not read.
+    limit
+        Bytes that this process and its workers may take together; None: unknown.
     """
 
     def __init__(
@@ -38,12 +45,16 @@ class Evidence:
         seconds: float,
         idle: float | None = None,
         cores: int | None = None,
+        usage: Sequence[UsageRecord] = (),
+        limit: int | None = None,
     ) -> None:
         self.tasks = tasks
         self.runs = runs
         self.seconds = seconds
         self.idle = idle
         self.cores = config.cpu_count() if cores is None else cores
+        self.usage = usage
+        self.limit = limit
 
     def parallel_runs(self) -> Iterator[tuple[int, RunRecord]]:
         """Yield the runs that the user's own code started where tasks may run side by side."""
@@ -59,6 +70,24 @@ class Evidence:
             if task.worker:
                 found[task.run].append(task)
         return found
+
+    def users_runs(self) -> Iterator[RunRecord]:
+        """Yield the runs that the user's own code started."""
+        return (run for run in self.runs if run.is_users)
+
+    @cached_property
+    def arrays(self) -> dict[str, list[ArrayChunks]]:
+        """The arrays whose blocks were computed, by the lines that made them."""
+        found: defaultdict[str, list[ArrayChunks]] = defaultdict(list)
+        for run in self.runs:
+            for chunks in run.sights.arrays:
+                found[chunks.place].append(chunks)
+        return dict(found)
+
+    def busy_between(self, start: float, end: float) -> float:
+        """Return how many tasks ran at once between two moments, on average."""
+        shared = (min(task.end, end) - max(task.start, start) for task in self.tasks)
+        return sum(time for time in shared if time > 0) / max(end - start, 1e-9)
 
     @cached_property
     def alone(self) -> float:
@@ -84,3 +113,12 @@ def idle_seconds() -> float | None:
         return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):  # not Linux
         return None
+
+
+def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
+    """Return the bytes that these processes may have: those of the last record, and what is left.
+
+    None where one of them is unknown.
+    """
+    left = available_memory()
+    return usage[-1].total + left if usage and left is not None else None

@@ -11,19 +11,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.runs import observers
-from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds
+from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
+from lazyflow.diagnostics.profiling.looking import Looks
 from lazyflow.diagnostics.profiling.recording import Recording, Words
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
-from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
+from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
+from lazyflow.schedulers.core.base import AnyRun
+from lazyflow.schedulers.core.program_observer import ProgramObserver
+from lazyflow.schedulers.core.sampling import Stack
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.advice import Advice
+    from lazyflow.diagnostics.profiling.flame import Flame
     from lazyflow.diagnostics.profiling.summary import Summary
 
 __all__ = ["Profile", "profile"]
 
 
-class Profile(Observer):
+class Profile(ProgramObserver):
     """What ran in a ``with`` block: see `profile`.
 
     Attributes
@@ -45,7 +50,9 @@ class Profile(Observer):
     <Profile: 1 task of 1 run>
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sample: float | None) -> None:
+        self._looks = Looks(sample, lambda: list(self._open))
+        self._watch = GraphWatch()
         self._open: dict[Any, Recording] = {}
         self._over: deque[Recording] = deque()
         self._tasks: list[TaskRecord] = []
@@ -71,6 +78,8 @@ class Profile(Observer):
         self._token = observers.set((*observers.get(), self))
         self._idle = idle_seconds()
         self._start = perf_counter()
+        self.sampling = self._looks.sample or 0.0
+        self._looks.begin()
         return self
 
     def __exit__(
@@ -81,13 +90,17 @@ class Profile(Observer):
     ) -> None:
         assert self._token is not None
         observers.reset(self._token)
+        self.sampling = 0.0
         self._end = perf_counter()
         self._idle_end = idle_seconds()
+        self._looks.end()
 
     # -- while tasks run --------------------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
-        self._open[run] = Recording(run)
+        self._open[run] = Recording(run, self._watch)
+        if self.sampling:
+            self._looks.schedulers[id(run.scheduler)] = run.scheduler
 
     def task_ran(
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
@@ -97,10 +110,24 @@ class Profile(Observer):
         if recording is not None:
             recording.spans.append((i, worker, start, end, cpu, size))
 
+    def task_moved(self, run: AnyRun, i: int, size: int) -> None:
+        recording = self._open.get(run)
+        if recording is not None:
+            recording.moved[i] = recording.moved.get(i, 0) + size
+
+    def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
+        recording = self._open.get(run)
+        if recording is not None:
+            recording.compiled[i] = recording.compiled.get(i, 0.0) + seconds
+
+    def task_sampled(self, run: AnyRun, i: int, stack: Stack, looks: int, seconds: float) -> None:
+        if run in self._open:
+            self._looks.samples.add(run.plan.tasks[i]._func, stack, looks, seconds)
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         recording = self._open.get(run)
         if recording is not None:
-            recording.failed[i] = perf_counter()
+            recording.fail(i, perf_counter(), refusal(run, i, error))
 
     def run_ended(self, run: AnyRun) -> None:
         recording = self._open.pop(run, None)
@@ -108,6 +135,12 @@ class Profile(Observer):
             return
         recording.close(run)
         self._over.append(recording)
+
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        self._watch.planned(arrays)
+
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        self._watch.returned(run, values)
 
     # -- when somebody asks -----------------------------------------------------------------
 
@@ -157,8 +190,24 @@ class Profile(Observer):
         """
         return (perf_counter() if self._end is None else self._end) - self._start
 
+    @property
+    def usage(self) -> list[UsageRecord]:
+        """Memory and CPU use of this process and of worker processes, over time.
+
+        Empty for a block of less than a tenth of a second, or one that took no samples.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> with lazyflow.profile() as p:
+        ...     pass
+        >>> p.usage
+        []
+        """
+        return self._looks.meter.records(self._start)
+
     def summary(self) -> Summary:
-        """Return a table by function: calls, times, CPU share, failures and bytes.
+        """Return a table by function: calls, times, CPU share, failures, bytes and compile time.
 
         Examples
         --------
@@ -177,6 +226,7 @@ class Profile(Observer):
         """Return an interactive picture: a lane for each worker, coloured by function.
 
         The first lane is the caller's, where times outside of runs are red: nothing ran then.
+        Below the lanes stand memory and CPU use over time.
         It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
 
         Parameters
@@ -203,7 +253,51 @@ class Profile(Observer):
         """
         from lazyflow.diagnostics.profiling.timeline import timeline
 
-        return timeline(path, self.tasks, self.runs, self.seconds)
+        return timeline(path, self.tasks, self.runs, self.seconds, self.usage)
+
+    def flame(self, path: str | os.PathLike[str] | None = None) -> Flame:
+        """Return which lines of the tasks' functions cost the time, over all workers.
+
+        Where tasks are is looked at again and again while they run. Time inside of C stands at
+        the line of Python that called it. Tasks on sync, threads, processes, distributed and Ray
+        are seen, not those that an executor of yours runs.
+
+        Parameters
+        ----------
+        path
+            Where to write an interactive picture of all calls as one HTML page, which loads
+            nothing from elsewhere. It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
+
+        Returns
+        -------
+        Flame
+            As text a table of the hottest lines; its ``figure()`` is the picture for a notebook.
+
+        Raises
+        ------
+        RuntimeError
+            The profile was told to take no samples.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> with lazyflow.profile(sample=0.001) as p:
+        ...     lazyflow.delayed(sum)(range(5_000_000)).compute()
+        12499997500000
+        >>> p.flame().lines[0].function
+        'builtins.sum'
+        """
+        from lazyflow.diagnostics.profiling.flame import Flame
+
+        if self._looks.sample is None:
+            raise RuntimeError(
+                "this profile took no samples, as it was made by profile(sample=None). Type: with "
+                "lazyflow.profile() as p:"
+            )
+        flame = Flame(self._looks.samples.named(), self.runs, self._looks.sample)
+        if path is not None:
+            flame.write(path)
+        return flame
 
     def advice(self) -> list[Advice]:
         """Return what to change in the program, by what was seen; nothing where all is well.
@@ -221,10 +315,13 @@ class Profile(Observer):
 
         before, after = self._idle, self._idle_end if self._end else idle_seconds()
         idle = None if before is None or after is None else after - before
-        return advice(Evidence(self.tasks, self.runs, self.seconds, idle))
+        usage = self.usage
+        return advice(Evidence(
+            self.tasks, self.runs, self.seconds, idle, usage=usage, limit=memory_limit(usage)
+        ))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the tasks to a JSON file that Perfetto (ui.perfetto.dev) and Chrome open.
+        """Write tasks, memory and CPU use to a JSON file that Perfetto (ui.perfetto.dev) and Chrome open.
 
         Examples
         --------
@@ -237,10 +334,11 @@ class Profile(Observer):
         """
         from lazyflow.diagnostics.profiling.chrome_trace import write_trace
 
-        write_trace(path, self.tasks, self.runs, self.seconds)
+        write_trace(path, self.tasks, self.runs, self.seconds, self.usage)
 
     def _resolve(self) -> None:
         """Make records of what was recorded."""
+        self._looks.samples.named()  # lets go of functions
         if not self._over:
             return
         runs, tasks = list(self._runs), list(self._tasks)
@@ -253,7 +351,7 @@ class Profile(Observer):
         self._runs, self._tasks = runs, tasks
 
 
-def profile() -> Profile:
+def profile(sample: float | None = 0.01) -> Profile:
     """Return a context manager that records what runs in its block, on any scheduler.
 
     In the block a task costs about a microsecond more; elsewhere it costs nothing. Runs that this
@@ -261,10 +359,22 @@ def profile() -> Profile:
     when they end. Calls of actors are not recorded, and of results the size only where they are
     in other processes.
 
+    Parameters
+    ----------
+    sample
+        Seconds between two looks at the lines that tasks are at, for `Profile.flame`, by a thread
+        of this process and one in each worker. It ends with the block, and also reads memory and
+        CPU use. None: there is no such thread.
+
     Returns
     -------
     Profile
-        With `summary`, `timeline`, `to_chrome_trace` and `advice`.
+        With `summary`, `timeline`, `flame`, `to_chrome_trace` and `advice`.
+
+    Raises
+    ------
+    ValueError
+        `sample` is less than a millisecond.
 
     Examples
     --------
@@ -275,4 +385,4 @@ def profile() -> Profile:
     >>> sorted(row.calls for row in p.summary().rows)
     [1, 9]
     """
-    return Profile()
+    return Profile(sample)

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name
@@ -36,13 +37,19 @@ class Recording:
         A `Span` for each task.
     failed
         When tasks failed, by number.
+    compiled, moved
+        Seconds for which Numba compiled, and bytes that were sent, by number of the task.
     kinds
         What names the tasks of `spans`, once the run is over.
+    look
+        What was seen of the graph.
     """
 
-    def __init__(self, run: AnyRun) -> None:
+    def __init__(self, run: AnyRun, watch: GraphWatch) -> None:
         self.spans: list[Span] = []
         self.failed: dict[int, float] = {}
+        self.compiled: dict[int, float] = {}
+        self.moved: dict[int, int] = {}
         self.kinds: list[tuple[Any, ...]] = []
         self.place, is_users = _users_line()
         self.is_users = is_users and here.worker is None
@@ -50,7 +57,14 @@ class Recording:
         plan = run.plan
         self.tasks = len(plan) - len(plan.leaves)
         self.chain = min(self.tasks, height_over([plan.tasks[i] for i in plan.outputs]))
+        self.look = watch.look(run)
         self.start = self.end = perf_counter()
+
+    def fail(self, i: int, when: float, refused: Refusal | None) -> None:
+        """Note that a task failed, and whether it did since it changed its input."""
+        self.failed[i] = when
+        if refused is not None:
+            self.look.refused.append(refused)
 
     def close(self, run: AnyRun) -> None:
         """Take what names the tasks of a run that is over; not its plan, which holds values."""
@@ -67,15 +81,15 @@ class Recording:
         for kind, (i, worker, start, end, cpu, size) in zip(self.kinds, self.spans, strict=False):
             yield TaskRecord(
                 *words.of(kind), run, shown(worker), start - began, end - began, cpu, size,
-                i in self.failed,
+                i in self.failed, self.compiled.get(i, 0.0), self.moved.get(i),
             )
 
     def run_record(self, began: float, words: Words) -> RunRecord:
         """Return the record of the run."""
-        place = words.of((abs, DEFAULT, *self.place, None))[2] if self.place else ""
+        place = words.at(self.place) if self.place else ""
         return RunRecord(
             self.start - began, self.end - began, place, self.is_users, self.scheduler, self.tasks,
-            self.chain,
+            self.chain, self.look.sights(words.at),
         )
 
 
@@ -104,6 +118,10 @@ class Words:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], tuple[Any, tuple[str, str, str]]] = {}
 
+    def at(self, line: tuple[Any, int]) -> str:
+        """Return a line, given as code and offset, as text."""
+        return self.of((abs, DEFAULT, *line, None))[2]
+
     def of(self, kind: tuple[Any, ...]) -> tuple[str, str, str]:
         """Return name, function and place of a task with such fields as `_common` gets."""
         func, options, code, lasti, name = kind
@@ -111,12 +129,12 @@ class Words:
         if key not in self._known:
             task = bare_task(func, ())
             task._options, task._code, task._lasti, task._key = options, code, lasti, name
-            text = shown(task_name(task)), shown(_full_name(func)), shown_end(place_text(task))
+            text = shown(task_name(task)), shown(full_name(func)), shown_end(place_text(task))
             self._known[key] = kind, text  # with the objects, whose ids are not used again then
         return self._known[key][1]
 
 
-def _full_name(func: Any) -> str:
+def full_name(func: Any) -> str:
     """Return the name of a function with its module, and with its line if it is a lambda."""
     name = function_name(func)
     try:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lazyflow.diagnostics.profiling.sights import NOTHING, Sights
+
 
 class TaskRecord(NamedTuple):
     """A call of a task.
@@ -31,6 +33,10 @@ class TaskRecord(NamedTuple):
         Bytes of its result; None: unknown.
     failed
         Whether it raised, after its last retry.
+    compiled
+        Seconds for which Numba compiled in it.
+    moved
+        Bytes of arguments and inputs that were sent to the process that called it; None: unknown.
     """
 
     name: str
@@ -43,6 +49,8 @@ class TaskRecord(NamedTuple):
     cpu: float | None
     size: int | None
     failed: bool
+    compiled: float = 0.0
+    moved: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -67,6 +75,8 @@ class RunRecord(NamedTuple):
         The number of tasks in its plan that are calls.
     chain
         The number of tasks in its longest chain, each of which needs the one before.
+    sights
+        What was seen of its graph.
     """
 
     start: float
@@ -76,6 +86,33 @@ class RunRecord(NamedTuple):
     scheduler: str
     tasks: int
     chain: int
+    sights: Sights = NOTHING
+
+
+class UsageRecord(NamedTuple):
+    """What this process and the workers of its runs used at a moment.
+
+    Attributes
+    ----------
+    time
+        Seconds since the profile began.
+    memory
+        Bytes of memory of this process; None: unknown.
+    worker_memory
+        Bytes of memory of the worker processes on this machine, without what they share.
+    cpu
+        How many cores all of them used since the record before.
+    """
+
+    time: float
+    memory: int | None
+    worker_memory: int
+    cpu: float
+
+    @property
+    def total(self) -> int:
+        """Bytes of all of them together."""
+        return (self.memory or 0) + self.worker_memory
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:

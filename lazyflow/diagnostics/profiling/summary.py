@@ -21,7 +21,7 @@ from lazyflow.store.sizes import format_bytes
 
 __all__ = ["FunctionRow", "Summary"]
 
-_HEADS = ("function", "calls", "total", "mean", "p95", "CPU", "failed", "bytes")
+_HEADS = ("function", "calls", "total", "mean", "p95", "CPU", "failed", "bytes", "moved", "compile")
 
 
 class FunctionRow(NamedTuple):
@@ -43,6 +43,10 @@ class FunctionRow(NamedTuple):
         The number of calls that raised.
     size
         Bytes of all results of which the size is known; None: of none.
+    moved
+        Bytes of arguments and inputs that were sent to other processes; None: unknown, or nothing.
+    compiled
+        Seconds of the total for which Numba compiled.
     """
 
     function: str
@@ -53,6 +57,8 @@ class FunctionRow(NamedTuple):
     cpu: float | None
     failed: int
     size: int | None
+    moved: int | None = None
+    compiled: float = 0.0
 
 
 class Summary:
@@ -135,6 +141,7 @@ def _row(function: str, tasks: list[TaskRecord]) -> FunctionRow:
     measured = [task for task in tasks if task.cpu is not None]
     wall = sum(task.seconds for task in measured)
     sizes = [task.size for task in tasks if task.size is not None]
+    moved = [task.moved for task in tasks if task.moved is not None]
     return FunctionRow(
         function=function,
         calls=len(tasks),
@@ -144,14 +151,17 @@ def _row(function: str, tasks: list[TaskRecord]) -> FunctionRow:
         cpu=min(1.0, sum(task.cpu or 0.0 for task in measured) / wall) if wall else None,
         failed=sum(task.failed for task in tasks),
         size=sum(sizes) if sizes else None,
+        moved=sum(moved) if moved else None,
+        compiled=sum(task.compiled for task in tasks),
     )
 
 
 def _texts(row: FunctionRow) -> tuple[str, ...]:
-    size = "" if row.size is None else format_bytes(row.size)
+    sizes = ["" if size is None else format_bytes(size) for size in (row.size, row.moved)]
+    compiled = seconds(row.compiled) if row.compiled else ""
     times = seconds(row.total), seconds(row.mean), seconds(row.p95)
     failed = f"{row.failed:,}" if row.failed else ""
-    return (row.function, f"{row.calls:,}", *times, percent(row.cpu), failed, size)
+    return (row.function, f"{row.calls:,}", *times, percent(row.cpu), failed, *sizes, compiled)
 
 
 def _headline(

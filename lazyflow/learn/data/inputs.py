@@ -15,6 +15,7 @@ from lazyflow import compute, delayed, is_lazy, persist
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
+from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.keeping import fitting
 
 __all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "listed", "loaded", "parts_of"]
@@ -168,7 +169,7 @@ def _chunks_of_array(X: Array) -> tuple[list[Any], list[int] | None]:
             warnings.warn(
                 f"X is chunked over its columns, too: {X.nbytes / 1e9:.1f} GB move to bring rows "
                 f"together. Make it in chunks of full rows, as chunks=({X.chunks[0][0]}, -1)",
-                LazyflowWarning, stacklevel=4,
+                LazyflowWarning, stacklevel=users_depth(),
             )
         X = X.rechunk({1: -1})
     sizes = X.chunks[0]

@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from lazyflow.api.works import as_work
+from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.estimators.least_squares import LinearRegressor
 from lazyflow.learn.estimators.linear_estimator import LIMITS
@@ -91,6 +93,7 @@ class ElasticNet(LinearRegressor):
         self.callback = callback
         self.scheduler = scheduler
 
+    @as_work("pass")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ElasticNet":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -137,7 +140,7 @@ class ElasticNet(LinearRegressor):
             warnings.warn(
                 f"no convergence: after {max(counts)} passes over the coefficients the duality gap "
                 f"is {max(gaps):.2g}, with tol={self.tol:g}; raise max_iter or tol, or scale the "
-                "features", ConvergenceWarning, stacklevel=3,
+                "features", ConvergenceWarning, stacklevel=users_depth(),
             )
 
     def _keep_end(self, gap: float, count: int, good: bool) -> None:

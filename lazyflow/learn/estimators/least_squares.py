@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from lazyflow.api.works import as_work
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
 from lazyflow.learn.data.rows import Rows, kept_rows
@@ -131,6 +132,7 @@ class LinearRegression(LinearRegressor):
         self.fit_intercept = fit_intercept
         self.scheduler = scheduler
 
+    @as_work("pass")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearRegression":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -207,6 +209,7 @@ class Ridge(LinearRegressor):
         self.callback = callback
         self.scheduler = scheduler
 
+    @as_work("pass")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Ridge":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 

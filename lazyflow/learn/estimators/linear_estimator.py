@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import lazyflow.array as la
 from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
+from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.checking import as_numbers, check_finite
 from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
@@ -160,7 +161,7 @@ class LinearEstimator(BaseEstimator):
         self._keep_theta(found.theta)
         self._keep_trace(found.history, found.converged, found.gap, found.n_passes)
         if found.message:
-            warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(found.message, ConvergenceWarning, stacklevel=users_depth())
 
     def _keep_trace(
         self, history: dict[str, np.ndarray], converged: bool, gap: float, passes: float

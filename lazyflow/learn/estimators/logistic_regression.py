@@ -13,6 +13,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from lazyflow.api.works import as_work
+from lazyflow.graph.task import users_depth
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
 from lazyflow.learn.data.rows import kept_rows
@@ -144,6 +146,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         tags.input_tags.sparse = self.solver != "svrg"
         return tags
 
+    @as_work("pass")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
         """Fit the model to rows X (n, d) and labels y (n,).
 
@@ -170,7 +173,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         if is_chunked(X) and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: its one column is "
-                "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=2,
+                "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=users_depth(),
             )
         parts, keep = self._fitting(parts)
         parts = loaded(parts, self._run, keep)
@@ -192,7 +195,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         if not (problem.l1 or problem.l2) and is_separated(problem, self._theta):
             warnings.warn(
                 "a plane parts the classes, so without penalty there is no minimum: the larger the "
-                "coefficients the better. Take a finite C", ConvergenceWarning, stacklevel=2,
+                "coefficients the better. Take a finite C", ConvergenceWarning,
+                stacklevel=users_depth(),
             )
         return self
 

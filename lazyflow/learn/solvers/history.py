@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.api.works import went_on
 from lazyflow.learn.solvers.certificate import exact_gap, gap_at, gradient_norm
 from lazyflow.learn.solvers.problem import Problem
 
@@ -73,6 +74,17 @@ class Progress(NamedTuple):
         array([1.])
         """
         return self.theta[:, -1]
+
+    def text(self) -> str:
+        """Return how near the solver is, in words.
+
+        Examples
+        --------
+        >>> Progress(0, 1, 0.01, 0.69, 0.5, 1.0, 0.0, np.ones((1, 3))).text()
+        'gradient norm 0.5, gap 1'
+        """
+        gap = "" if math.isnan(self.gap) else f", gap {self.gap:.2g}"
+        return f"gradient norm {self.gradient_norm:.2g}{gap}"
 
 
 Callback = Callable[[Progress], Any]
@@ -174,6 +186,7 @@ class History:
             iteration, self.passes, seconds, objective, norm, gap, step, theta.copy()
         )
         self.trace.append(point)
+        went_on(self.passes, point.text)
         self.converged = norm <= rule.tol
         if rule.gap_tol is not None and not self.converged and not gap > rule.gap_tol * objective:
             self.converged = exact_gap(problem, theta, gradient)[0] <= rule.gap_tol * objective

@@ -18,6 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, tree_reduce
+from lazyflow.api.works import went_on
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.learn.data.rows import Rows, tree_sum
 
@@ -67,6 +68,7 @@ def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarr
     """
     factors = [_chunk_r(*chunk, free) for chunk in rows.chunks]
     (factor,) = compute(tree_reduce(_stacked_r, factors, split_every=8), **run)
+    went_on(1)
     d, first = rows.n_features, int(free)
     own = factor[first:first + d, first:first + d]
     right = factor[first:first + d, first + d:]
@@ -159,6 +161,7 @@ def feature_sums(rows: Rows, free: bool, run: dict[str, Any]) -> FeatureSums:
     gram, moments, squares = compute(
         tree_sum([_products(*chunk, mean, target) for chunk in rows.chunks]), **run
     )[0]
+    went_on(1)
     if not (np.isfinite(gram).all() and np.isfinite(moments).all()):
         raise ValueError(
             "products of the features and of y overflow float64: the largest mean of a feature is "

@@ -1,6 +1,7 @@
 """`minimize`: any function that is a sum over chunks, by SciPy's L-BFGS."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.optimize import OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from lazyflow import delayed, persist, trace
+from lazyflow.api.works import as_work, went_on
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.learn.data.rows import tree_sum
@@ -18,6 +20,7 @@ _STEP = float(np.finfo(np.float64).eps) ** (1 / 3)  # of central differences
 _WRONG = 1e-3  # relative: no gradient of a right formula is so far from differences
 
 
+@as_work("pass")
 def minimize(
     fun_on_chunk: Callable[..., Any], x0: Any, data: Sequence[Any] | Array,
     method: Literal["L-BFGS-B"] = "L-BFGS-B", *, args: tuple[Any, ...] = (), jac: bool = True,
@@ -85,8 +88,11 @@ def minimize(
     if check_gradient and jac:
         _check(total, start)
 
+    passes = count(1)
+
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = total(flat.reshape(start.shape))
+        went_on(next(passes), lambda: f"gradient norm {abs(gradient).max(initial=0.0):.2g}")
         return value, gradient.ravel()
 
     found = scipy_minimize(

@@ -72,7 +72,7 @@ class EngineRun(Lifecycle):
     def begin(self) -> None:
         """Collect the leaves; go on when all pending ones are done."""
         observers = self.observers
-        observed = bool(observers.members), bool(observers.on_ran)
+        observed = bool(observers.members), bool(observers.on_ran), observers.sampling
         flags = self.request.collect, self.request.check_mutation, *observed
         self._head = self.name, self.context.copy().run(environment.packed), flags
         self.begun = True

@@ -37,7 +37,7 @@ _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
 #: Options of the request: indices into the flags that come with a group.
-COLLECT, CHECK, TELL, TIME = range(4)
+COLLECT, CHECK, TELL, TIME, SAMPLE = range(5)
 
 
 class GroupReport(NamedTuple):
@@ -162,8 +162,10 @@ class Work:
             run = self._begin()
             if run is None:
                 return GroupOutcome({}, {}), b""
-            self._scheduler.start(run)
-            self._scheduler.wait(run, None)
+            assert self.log is not None
+            with self.log.watched(self.flags[SAMPLE]):
+                self._scheduler.start(run)
+                self._scheduler.wait(run, None)
             return self._reported(run)
         except BaseException as bug:  # of lazyflow, or memory ran out
             first = self._members[0][0]
@@ -289,6 +291,7 @@ class Work:
         run.forget_values()
         assert self.log is not None
         self.log.run = None
+        self.log.close()
         events = [
             (what, self._members[i - count][0], *when) for what, i, *when in self.log.events or ()
         ]

@@ -7,8 +7,11 @@ The modules, in reading order:
     run.py               a run whose tasks are called in this process
     slow_path.py         its calls that need copies, retries or checks
     priorities.py        which task, and which run, is next when some have a priority
+    program_observer.py  observers that also hear what the program around runs does
     observing.py         its observers
     task_timer.py        how long its tasks took, for observers that ask
+    sampling.py          where its tasks spend their time, likewise
+    compiling.py         how long Numba compiled in them, likewise
     coroutines.py        its tasks that are coroutines
     current_worker.py    the worker that the current thread is
     slots.py             how many tasks of a run may run at once

@@ -67,6 +67,8 @@ class AnyRun(Protocol):
     request: Request
     #: The scheduler that runs it.
     scheduler: Any
+    #: Its `RunObservers`.
+    observers: Any
     #: What the scheduler keeps with it.
     attached: Any
     #: The caller's context variables.
@@ -108,6 +110,9 @@ class Observer:
     ``run.task_name(i)`` is its name.
     """
 
+    #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
+    sampling: float = 0.0
+
     def run_started(self, run: AnyRun) -> None:
         """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
 
@@ -137,6 +142,15 @@ class Observer:
         size
             Bytes of the result, where the scheduler knows them.
         """
+
+    def task_moved(self, run: AnyRun, i: int, size: int) -> None:
+        """Hear that so many bytes, arguments and inputs, were sent to the process of task `i`."""
+
+    def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
+        """Hear that Numba compiled in task `i`."""
+
+    def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
+        """Hear that task `i`, in another process, was at a `Stack` (sampling.py) for so long."""
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Hear that task `i` raised, after its last retry."""

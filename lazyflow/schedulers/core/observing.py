@@ -7,6 +7,7 @@ from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+from lazyflow.schedulers.core.program_observer import ProgramObserver
 from lazyflow.schedulers.core.task_timer import TaskTimer
 
 #: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
@@ -22,17 +23,24 @@ class RunObservers:
     in place and never replaced, since running loops hold them.
     """
 
-    __slots__ = ("members", "on_end", "on_ran", "on_start")
+    __slots__ = ("members", "on_end", "on_ran", "on_start", "timer")
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self.members = [o for o in observers if id(o) not in _broken]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
         self.on_ran = _overriding(self.members, "task_ran")
+        self.timer: TaskTimer | None = None
+
+    @property
+    def sampling(self) -> float:
+        """The seconds between two looks at tasks in other processes; 0: nobody asks for them."""
+        asked = [getattr(observer, "sampling", 0.0) for observer in self.members]
+        return min(filter(None, asked), default=0.0)
 
     def time_here(self) -> None:
         """Have the tasks timed that threads of this process call."""
-        timer = TaskTimer(self)
+        self.timer = timer = TaskTimer(self)
         self.members.insert(0, timer)  # a task has run before its failure is told
         self.on_start.append((timer, timer.task_started))
         self.on_end.insert(0, (timer, timer.task_ended))
@@ -56,9 +64,41 @@ class RunObservers:
         """Tell observers that the run is over."""
         self._tell(run, "run_ended")
 
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        """Tell observers of the arrays that the next run makes."""
+        self._tell(arrays, "arrays_planned", kind=ProgramObserver)
+
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        """Tell observers what a caller got of the run."""
+        self._tell(run, "values_returned", values, kind=ProgramObserver)
+
+    def work_started(self, work: Any) -> None:
+        """Tell observers that a piece of work begins."""
+        self._tell(work, "work_started", kind=ProgramObserver)
+
+    def work_went_on(self, work: Any) -> None:
+        """Tell observers how far a piece of work is."""
+        self._tell(work, "work_went_on", kind=ProgramObserver)
+
+    def work_ended(self, work: Any) -> None:
+        """Tell observers that a piece of work is over."""
+        self._tell(work, "work_ended", kind=ProgramObserver)
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
+
+    def task_moved(self, run: AnyRun, i: int, size: int) -> None:
+        """Tell observers what was sent to the process of a task."""
+        self._tell(run, "task_moved", i, size)
+
+    def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
+        """Tell observers how long Numba compiled in a task."""
+        self._tell(run, "task_compiled", i, seconds)
+
+    def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
+        """Tell observers where a task in another process was."""
+        self._tell(run, "task_sampled", i, stack, looks, seconds)
 
     def task_started(self, run: AnyRun, i: int) -> None:
         """Tell observers that a task is about to be called."""
@@ -87,10 +127,14 @@ class RunObservers:
             except BaseException as error:
                 self._drop(observer, "task_ran", error)
 
-    def _tell(self, run: AnyRun, event: str, *details: Any) -> None:
+    def _tell(
+        self, subject: Any, event: str, *details: Any, kind: type[Any] = object
+    ) -> None:
         for observer in tuple(self.members):
+            if not isinstance(observer, kind):
+                continue
             try:
-                getattr(observer, event)(run, *details)
+                getattr(observer, event)(subject, *details)
             except BaseException as error:  # SystemExit too: it would end the thread
                 self._drop(observer, event, error)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from threading import get_ident
 from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
 from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.sampling import RunningTask
 
 #: Seconds. A thread's CPU time costs half a microsecond to read, ten times its clock: a task or a
 #: pause that is shorter than this is taken to have kept its thread busy.
@@ -21,6 +24,13 @@ class TaskTimer(Observer):
         self._running: dict[int, tuple[Worker | None, float, float]] = {}
         #: For each worker a moment and the CPU time that its thread had used by then.
         self._read: dict[Worker, tuple[float, float]] = {}
+        self._threads: dict[Worker, int] = {}
+
+    def running(self, run: AnyRun) -> Iterator[RunningTask]:
+        """Yield the tasks that threads of this process run now, named by run and number."""
+        for i, (worker, start, _) in self._running.copy().items():
+            if worker is not None:
+                yield RunningTask(self._threads[worker], (run, i), start)
 
     def task_started(self, run: AnyRun, i: int) -> None:
         worker: Worker | None = here.worker
@@ -30,6 +40,7 @@ class TaskTimer(Observer):
         start = perf_counter()
         last = self._read.get(worker)
         if last is None or start - last[0] > SHORT:
+            self._threads[worker] = get_ident()
             cpu = thread_time()
             start = perf_counter()
         else:

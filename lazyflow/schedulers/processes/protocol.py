@@ -22,7 +22,7 @@ FlightMessage: TypeAlias = tuple[
     Sequence[tuple[int, Any]],  # values by id: ``[value]``, or an `Encoded` as a tuple
     list[Any],  # the tasks, see ``remote/calls.py``
     Sequence[int],  # the indices of tasks whose arguments are in shared memory
-    bool,  # whether each task is to be timed
+    float | None,  # seconds between looks at where tasks are; 0: they are timed; None: neither
     Sequence[int],  # values that are not needed any more: their ids
     Sequence[int],  # the numbers of the arenas whose descriptors come along
     Sequence[int],  # runs that are not needed any more
@@ -33,6 +33,10 @@ FlightMessage: TypeAlias = tuple[
 #: processes on one machine agree.
 TaskSpan: TypeAlias = tuple[int, float, float, float | None]
 
+#: The id of a task and the seconds for which Numba compiled in it; or its id, a `Stack` at which
+#: it was, the number of looks that found it there, and the seconds that they stand for.
+TaskNote: TypeAlias = tuple[int, float] | tuple[int, Any, int, float]
+
 #: What a worker has done of a flight.
 Answer: TypeAlias = tuple[
     int,  # the number of the flight
@@ -42,6 +46,7 @@ Answer: TypeAlias = tuple[
     list[int],  # ids of tasks that were not run, since an input turned out to be a lazy value
     dict[int, tuple[int, float]],  # calls and seconds, by function
     list[TaskSpan],  # of tasks that ran, if they are to be timed
+    list[TaskNote],  # of tasks that ran or run, likewise
     list[Segment],  # segments of other processes that the worker does not map any more
     list[int],  # the numbers of the arenas whose descriptors come along
     tuple[int, int, int],  # `WorkerProcess.memory_stats`

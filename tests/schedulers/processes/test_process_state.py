@@ -83,17 +83,17 @@ def test_a_fake_that_is_given_a_wrong_task_says_so():
 
 
 def test_times_of_tasks_that_ran_after_a_part_was_answered_are_answered_too():
-    flight = RunningFlight(1, [], False)
+    flight = RunningFlight(1, [], None)
     flight.add_time(5, 2, 0.5)
     flight.failed.append((7, None, None))
-    assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)}, [])
+    assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)}, [], [])
     flight.add_time(5, 1, 0.25)
     flight.add_time(6, 0, 0.25)  # no call
-    assert flight.take_outcomes() == ([], [], {5: (1, 0.25)}, [])
+    assert flight.take_outcomes() == ([], [], {5: (1, 0.25)}, [], [])
 
 
 def test_a_timed_flight_answers_when_each_task_ran():
-    flight = RunningFlight(1, [(7, "first"), (8, "second")], True)
+    flight = RunningFlight(1, [(7, "first"), (8, "second")], 0.0)
     assert flight.take() == (7, "first")
     ((i, start, end, cpu),) = flight.take_outcomes()[3]  # by the other thread, while it runs
     assert (i, cpu) == (7, None)

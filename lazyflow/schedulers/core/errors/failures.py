@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from lazyflow.errors import RemoteTaskError
@@ -81,8 +81,8 @@ def describe(task: Task, given: list[Any] | None) -> str:
     return f"in lazyflow task {text}, made at {place_text(task)}"
 
 
-def _advice(error: BaseException) -> str:
-    """Return advice for errors that the library's own rules cause."""
+def edit_advice(error: BaseException) -> str:
+    """Return advice for an error of a task that changes its input; empty for other errors."""
     if isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("numba."):
         text = text_of(error)
         if "read-only" in text or "readonly" in text:
@@ -111,6 +111,7 @@ def _must_be_wrapped(error: BaseException) -> bool:
 
 
 _SCHEDULERS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+_PACKAGE = os.path.dirname(_SCHEDULERS) + os.sep
 _OURS = (
     _SCHEDULERS + os.sep,
     os.path.abspath(arguments.__file__),
@@ -123,9 +124,17 @@ _CALLERS = tuple(
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
     """Drop the leading frames of a traceback that belong to this package."""
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+    while trace is not None and _is_ours(trace.tb_frame.f_code):
         trace = trace.tb_next
     return trace
+
+
+def _is_ours(code: CodeType) -> bool:
+    """Tell whether code is the schedulers', or else of this package and marked to be hidden."""
+    file = code.co_filename
+    return file.startswith(_OURS) or (
+        file.startswith(_PACKAGE) and "__tracebackhide__" in code.co_varnames
+    )
 
 
 # Classes may have a __traceback__, __repr__ or add_note of their own, which raise: what is asked
@@ -201,7 +210,7 @@ def interrupted(error: BaseException) -> BaseException:
 
 def with_note(error: BaseException, note: str) -> BaseException:
     """Add a note to an exception, and wrap one that would end the caller."""
-    note += _advice(error)
+    note += edit_advice(error)
     if _must_be_wrapped(error):
         wrapped = RemoteTaskError(
             f"a task raised {type(error).__name__}, which would end the caller if it were raised "

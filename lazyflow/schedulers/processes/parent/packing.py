@@ -21,10 +21,11 @@ from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Literal, Node
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.repeats import LARGE, RepeatedCopies
+from lazyflow.schedulers.processes.parent.repeats import RepeatedCopies
 from lazyflow.schedulers.remote import failures
 from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, packed_call
 from lazyflow.schedulers.remote.failures import culprit
+from lazyflow.schedulers.remote.large_values import LARGE
 from lazyflow.store.pickling.serialize import Encoded, Unpicklable, encode
 
 _TOGETHER = 0.001  # seconds of packing, after which what is packed may go

@@ -16,6 +16,7 @@ from lazyflow.schedulers.processes.parent.remote_run import (
     RemakingParent,
     RemoteRun,
     report_call,
+    report_notes,
     report_result,
 )
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
@@ -55,12 +56,14 @@ class Receiver:
 
     def answer(self, member: WorkerHandle, message: Answer, descriptors: list[int]) -> None:
         """Take an answer to a flight."""
-        number, entries, failed, deferred, times, timed, released, arenas, stats = message
+        number, entries, failed, deferred, times, timed, notes, *more = message
+        released, arenas, stats = more
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
         member.since = monotonic()
         self._memory.segments.remove(released, member)
+        report_notes(member, notes)
         nodes = member.nodes
         spans = {span[0]: span for span in timed}
         done = []

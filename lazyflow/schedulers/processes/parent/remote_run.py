@@ -15,7 +15,8 @@ from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.processes.decisions.nodes import Job, Node
 from lazyflow.schedulers.processes.parent.functions import Function
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue
-from lazyflow.schedulers.processes.protocol import TaskSpan
+from lazyflow.schedulers.processes.protocol import TaskNote, TaskSpan
+from lazyflow.schedulers.remote.calls import BLOB, Record
 
 _numbers = count(1)
 
@@ -231,3 +232,29 @@ def report_call(
         _, start, end, cpu = span
         name = f"process {member.inside.name}"
         run.observers.task_ran(run, node.i, name, start, end, cpu, size or None)
+
+
+def report_moved(
+    run: RemoteRun, nodes: list[Node], records: list[Record], loads: list[tuple[int, Any]]
+) -> None:
+    """Tell observers how much is sent for tasks; a value for several, for the first of them."""
+    sizes = {i: value[2] for i, value in loads if type(value) is tuple}
+    for node, (_, _, arguments, inputs, _, flags, _) in zip(nodes, records, strict=True):
+        size = arguments[2] if flags & BLOB else 0
+        for i in inputs or () if sizes else ():
+            size += sizes.pop(i, 0)
+        if size and not is_leaf(node.task):
+            run.observers.task_moved(run, node.i, size)
+
+
+def report_notes(member: Any, notes: list[TaskNote]) -> None:
+    """Tell observers what a worker, `member`, has noted of tasks that it has not answered yet."""
+    for i, *note in notes:
+        node = member.nodes.get(i)
+        run = None if node is None else node.job.run
+        if node is None or run is None or node.job.over or is_leaf(node.task):
+            continue
+        if len(note) == 1:
+            run.observers.task_compiled(run, node.i, *note)
+        else:
+            run.observers.task_sampled(run, node.i, *note)

@@ -13,7 +13,11 @@ from lazyflow.schedulers.processes.decisions.nodes import MIXED, Flight, Literal
 from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.remote_run import RemoteRun, report_start
+from lazyflow.schedulers.processes.parent.remote_run import (
+    RemoteRun,
+    report_moved,
+    report_start,
+)
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import FlightMessage
 from lazyflow.schedulers.remote.calls import (
@@ -32,8 +36,8 @@ from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
 #: The first fields of a `FlightMessage`.
-_Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, bool]
-_NO_TASKS: _Tasks = (0, 0, None, (), (), [], (), False)
+_Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, float | None]
+_NO_TASKS: _Tasks = (0, 0, None, (), (), [], (), None)
 _MOST_ARENAS = 60  # whose descriptors go with one message
 
 
@@ -81,7 +85,10 @@ class Sender:
         environment, old_runs = member.environment_of(run)
         if len(member.worker.flights) == 1:
             member.since = monotonic()
-        timed = bool(run.observers.on_ran)
+        timed = None
+        if run.observers.on_ran:
+            timed = run.observers.sampling
+            report_moved(run, flight.nodes, records, loads)
         tasks = (flight.number, run.number, environment, functions, loads, records, blobs, timed)
         self._send(member, tasks, flight.forget, old_runs)
 

@@ -5,11 +5,14 @@ A result is a tuple of an id, a kind of protocol.py, and the rest.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from collections.abc import Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.graph.kinds import IMMUTABLE
+from lazyflow.schedulers.core.sampling import RunningTask, Stack
 from lazyflow.schedulers.core.task_timer import SHORT
 from lazyflow.schedulers.processes.protocol import (
     ENCODED,
@@ -17,6 +20,7 @@ from lazyflow.schedulers.processes.protocol import (
     KEPT,
     PLAIN,
     PLAIN_KEPT,
+    TaskNote,
     TaskSpan,
 )
 from lazyflow.schedulers.processes.worker.process import WorkerProcess
@@ -33,16 +37,20 @@ class RunningFlight:
     ``todo`` is shared with the service thread, which takes from its other end what is recalled.
     """
 
-    def __init__(self, number: int, records: list[calls.Record], timed: bool) -> None:
+    def __init__(
+        self, number: int, records: list[calls.Record], timed: float | None
+    ) -> None:
         self.number = number
         self.todo = deque(records)
         #: Takes the next task; raises IndexError when there is none.
-        self.take = self._take_timed if timed else self.todo.popleft
+        self.take = self.todo.popleft if timed is None else self._take_timed
         self._spans: deque[TaskSpan] = deque()
         self._running: tuple[int, float, float] | None = None  # id, start, CPU time at the start
         self.done: deque[tuple[Any, ...]] = deque()
         self.failed: deque[tuple[Any, ...]] = deque()
         self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
+        self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
+        self._compiled: deque[tuple[int, float]] = deque()
         self.answered_at = perf_counter()  # or begun, before the first answer
         self.times: dict[int, list[float]] = {}
 
@@ -70,6 +78,22 @@ class RunningFlight:
         self._running = record[0], now, cpu
         return record
 
+    def running(self) -> Iterator[RunningTask]:
+        """Yield the task that runs now, if tasks are timed, named by its id."""
+        running = self._running
+        if running is not None:
+            yield RunningTask(threading.main_thread().ident or 0, *running[:2])
+
+    def sampled(self, i: int, stack: Stack, seconds: float) -> None:
+        """Note where a task was. By the thread that looks."""
+        looks, before = self._notes.get((i, stack), (0, 0.0))
+        self._notes[i, stack] = looks + 1, before + seconds
+
+    def compiled(self, seconds: float) -> None:
+        """Note that the task that runs now has compiled."""
+        if self._running is not None:
+            self._compiled.append((self._running[0], seconds))
+
     def take_back(self) -> list[int]:
         """Take out the tasks that were not begun, the last first; return their ids."""
         ids = []
@@ -81,8 +105,8 @@ class RunningFlight:
 
     def take_outcomes(
         self,
-    ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan]]:
-        """Take out what failed and what was deferred, and the times of functions and of tasks."""
+    ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan], list[TaskNote]]:
+        """Take out what failed and what was deferred, and times and notes of functions and tasks."""
         failed, deferred = [], []
         while self.failed:
             failed.append(self.failed.popleft())
@@ -90,7 +114,16 @@ class RunningFlight:
             deferred.append(self.deferred.popleft())
         taken, self.times = self.times, {}
         times = {f: tuple(t) for f, t in tuple(taken.items())}  # the other thread may add to it
-        return failed, deferred, times, self._take_spans()
+        return failed, deferred, times, self._take_spans(), self._take_notes()
+
+    def _take_notes(self) -> list[TaskNote]:
+        notes: list[TaskNote] = []
+        while self._compiled:
+            notes.append(self._compiled.popleft())
+        if self._notes:
+            taken, self._notes = self._notes, {}
+            notes += [(*at, *seen) for at, seen in tuple(taken.items())]
+        return notes
 
     def _take_spans(self) -> list[TaskSpan]:
         running = self._running  # it may be done: the other thread answers before the next is taken

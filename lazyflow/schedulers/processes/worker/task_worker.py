@@ -30,6 +30,7 @@ from lazyflow.schedulers.processes.worker.value_store import (
     UnopenedValue,
     ValueStore,
 )
+from lazyflow.schedulers.processes.worker.watching import TaskWatch
 from lazyflow.schedulers.remote import calls
 from lazyflow.schedulers.remote.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
 from lazyflow.schedulers.remote.failures import failure_record, unreadable
@@ -55,6 +56,8 @@ class TaskWorker(WorkerProcess):
         Which thread has a flight: "main" or "recall", whichever sets it first.
     flight
         What the main thread runs.
+    watch
+        Of whose tasks notes are taken.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -65,6 +68,7 @@ class TaskWorker(WorkerProcess):
         self.environments: dict[int, bytes] = {}
         self.claims: dict[int, str] = {}
         self.flight: RunningFlight | None = None
+        self.watch = TaskWatch()
 
     def _in_fork(self) -> None:
         super()._in_fork()
@@ -104,7 +108,10 @@ class TaskWorker(WorkerProcess):
             return
         self.claims.pop(number - _REMEMBERED, None)
         flight = self.flight = RunningFlight(number, records, timed)
+        if timed is not None:
+            self.watch.begin(flight, timed)
         self._context_of(run, records).run(self._run, flight)
+        self.watch.end()
         self.answer(flight)
         self.words[RUNNING] = 0
         self.flight = None

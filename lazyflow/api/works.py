@@ -1,0 +1,84 @@
+"""What observers hear beside runs: pieces of work that take several, as the fit of an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, TypeVar
+
+from lazyflow.api.runs import always_observers, observers
+from lazyflow.schedulers.core.observing import RunObservers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def watching() -> RunObservers | None:
+    """Return who observes what begins here; None where nobody does."""
+    found = (*always_observers, *observers.get())
+    return RunObservers(found) if found else None
+
+
+class WatchedWork:
+    """Several runs that are one piece of work.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    unit
+        What it counts.
+    count
+        How many of these are done.
+    text
+        How far it is, in words.
+    """
+
+    def __init__(self, name: str, unit: str, observers: RunObservers) -> None:
+        self.name = name
+        self.unit = unit
+        self.count = 0.0
+        self.text = ""
+        self.observers = observers
+
+
+_current: ContextVar[WatchedWork | None] = ContextVar("lazyflow_work", default=None)
+
+
+def as_work(unit: str) -> Callable[[F], F]:
+    """Have the calls of a method, or function, be a `WatchedWork` for observers.
+
+    It is named after the class of the object, or the function. Work inside of work is part of it;
+    nothing is made when nobody observes.
+    """
+
+    def changed(function: F) -> F:
+        is_method = "." in function.__qualname__
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # for IPython and pytest
+            who = watching()
+            if who is None or _current.get() is not None:
+                return function(*args, **kwargs)
+            name = type(args[0]).__name__ if is_method else function.__name__
+            work = WatchedWork(name, unit, who)
+            token = _current.set(work)
+            work.observers.work_started(work)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _current.reset(token)
+                work.observers.work_ended(work)
+
+        return call  # type: ignore[return-value]
+
+    return changed
+
+
+def went_on(count: float, text: Callable[[], str] = str) -> None:
+    """Tell observers how far the work is that this is part of, if it is and they are there."""
+    work = _current.get()
+    if work is not None:
+        work.count, work.text = count, text()
+        work.observers.work_went_on(work)

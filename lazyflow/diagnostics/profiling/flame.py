@@ -1,0 +1,265 @@
+"""`Flame`: which lines of the tasks cost the time, as a table and as a picture of all calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from lazyflow.diagnostics.boxes import count
+from lazyflow.diagnostics.profiling.page import importing, write_page
+from lazyflow.diagnostics.profiling.records import RunRecord
+from lazyflow.diagnostics.profiling.samples import (
+    PACKAGE,
+    PROGRAM,
+    PYTHON,
+    CallNode,
+    SampledStack,
+    call_tree,
+    code_of,
+    hottest,
+    owner,
+    place_of,
+)
+from lazyflow.diagnostics.profiling.texts import percent, seconds
+
+__all__ = ["Flame"]
+
+_MOST = 10_000  # boxes that a browser moves without waiting
+_LISTED = 20  # lines in the table
+_ROW = 22  # px
+_TALLEST = 900  # px
+_TASKS = "tasks"
+_COLORS = {_TASKS: "#7799cc", PROGRAM: "#ee9944", PACKAGE: "#ddcc77", PYTHON: "#cccccc"}
+_HEADS = ("line", "function", "share", "time", "samples", "code")
+_SEEN = ("sync", "threads", "processes", "distributed", "ray")
+_TOOLTIPS = [
+    ("function", "@function"), ("line", "@place"), ("code", "@code"), ("time", "@time"),
+    ("samples", "@samples"),
+]
+
+#: Writes into each box as much of its name as there is room for.
+_FIT = """
+const {left, right, start, function: names, label} = source.data;
+const letters = (frame.inner_width || 1000) / (range.end - range.start) / 7;
+for (let i = 0; i < names.length; i++) {
+  const room = Math.floor((Math.min(right[i], range.end) - Math.max(left[i], range.start))
+    * letters) - 1;
+  label[i] = room < 3 ? "" : names[i].length <= room ? names[i] : names[i].slice(0, room - 1) + "…";
+  start[i] = Math.max(left[i], range.start);
+}
+source.change.emit();
+"""
+#: Shows the box that was clicked, and what it calls, as wide as the picture.
+_ENTER = """
+const [i] = source.selected.indices;
+if (i !== undefined) {
+  range.setv({start: source.data.left[i], end: source.data.right[i]});
+  source.selected.indices = [];
+}
+"""
+
+
+class FlameBox(NamedTuple):
+    """A box, from `left` to `right` seconds; what follows its colour is for the mouse."""
+
+    depth: int
+    left: float
+    right: float
+    start: float
+    color: str
+    whose: str
+    function: str
+    place: str
+    code: str
+    time: str
+    samples: str
+    label: str
+
+
+class Flame:
+    """Which lines of the tasks cost the time, over all workers: see `Profile.flame`.
+
+    Attributes
+    ----------
+    lines : list of HotLine
+        The lines at which the time was spent, the hottest first.
+    looks : int
+        How often a task was seen.
+    seconds : float
+        The time that it stands for, of all workers together.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> with lazyflow.profile(sample=0.001) as p:
+    ...     lazyflow.delayed(sum)(range(5_000_000)).compute()
+    12499997500000
+    >>> p.flame().looks > 0
+    True
+    """
+
+    def __init__(
+        self, samples: Sequence[SampledStack], runs: Sequence[RunRecord], interval: float
+    ) -> None:
+        self.lines = hottest(samples)
+        self.looks = sum(each.looks for each in samples)
+        self.seconds = sum(each.seconds for each in samples)
+        self._root = call_tree(samples)
+        self._interval = interval
+        self._unseen = sorted({run.scheduler for run in runs} - set(_SEEN))
+
+    @property
+    def headline(self) -> str:
+        """What was seen, in a sentence.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> with lazyflow.profile() as p:
+        ...     pass
+        >>> p.flame().headline[:34]
+        'no task was seen: looks are taken '
+        """
+        text = (
+            f"{count(self.looks, 'sample')} of {count(len(self._root.below), 'function')}, which "
+            f"stand for {seconds(self.seconds)} in tasks"
+            if self.looks
+            else f"no task was seen: looks are taken each {seconds(self._interval)}. For shorter "
+            "tasks type profile(sample=0.001)"
+        )
+        if self._unseen:
+            text += f"; tasks on {', '.join(self._unseen)} are not looked at"
+        return text
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(
+                text.ljust(width) if head in ("line", "function", "code") else text.rjust(width)
+                for head, text, width in zip(_HEADS, line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.headline, *table])
+
+    def _repr_html_(self) -> str:
+        def row(texts: Sequence[str], tag: str) -> str:
+            cells = (
+                f'<{tag} style="text-align: left; padding: 2px 8px">{escape(text)}</{tag}>'
+                for text in texts
+            )
+            return f"<tr>{''.join(cells)}</tr>"
+
+        body = "".join(row(texts, "td" if at else "th") for at, texts in enumerate(self._lines()))
+        return f"<p>{escape(self.headline)}</p><table>{body}</table>"
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        """Return the heads and the texts of the hottest lines."""
+        texts = [
+            (
+                line.place or "(in C)", line.function, percent(line.share), seconds(line.seconds),
+                f"{line.samples:,}", line.code,
+            )
+            for line in self.lines[:_LISTED]
+        ]
+        return [_HEADS, *texts] if texts else []
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture and the table as one HTML page, which loads nothing from elsewhere.
+
+        Examples
+        --------
+        >>> import lazyflow, os, tempfile
+        >>> with lazyflow.profile() as p:
+        ...     pass
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     p.flame().write(os.path.join(folder, "flame.html"))
+        """
+        write_page(path, self.figure(), "lazyflow flame", self._repr_html_())
+
+    def figure(self) -> Any:
+        """Return the picture: a box for each line, as wide as its time, below the line that called it.
+
+        A click on a box shows it alone.
+
+        Returns
+        -------
+        bokeh.plotting.figure
+            For a notebook: ``bokeh.io.output_notebook()``, then ``bokeh.io.show(...)``.
+
+        Examples
+        --------
+        >>> import lazyflow
+        >>> with lazyflow.profile() as p:
+        ...     pass
+        >>> type(p.flame().figure()).__name__
+        'figure'
+        """
+        with importing("flame"):
+            from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
+            from bokeh.plotting import figure
+        boxes = list(_boxes(self._root))
+        rows = 1 + max((box.depth for box in boxes), default=0)
+        source = ColumnDataSource(
+            dict(zip(FlameBox._fields, zip(*boxes, strict=True), strict=True))
+            if boxes else {field: [] for field in FlameBox._fields}
+        )
+        x_range = Range1d(start=0.0, end=self.seconds or 1.0, bounds="auto")
+        plot = figure(
+            height=min(_TALLEST, 120 + _ROW * rows), sizing_mode="stretch_width", x_range=x_range,
+            x_axis_label="seconds in tasks", y_range=Range1d(start=rows - 0.5, end=-0.5),
+            toolbar_location="above", active_scroll="xwheel_zoom",
+            tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
+        )
+        plot.toolbar.logo = None
+        plot.grid.visible = plot.yaxis.visible = False
+        plot.hbar(
+            y="depth", left="left", right="right", height=0.92, fill_color="color",
+            line_color="#ffffff", source=source, legend_field="whose", nonselection_alpha=1.0,
+        )
+        plot.text(
+            x="start", y="depth", text="label", source=source, x_offset=4, text_font_size="12px",
+            text_baseline="middle", nonselection_alpha=1.0,
+        )
+        fit = CustomJS(args={"source": source, "range": x_range, "frame": plot}, code=_FIT)
+        x_range.js_on_change("start", fit)
+        x_range.js_on_change("end", fit)
+        plot.js_on_change("inner_width", fit)
+        enter = CustomJS(args={"source": source, "range": x_range}, code=_ENTER)
+        plot.add_tools(HoverTool(tooltips=_TOOLTIPS), TapTool(callback=enter))
+        plot.add_layout(plot.legend[0], "below")
+        plot.legend.orientation = "horizontal"
+        plot.legend.border_line_color = None
+        return plot
+
+
+def _boxes(root: CallNode) -> Iterator[FlameBox]:
+    """Yield the boxes of a tree, level by level, without those that would be too narrow to see."""
+    if not root.looks:
+        return
+    level, depth, left_to_make = [(0.0, root)], 0, _MOST
+    narrowest = root.seconds / 5_000
+    while level and left_to_make > 0:
+        below = []
+        for left, node in level[:left_to_make]:
+            yield _box(depth, left, node, root.seconds)
+            for each in sorted(node.below.values(), key=lambda each: -each.seconds):
+                if each.seconds >= narrowest:
+                    below.append((left, each))
+                left += each.seconds
+        left_to_make -= len(level)
+        level, depth = below, depth + 1
+
+
+def _box(depth: int, left: float, node: CallNode, whole: float) -> FlameBox:
+    line = node.line
+    whose = owner(line[1]) if line else _TASKS
+    name = f"{node.name}  {place_of(line).rpartition(os.sep)[2]}" if line else node.name
+    return FlameBox(
+        depth, left, left + node.seconds, left, _COLORS[whose], whose, name,
+        place_of(line) if line else "", code_of(line) if line else "",
+        f"{seconds(node.seconds)} ({percent(node.seconds / whole)})", f"{node.looks:,}", "",
+    )

@@ -1,0 +1,71 @@
+"""The thread of a profile: it looks at tasks of this process, and reads memory and CPU use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lazyflow.diagnostics.profiling.samples import Samples
+from lazyflow.diagnostics.profiling.usage import UsageMeter
+from lazyflow.schedulers.core.base import AnyRun
+from lazyflow.schedulers.core.compiling import listen
+from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
+
+_LEAST = 0.001  # seconds between two looks
+
+
+class Looks:
+    """What is seen by looking each `sample` seconds; None: nothing, and there is no thread.
+
+    Parameters
+    ----------
+    runs
+        Returns the runs that go on.
+
+    Attributes
+    ----------
+    samples
+        Where tasks were, those of other processes too.
+    meter
+        Memory and CPU use.
+    schedulers
+        Those of the runs so far, by id: their workers' memory is read.
+    """
+
+    def __init__(self, sample: float | None, runs: Callable[[], list[AnyRun]]) -> None:
+        if sample is not None and not sample >= _LEAST:
+            raise ValueError(
+                f"sample={sample!r}: the seconds between two looks are at least {_LEAST}. Type: "
+                "profile(), which looks each 0.01 s, or profile(sample=None), which does not look"
+            )
+        self.sample = sample
+        self.samples = Samples()
+        self.schedulers: dict[int, Any] = {}
+        self.meter = UsageMeter(lambda: list(self.schedulers.values()))
+        self._runs = runs
+        self._sampler: Sampler | None = None
+
+    def begin(self) -> None:
+        """Start the thread."""
+        listen()
+        if self.sample is not None:
+            self._sampler = Sampler(self.sample, self._running, self._sampled, self._looked)
+            self._sampler.start()
+
+    def end(self) -> None:
+        """End the thread."""
+        if self._sampler is not None:
+            self._sampler.stop()
+        self.schedulers.clear()
+
+    def _running(self) -> list[RunningTask]:
+        timers = [(run, run.observers.timer) for run in self._runs()]
+        return [task for run, timer in timers if timer for task in timer.running(run)]
+
+    def _sampled(self, task: tuple[AnyRun, int], stack: Stack, seconds: float) -> None:
+        run, i = task
+        self.samples.add(run.plan.tasks[i]._func, stack, 1, seconds)
+
+    def _looked(self) -> None:
+        listen()  # a task may have imported Numba
+        self.meter.read()

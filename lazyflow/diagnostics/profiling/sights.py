@@ -1,0 +1,294 @@
+"""What is seen of the graphs of runs, beside when their tasks ran: large values, calls, chunks.
+
+A graph is looked at once, before its run; what a rule of advice needs of it is kept, no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+from lazyflow import config
+from lazyflow.diagnostics.profiling.captures import captured_by
+from lazyflow.diagnostics.profiling.eager_calls import EagerCall, eager_call
+from lazyflow.errors import InputMutated
+from lazyflow.graph.kinds import ARRAY, kinds
+from lazyflow.graph.task import HELD, VALUE, Task, function_name, place_text, task_name
+from lazyflow.schedulers.core.base import AnyRun
+from lazyflow.schedulers.core.errors.failures import edit_advice, summary, text_of
+from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.remote.large_values import (
+    LARGE,
+    KnownValue,
+    KnownValues,
+    named_arguments,
+)
+
+__all__ = [
+    "NOTHING", "ArrayChunks", "CapturedData", "GraphWatch", "LargeArgument", "Look", "MadeValues",
+    "Refusal", "Sights", "refusal",
+]
+
+#: Code and offset of a user's line.
+Line = tuple[Any, int]
+
+
+class LargeArgument(NamedTuple):
+    """A large array among the arguments of tasks that run in other processes.
+
+    Attributes
+    ----------
+    value
+        The same for the same array, in all runs that a watch sees.
+    what
+        Which argument it is, and its shape, as text.
+    nbytes
+        Its size.
+    place
+        The line that made the task.
+    origin
+        The line of the task that made it, if a compute returned it; else empty.
+    """
+
+    value: KnownValue
+    what: str
+    nbytes: int
+    place: str
+    origin: str
+
+
+class CapturedData(NamedTuple):
+    """Large data that a function of tasks in other processes holds.
+
+    Attributes
+    ----------
+    function
+        The name of the function.
+    what
+        What holds the data, as text.
+    nbytes
+        The size of the data.
+    functions
+        How many functions of this name hold it, in the run.
+    place
+        The line that made a task of it.
+    """
+
+    function: str
+    what: str
+    nbytes: int
+    functions: int
+    place: str
+
+
+class ArrayChunks(NamedTuple):
+    """How the array that a line makes is cut.
+
+    Attributes
+    ----------
+    place
+        The line.
+    name
+        What made it.
+    blocks
+        The number of its blocks that are computed.
+    nbytes
+        Bytes of the largest, about.
+    """
+
+    place: str
+    name: str
+    blocks: int
+    nbytes: int
+
+    def is_tiny(self) -> bool:
+        """Return whether blocks are so small that making their tasks may cost more than they."""
+        return self.nbytes < config.get("chunk_bytes") / 8
+
+
+class MadeValues(NamedTuple):
+    """Values of the graph that ``delayed(f(x))`` made of results that were there.
+
+    Attributes
+    ----------
+    place
+        The line.
+    call
+        What stands in the brackets, as `EagerCall`.
+    values
+        How many there are.
+    """
+
+    place: str
+    call: EagerCall
+    values: int
+
+
+class Refusal(NamedTuple):
+    """A task that could not change its input.
+
+    Attributes
+    ----------
+    name, place
+        Of the task.
+    text
+        The error's.
+    """
+
+    name: str
+    place: str
+    text: str
+
+
+class Sights(NamedTuple):
+    """What was seen of the graph of a run: see the classes above."""
+
+    large: tuple[LargeArgument, ...] = ()
+    captured: tuple[CapturedData, ...] = ()
+    arrays: tuple[ArrayChunks, ...] = ()
+    made: tuple[MadeValues, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+NOTHING = Sights()
+
+
+class Look:
+    """What is kept of one look at a graph, until somebody asks for the words.
+
+    Attributes
+    ----------
+    large, captured
+        As those of `Sights`.
+    arrays
+        As the observers heard of them.
+    values
+        For each line that made values of the graph, how many.
+    refused
+        Tasks that failed since they changed their inputs.
+    """
+
+    def __init__(self, arrays: list[tuple[Any, ...]], values: dict[Line, int]) -> None:
+        self.arrays = arrays
+        self.values = values
+        self.large: tuple[LargeArgument, ...] = ()
+        self.captured: tuple[CapturedData, ...] = ()
+        self.refused: list[Refusal] = []
+
+    def sights(self, text_of_line: Callable[[Line], str]) -> Sights:
+        """Return what was seen, in words."""
+        made = ((line, eager_call(*line), count) for line, count in self.values.items())
+        return Sights(
+            self.large, self.captured,
+            tuple(ArrayChunks(text_of_line(line), *rest) for line, *rest in self.arrays),
+            tuple(
+                MadeValues(text_of_line(line), call, count) for line, call, count in made if call
+            ),
+            tuple(self.refused),
+        )
+
+
+class GraphWatch:
+    """Looks at the graphs of one observer's runs.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> with lazyflow.profile() as p:
+    ...     lazyflow.delayed(abs)(lazyflow.delayed(max(-1, -2))).compute()
+    1
+    >>> p.runs[0].sights.made[0].call
+    EagerCall(function='max', arguments='-1, -2')
+    """
+
+    def __init__(self) -> None:
+        self._known = KnownValues()
+        self._planned: list[tuple[Any, ...]] = []
+        self._runs = 0
+
+    def planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        """Take the arrays whose tasks the next run has."""
+        self._planned += arrays
+
+    def look(self, run: AnyRun) -> Look:
+        """Look at the plan of a run that begins."""
+        self._runs += 1
+        plan = run.plan
+        values: dict[Line, int] = {}
+        for i in plan.leaves:
+            task = plan.tasks[i]
+            if task._func is VALUE and isinstance(task._code, CodeType):
+                line = task._code, task._lasti
+                values[line] = values.get(line, 0) + 1
+        look = Look(self._planned, values)
+        self._planned = []
+        if not isinstance(run, Run):  # its tasks are called in other processes
+            look.large = tuple(self._large(plan.tasks, self._runs))
+            look.captured = tuple(_captured(plan.tasks))
+        return look
+
+    def returned(self, run: AnyRun, values: list[Any]) -> None:
+        """Note which values a compute returned."""
+        if isinstance(run, Run):
+            return
+        for i, value in zip(run.plan.outputs, values, strict=True):
+            known = self._known.find(value)
+            if known is not None:
+                known.origin = place_text(run.plan.tasks[i])
+
+    def _large(self, tasks: list[Task], run: int) -> Iterator[LargeArgument]:
+        for task in tasks:
+            if not any(kinds[type(x)] == ARRAY and x.nbytes >= LARGE for x in _literals(task)):
+                continue
+            for name, value in [*named_arguments(task), *_inside(task)]:
+                known = self._known.find(value)
+                if known is None or known.run == run:
+                    continue
+                known.meet(run)
+                what = "a lazy value" if task._func is VALUE else f"{name} of {task_name(task)}"
+                yield LargeArgument(
+                    known, f"{what}, {summary(value)}", known.nbytes, place_text(task),
+                    known.origin,
+                )
+
+
+def _literals(task: Task) -> Iterator[Any]:
+    """Yield the values among the arguments of a task."""
+    if task._bind is None:
+        if task._args is not task._inputs and task._func is not HELD:
+            yield from task._args
+        return
+    yield from task._bind.template
+    for _, template, _, _ in task._bind.makers:
+        yield from template or ()
+
+
+def _inside(task: Task) -> Iterator[tuple[str, Any]]:
+    """Yield the values in containers among the arguments."""
+    for _, template, _, _ in task._bind.makers if task._bind is not None else ():
+        for value in template or ():
+            yield "a container", value
+
+
+def _captured(tasks: list[Task]) -> Iterator[CapturedData]:
+    """Yield the data that functions hold."""
+    functions = {
+        id(task._func): task for task in tasks if task._func is not VALUE and task._func is not HELD
+    }
+    found: dict[tuple[Any, ...], tuple[Task, int]] = {}
+    for task in functions.values():
+        for what, nbytes in captured_by(task._func):
+            key = task._code, task._lasti, what, nbytes
+            first, count = found.get(key, (task, 0))
+            found[key] = first, count + 1
+    for (_, _, what, nbytes), (task, count) in found.items():
+        yield CapturedData(function_name(task._func), what, nbytes, count, place_text(task))
+
+
+def refusal(run: AnyRun, i: int, error: BaseException) -> Refusal | None:
+    """Return what is known of a task that failed since it changed its input, else None."""
+    if not (isinstance(error, InputMutated) or edit_advice(error)):
+        return None
+    task = run.plan.tasks[i]
+    return Refusal(task_name(task), place_text(task), text_of(error))

@@ -1,0 +1,105 @@
+"""Memory and CPU use over time, of this process and of the workers of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+from lazyflow.diagnostics.profiling.records import UsageRecord
+from lazyflow.schedulers.core.base import ReportsInfo, provides
+
+_STEP = 0.05  # seconds between two readings
+_MOST = 4_000  # readings; with more, every second one is dropped, and they become rarer
+_WORKERS = 0.2  # seconds for which the list of workers is taken to be right
+
+
+class _Reading(NamedTuple):
+    """What was read at a moment: bytes, and all CPU seconds of this process and of workers."""
+
+    when: float
+    memory: int | None
+    worker_memory: int
+    cpu: float
+
+
+class UsageMeter:
+    """Reads memory and CPU use; in one thread at a time.
+
+    Parameters
+    ----------
+    schedulers
+        Returns the schedulers of the runs.
+    """
+
+    def __init__(self, schedulers: Callable[[], Iterable[Any]]) -> None:
+        self._schedulers = schedulers
+        self._step = _STEP
+        self._readings: list[_Reading] = []
+        self._workers: dict[int, int] = {}  # bytes of shared memory that they hold, by process
+        self._listed = float("-inf")
+        self._cpu: dict[int, float] = {}  # of workers, as last read
+        self._before: dict[int, float] = {}  # of workers, when they were first seen
+
+    def read(self) -> None:
+        """Take a reading if one is due."""
+        now = perf_counter()
+        if self._readings and now < self._readings[-1].when + self._step:
+            return
+        if now > self._listed + _WORKERS:
+            self._listed, self._workers = now, dict(self._list_workers())
+        resident, shared, _ = usage_of(os.getpid())
+        private = 0
+        for pid in self._workers:
+            theirs, common, cpu = usage_of(pid)
+            private += max(0, (theirs or 0) - common)
+            self._cpu[pid] = max(cpu, self._before.setdefault(pid, cpu))
+        cpu = process_time() + sum(self._cpu[pid] - first for pid, first in self._before.items())
+        self._readings.append(
+            _Reading(now, resident, private + sum(self._workers.values()), cpu)
+        )
+        if len(self._readings) > _MOST:
+            self._readings = self._readings[::2]
+            self._step *= 2
+
+    def _list_workers(self) -> Iterable[tuple[int, int]]:
+        for scheduler in self._schedulers():
+            if provides(scheduler, ReportsInfo):
+                for worker in scheduler.info().get("workers", ()):
+                    yield worker["pid"], worker["shared_bytes"]
+
+    def records(self, began: float) -> list[UsageRecord]:
+        """Return what was read, with the use of the CPU between one reading and the next."""
+        return [
+            UsageRecord(
+                after.when - began, after.memory, after.worker_memory,
+                max(0.0, after.cpu - before.cpu) / (after.when - before.when),
+            )
+            for before, after in pairwise(list(self._readings))
+        ]
+
+
+try:
+    _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+except (AttributeError, ValueError):  # not a Unix
+    _PAGE, _TICKS = 4096, 100
+
+
+def usage_of(pid: int) -> tuple[int | None, int, float]:
+    """Return bytes of memory, how much of it is shared, and CPU seconds of a process.
+
+    None and zeros for one that has ended, and where the system has no ``/proc``.
+
+    >>> usage_of(-1)
+    (None, 0, 0.0)
+    """
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None, 0, 0.0
+    return resident * _PAGE, shared * _PAGE, (int(fields[11]) + int(fields[12])) / _TICKS

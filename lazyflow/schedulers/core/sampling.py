@@ -1,0 +1,179 @@
+"""Where tasks spend their time: a thread looks at their frames again and again while one asks.
+
+A look stands for the time since the look before. So a call into C that holds the interpreter's
+lock, during which no other thread can look, has its full time at its line, at the look after it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from types import FrameType
+from typing import Any, NamedTuple, TypeAlias
+
+from lazyflow.schedulers.core.event import Event
+
+#: A function, its file, and a line.
+Line: TypeAlias = tuple[str, str, int]
+
+#: The lines that a task is at, from its own function down to the innermost one.
+Stack: TypeAlias = tuple[Line, ...]
+
+_DEEPEST = 80  # lines of a stack; what is further in counts for the last of them
+_IDLE = 0.5  # seconds without tasks after which a sampler that nobody stops ends
+
+#: Code that calls tasks: its frames are not shown.
+_OURS = (
+    "lazyflow.schedulers.", "lazyflow.api.", "lazyflow.graph.", "lazyflow.store.",
+    "lazyflow.departures",
+)
+
+
+class RunningTask(NamedTuple):
+    """A task that a thread of this process is running.
+
+    thread
+        The identifier of the thread.
+    name
+        Whatever names the task to the one who asks.
+    since
+        When it began.
+    """
+
+    thread: int
+    name: Any
+    since: float
+
+
+def stack_of(frame: FrameType | None, depth: int = 1) -> Stack:
+    """Return the lines of a task in a thread that is at `frame`.
+
+    A thread whose task computes others runs tasks inside of tasks; `depth` says how many, and
+    the lines are those of the innermost one. They are none while the task is in C code that our
+    own called.
+    """
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    found: list[Line] = []
+    is_ours, entered = False, 0
+    for one in reversed(frames):
+        was_ours = is_ours
+        is_ours = _is_ours(one)
+        entered += was_ours and not is_ours
+        if entered == depth and not is_ours and len(found) < _DEEPEST:
+            code = one.f_code
+            found.append((code.co_qualname, code.co_filename, one.f_lineno or code.co_firstlineno))
+        elif entered > depth or (found and is_ours):
+            break
+    return tuple(found)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__")
+    return type(module) is str and module.startswith(_OURS)
+
+
+class Sampler:
+    """A thread that looks at the tasks of this process each `interval` seconds.
+
+    Parameters
+    ----------
+    running
+        Returns the tasks that run now.
+    take
+        Is called with what names a task, its `Stack`, and the seconds that it stands for.
+    then
+        Is called after each look.
+    may_idle
+        It goes on when no task runs, until `stop` is called; else it ends by itself after a while.
+    """
+
+    def __init__(
+        self,
+        interval: float,
+        running: Callable[[], Iterable[RunningTask]],
+        take: Callable[[Any, Stack, float], object],
+        then: Callable[[], object] = lambda: None,
+        may_idle: bool = True,
+    ) -> None:
+        self.interval = interval
+        self._running = running
+        self._take = take
+        self._then = then
+        self._may_idle = may_idle
+        self._stop = Event()
+        self._ending = threading.Lock()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._serve, name="lazyflow-sampler", daemon=True)
+
+    def start(self) -> Sampler:
+        """Start the thread; without one, if there are no more to be had, nothing is seen."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._is_over = True
+        return self
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end. Called once."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Sampler:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def goes_on(self) -> bool:
+        """Tell whether it sees a task that began before this was asked."""
+        with self._ending:
+            return not self._is_over
+
+    def _serve(self) -> None:
+        last = busy = perf_counter()
+        try:
+            while not self._stop.wait(self.interval):
+                now = perf_counter()
+                if self.look(now, now - last):
+                    busy = now
+                elif not self._may_idle and now - busy > _IDLE and self._end():
+                    return
+                last = now
+        except Exception:
+            import logging
+
+            self._is_over = True
+            logging.getLogger("lazyflow").exception(
+                "the thread that looks where tasks spend their time failed; results are not affected"
+            )
+
+    def _end(self) -> bool:
+        with self._ending:
+            self._is_over = not tuple(self._running())
+            return self._is_over
+
+    def look(self, now: float, elapsed: float) -> bool:
+        """Take in where the tasks are that run; return whether there are any."""
+        threads: dict[int, list[RunningTask]] = {}
+        for task in self._running():
+            threads.setdefault(task.thread, []).append(task)
+        frames: dict[int, FrameType] = sys._current_frames() if threads else {}
+        seen = []
+        for thread, tasks in threads.items():
+            inner = max(tasks, key=lambda task: task.since)
+            stack = stack_of(frames.get(thread), len(tasks))
+            seen.append((inner, stack, min(elapsed, max(0.0, now - inner.since))))
+        frames.clear()  # it has the frames of all threads, this one included: a cycle
+        if seen:
+            still = set(self._running())  # another may have begun before the frames were read
+            for inner, stack, seconds in seen:
+                if inner in still:
+                    self._take(inner.name, stack, seconds)
+        self._then()
+        return bool(threads)
