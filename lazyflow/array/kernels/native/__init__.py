@@ -5,8 +5,9 @@ In reading order:
     operations.py    operations as LLVM's instructions   loops.py        NumPy's own inner loops
     elementary/      exp, log, ... of our own            modules.py      their text in full
     staging.py       steps done in registers together    llvm_text.py    loops as text
-    llvm_ir.py       kernels as text                     compiler.py     text to code, in a thread
-    llvm_reductions.py  their reductions                 kernel_files.py code on disk
+    elements.py      what a loop computes in registers   compiler.py     text to code, in a thread
+    llvm_ir.py       kernels as text                     kernel_files.py code on disk
+    llvm_reductions.py  their reductions
     layouts.py       how sources lie in memory           calling.py      kernels called over blocks
     checking.py      its bits against NumPy's            kernels.py      whether a kernel is used
     counting.py      kernels of their own: elements counted by bins

@@ -20,17 +20,17 @@ from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.elementary.formulas import OWN
+from lazyflow.array.kernels.native.elements import elements_of, evaluated
 from lazyflow.array.kernels.native.llvm_reductions import (
-    Rows,
     Tile,
-    elements_of,
+    TileRows,
     in_columns,
     in_rows,
     reducers,
 )
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import Body, evaluated, register
+from lazyflow.array.kernels.native.operations import Body, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT
@@ -232,18 +232,18 @@ class Writer(Text):
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
 
-    def _rows(self, at: int, value: int) -> Rows:
+    def _rows(self, at: int, value: int) -> TileRows:
         """Return where the rows of a tile begin, of a source where it is read in place."""
         b, size = self.body, self.spec.dtypes[value].itemsize
         if not self.spec.in_place:
-            return Rows(f"%tile{at}", b.let(f"mul i64 %cols, {size}"))
+            return TileRows(f"%tile{at}", b.let(f"mul i64 %cols, {size}"))
         across = f"%across{value}"
         if value not in self.in_rows:
             across = b.let(f"mul i64 %inner, {size}")
         above = b.let(f"mul i64 %first, {across}")
         before = b.let(f"mul i64 {self._get('left')}, {size}")
         away = b.let(f"add i64 {above}, {before}")
-        return Rows(b.let(f"getelementptr i8, ptr %source{value}, i64 {away}"), across)
+        return TileRows(b.let(f"getelementptr i8, ptr %source{value}, i64 {away}"), across)
 
     # -- stages
 

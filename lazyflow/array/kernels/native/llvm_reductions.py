@@ -12,19 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import KINDS, LoweredStep
+from lazyflow.array.kernels.lowering import KINDS
+from lazyflow.array.kernels.native.elements import Elements, elements_of
 from lazyflow.array.kernels.native.llvm_text import F8, Text
-from lazyflow.array.kernels.native.operations import (
-    FLOATS,
-    Body,
-    emit,
-    evaluated,
-    of_numbers,
-    register,
-)
+from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, of_numbers, register
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import identity
-from lazyflow.array.kernels.planning import CONSTANT
 
 DType = np.dtype[Any]
 
@@ -33,48 +26,10 @@ LEAF = 128  # elements that NumPy adds up without halving
 #: Sums of squared distances, of all elements or of those that count.
 _SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
 
-
 _OF_NUMBERS = {"fmin": "ole", "fmax": "oge"}  # how what leaves NaN out compares
 
 
-class Elements(NamedTuple):
-    """What is reduced: a value, and how it is computed of others.
-
-    lying
-        The values of which there is one for each element.
-    fixed
-        Those that are the same for all.
-    """
-
-    value: int
-    dtypes: tuple[DType, ...]
-    steps: tuple[LoweredStep, ...]
-    lying: tuple[int, ...]
-    fixed: tuple[int, ...]
-
-    def read(
-        self, text: Text, b: Body, pointers: Mapping[int, str], index: str
-    ) -> str:
-        """Write how the elements from an index on are read, or computed; return them."""
-
-        def load(n: int) -> str:
-            if n in self.fixed:
-                return text.constants[n, b.width]
-            return text.load(b, text.element(b, pointers[n], index, self.dtypes[n]), self.dtypes[n])
-
-        return evaluated(b, self.steps, load)(self.value)
-
-
-def elements_of(spec: KernelSpec, value: int) -> Elements:
-    """Return what the reduction of a value reads: what a tile has, or sources."""
-    if not (spec.in_place and spec.steps):
-        return Elements(value, spec.dtypes, (), (value,), ())
-    fixed = tuple([n for n, (_, layout) in enumerate(spec.sources) if layout == CONSTANT])
-    lying = tuple([n for n in range(len(spec.sources)) if n not in fixed])
-    return Elements(value, spec.dtypes, spec.steps, lying, fixed)
-
-
-class Rows(NamedTuple):
+class TileRows(NamedTuple):
     """Rows in memory: the first begins at `first`, each `across` bytes on."""
 
     first: str
@@ -99,7 +54,7 @@ class Tile(NamedTuple):
     kind: str
     masked: bool
     elements: Elements
-    rows: Mapping[int, Rows]
+    rows: Mapping[int, TileRows]
     slot: str
 
     @property

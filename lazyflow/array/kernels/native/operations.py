@@ -7,12 +7,11 @@ loops (loops.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.program import CAST, WHERE
@@ -396,20 +395,3 @@ def emit(b: Body, op: Any, loop: tuple[DType, ...], x: list[str]) -> str:
     if op in OWN:
         return elementary(b, OWN[op], loop[0], x)
     return _table(loop[0])[op](b, loop[0], x)
-
-
-def evaluated(
-    b: Body, steps: Sequence[LoweredStep], read: Callable[[int], str]
-) -> Callable[[int], str]:
-    """Write steps; return a function of a value's number that gives it, read once at most."""
-    values: dict[int, str] = {}
-
-    def value(n: int) -> str:
-        if n not in values:
-            values[n] = read(n)
-        return values[n]
-
-    for step in steps:
-        given = [value(n) for n in step.operands]
-        values[step.results[0]] = emit(b, step.op, step.loop, given)
-    return value
