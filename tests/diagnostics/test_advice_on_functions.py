@@ -44,6 +44,13 @@ class TestCallsBeforeDelayed:
         ]
         assert "in TestCallsBeforeDelayed.test_in_a_program" in made[0].place
 
+    def test_a_value_is_counted_once(self):
+        one = delayed(max(1, 2))
+        with lazyflow.profile() as p:
+            for k in range(4):
+                (one + k).compute()
+        assert [sum(each.values for each in run.sights.made) for run in p.runs] == [1, 0, 0, 0]
+
 
 class TestCompiledAgain:
     def tasks(self, count, workers=2, compiled=0.5):
