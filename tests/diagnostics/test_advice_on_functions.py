@@ -44,6 +44,13 @@ class TestCallsBeforeDelayed:
         ]
         assert "in TestCallsBeforeDelayed.test_in_a_program" in made[0].place
 
+    def test_a_value_is_counted_once(self):
+        one = delayed(max(1, 2))
+        with lazyflow.profile() as p:
+            for k in range(4):
+                (one + k).compute()
+        assert [sum(each.values for each in run.sights.made) for run in p.runs] == [1, 0, 0, 0]
+
 
 class TestCompiledAgain:
     def tasks(self, count, workers=2, compiled=0.5):
@@ -62,6 +69,21 @@ class TestCompiledAgain:
         assert rules(self.tasks(8, compiled=0.01), runs) == []
         assert rules(self.tasks(8, compiled=0.0), runs) == []
         assert rules(self.tasks(8), [run(0, 10, tasks=99, user=False)]) == []
+
+    def test_in_a_program(self):
+        numba = pytest.importorskip("numba")
+
+        def compiling(x):
+            return numba.njit(lambda x: x + 1)(x)
+
+        one = numba.njit(lambda x: x + 1)
+        with lazyflow.profile() as p:
+            assert compute([delayed(compiling)(k) for k in range(6)])[0] == list(range(1, 7))
+            compute([delayed(one)(k) for k in range(6)])
+        compiled = [each.name for each in p.tasks if each.compiled]
+        assert compiled.count("compiling") == 6 and len(compiled) <= 7
+        (one,) = [each for each in found(p.tasks, p.runs, 0.1) if "compiled" in each.rule]
+        assert one.seen.startswith("Numba compiled in 6 calls of compiling on ")
 
 
 class TestRefusedChanges:

@@ -145,6 +145,14 @@ class TestCapturedData:
         assert (held.what, held.nbytes) == (text, 1_600_000)
         assert held.place.endswith("<listcomp>") or held.place.endswith("test_in_a_program")
 
+    def test_globals_of_functions_that_go_by_value(self):
+        used, named = (lambda i: TABLE[i]), (lambda i: i.TABLE)
+        with lazyflow.profile() as p:
+            compute(delayed(used)(1), scheduler="processes")
+            lazyflow.compute(delayed(named)(Model), scheduler="processes", on_error="collect")
+        found = [[each.what for each in run.sights.captured] for run in p.runs]
+        assert found == [["global variable 'TABLE', ndarray(1000000,) float64"], []]
+
     def test_functions_of_modules_and_small_data_are_quiet(self):
         small = np.zeros(10)
         with lazyflow.profile() as p:

@@ -17,7 +17,8 @@ The modules, in reading order:
     usage_bars      what it draws below its lanes
     page            HTML pages by Bokeh
     timeline        what ran, as such a page
-    flame           which lines cost the time, as a table and such a page
+    flame           which lines cost the time, as a table
+    flame_figure    and as such a page
     chrome_trace    a file for Perfetto
     evidence        what the rules of advice look at
     advice/         what to change: one rule, one function

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dis import get_instructions
 from functools import partial
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from lazyflow.schedulers.core.errors.failures import summary
@@ -56,11 +57,20 @@ def _of_function(func: FunctionType) -> Iterator[tuple[str, Any]]:
             yield f"variable {name!r}", cell.cell_contents
         except ValueError:  # it has no value yet
             continue
-    for name in code.co_names:
-        if name in func.__globals__:
-            yield f"global variable {name!r}", func.__globals__[name]
+    for name in code.co_names:  # attributes are among them, and instructions take time to read
+        value = func.__globals__.get(name)
+        if value is not None and size_of(value) >= LARGE and _is_global(name, code):
+            yield f"global variable {name!r}", value
     for value in func.__defaults__ or ():
         yield "a default argument", value
+
+
+def _is_global(name: str, code: CodeType) -> bool:
+    """Tell whether a function reads a name as a global variable."""
+    return any(
+        each.argval == name and each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        for each in get_instructions(code)
+    )
 
 
 def _of_object(name: str, owner: Any) -> Iterator[tuple[str, Any]]:

@@ -321,7 +321,9 @@ class Profile(ProgramObserver):
         ))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write tasks, memory and CPU use to a JSON file that Perfetto (ui.perfetto.dev) and Chrome open.
+        """Write a JSON file that Perfetto (ui.perfetto.dev) and Chrome open.
+
+        It has the tasks, and memory and CPU use as counters.
 
         Examples
         --------

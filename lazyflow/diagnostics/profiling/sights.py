@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
+from weakref import ref
 
 from lazyflow import config
 from lazyflow.diagnostics.profiling.captures import captured_by
@@ -29,6 +30,8 @@ __all__ = [
     "NOTHING", "ArrayChunks", "CapturedData", "GraphWatch", "LargeArgument", "Look", "MadeValues",
     "Refusal", "Sights", "refusal",
 ]
+
+_MOST = 100_000  # values of graphs that are remembered
 
 #: Code and offset of a user's line.
 Line = tuple[Any, int]
@@ -164,7 +167,7 @@ class Look:
     arrays
         As the observers heard of them.
     values
-        For each line that made values of the graph, how many.
+        For each line that made values, how many are in no graph before.
     refused
         Tasks that failed since they changed their inputs.
     """
@@ -204,6 +207,7 @@ class GraphWatch:
 
     def __init__(self) -> None:
         self._known = KnownValues()
+        self._leaves: dict[int, ref[Task]] = {}  # by id
         self._planned: list[tuple[Any, ...]] = []
         self._runs = 0
 
@@ -218,7 +222,7 @@ class GraphWatch:
         values: dict[Line, int] = {}
         for i in plan.leaves:
             task = plan.tasks[i]
-            if task._func is VALUE and isinstance(task._code, CodeType):
+            if task._func is VALUE and isinstance(task._code, CodeType) and self._is_new(task):
                 line = task._code, task._lasti
                 values[line] = values.get(line, 0) + 1
         look = Look(self._planned, values)
@@ -227,6 +231,16 @@ class GraphWatch:
             look.large = tuple(self._large(plan.tasks, self._runs))
             look.captured = tuple(_captured(plan.tasks))
         return look
+
+    def _is_new(self, leaf: Task) -> bool:
+        """Return whether no run before has had this value."""
+        known = self._leaves.get(id(leaf))
+        if known is not None and known() is leaf:
+            return False
+        if len(self._leaves) >= _MOST:
+            self._leaves.clear()
+        self._leaves[id(leaf)] = ref(leaf)
+        return True
 
     def returned(self, run: AnyRun, values: list[Any]) -> None:
         """Note which values a compute returned."""
@@ -239,6 +253,8 @@ class GraphWatch:
 
     def _large(self, tasks: list[Task], run: int) -> Iterator[LargeArgument]:
         for task in tasks:
+            if task._bind is None and task._args is task._inputs:
+                continue
             if not any(kinds[type(x)] == ARRAY and x.nbytes >= LARGE for x in _literals(task)):
                 continue
             for name, value in [*named_arguments(task), *_inside(task)]:

@@ -65,7 +65,7 @@ def _figure(
     plot.yaxis.ticker = list(labels)
     # Plain: a name between dollar signs would be set as a formula.
     plot.yaxis.major_label_overrides = {at: PlainText(text=name) for at, name in labels.items()}
-    drawn = []
+    drawn: list[Any] = []
     # A browser gives the shortest bar a pixel: those of functions with more time lie on top.
     for label, bars in reversed(groups.items()):
         columns: dict[str, Any] = dict(zip(Bar._fields, zip(*bars, strict=True), strict=True))
@@ -89,7 +89,7 @@ def _figure(
 def _add_usage(plot: Any, groups: dict[str, list[UsageBar]]) -> None:
     from bokeh.models import HoverTool
 
-    drawn = []
+    drawn: list[Any] = []
     for label, bars in reversed(groups.items()):
         columns: dict[str, Any] = dict(zip(UsageBar._fields, zip(*bars, strict=True), strict=True))
         drawn.append(plot.quad(

@@ -50,7 +50,7 @@ class UsageMeter:
             return
         if now > self._listed + _WORKERS:
             self._listed, self._workers = now, dict(self._list_workers())
-        resident, shared, _ = usage_of(os.getpid())
+        resident, *_ = usage_of(os.getpid())
         private = 0
         for pid in self._workers:
             theirs, common, cpu = usage_of(pid)

@@ -150,7 +150,7 @@ class Sampler:
 
             self._is_over = True
             logging.getLogger("lazyflow").exception(
-                "the thread that looks where tasks spend their time failed; results are not affected"
+                "the thread that looks where tasks are has failed; results are not affected"
             )
 
     def _end(self) -> bool:

@@ -56,8 +56,7 @@ class Receiver:
 
     def answer(self, member: WorkerHandle, message: Answer, descriptors: list[int]) -> None:
         """Take an answer to a flight."""
-        number, entries, failed, deferred, times, timed, notes, *more = message
-        released, arenas, stats = more
+        number, entries, failed, deferred, times, timed, notes, released, arenas, stats = message
         self.messages += 1
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats

@@ -106,7 +106,7 @@ class RunningFlight:
     def take_outcomes(
         self,
     ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan], list[TaskNote]]:
-        """Take out what failed and what was deferred, and times and notes of functions and tasks."""
+        """Take out what failed and what was deferred, and the times and notes of tasks."""
         failed, deferred = [], []
         while self.failed:
             failed.append(self.failed.popleft())
