@@ -157,7 +157,7 @@ def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
 
 
 def _is_programs(line: Line) -> bool:
-    # What packages make as text and execute stands in no file, at a module's level.
+    # Text that a package executes is in no file, and at a module's level.
     is_made = line[1].startswith("<") and line[0] == "<module>"
     return not is_made and owner(line[1]) == PROGRAM
 
@@ -175,7 +175,10 @@ def short_name(line: Line) -> str:
 
 def code_of(line: Line) -> str:
     """Return the text of a line; empty where its file cannot be read."""
-    return shown(linecache.getline(*line[1:]).strip(), 60)
+    try:
+        return shown(linecache.getline(*line[1:]).strip(), 60)
+    except ValueError:  # no system has a file of such a name
+        return ""
 
 
 @cache
