@@ -207,7 +207,7 @@ def test_samples_are_merged_and_past_a_number_only_the_first_line_is_kept(monkey
     samples = Samples()
     for line in (1, 1, 2, 3, 4):
         samples.add(burn, (("f", "a.py", 1), ("g", "a.py", line)), 1, 0.5)
-    assert [(len(each.stack), each.looks, each.seconds) for each in samples.named()] == [
+    assert [(len(each.stack), each.looks, each.seconds) for each in samples.stacks()] == [
         (2, 2, 1.0), (2, 1, 0.5), (1, 2, 1.0)
     ]
 

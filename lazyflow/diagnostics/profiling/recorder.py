@@ -285,7 +285,7 @@ class Profile(Observer):
                 "this profile took no samples, as it was made by profile(sample=None). Type: with "
                 "lazyflow.profile() as p:"
             )
-        flame = Flame(self._looks.samples.named(), self.runs, self._looks.sample)
+        flame = Flame(self._looks.samples.stacks(), self.runs, self._looks.sample)
         if path is not None:
             flame.write(path)
         return flame
@@ -328,7 +328,6 @@ class Profile(Observer):
 
     def _resolve(self) -> None:
         """Make records of what was recorded."""
-        self._looks.samples.named()  # lets go of functions
         if not self._over:
             return
         runs, tasks = list(self._runs), list(self._tasks)
