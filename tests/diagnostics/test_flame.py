@@ -80,6 +80,17 @@ def test_a_task_in_a_task_has_lines_of_its_own(scheduler):
     assert [(line[0], line[2]) for line in below] == [("stack_inside", line_of(stack_inside, 1))]
 
 
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_a_task_may_profile_what_it_computes(scheduler):
+    def profiling():
+        with lazyflow.profile(sample=0.001) as p:
+            delayed(burn)(0.03).compute(scheduler="sync")
+        return p.flame()
+
+    (hot,) = delayed(profiling)().compute(scheduler=scheduler).lines
+    assert hot.function == "burn"
+
+
 def test_a_function_of_c_has_no_line():
     with lazyflow.profile(sample=0.001) as p:
         delayed(sum)(range(5_000_000)).compute(scheduler="sync")
