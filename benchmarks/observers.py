@@ -1,5 +1,7 @@
 """What it costs a task to be watched: by nobody, by a counter, by ProgressBar, by profile.
 
+``profile(sample=None)`` has no thread that looks where tasks are: the row after it says what one adds.
+
 The graph is a binary tree of tasks that do next to nothing.
 """
 
@@ -72,6 +74,7 @@ def _watchers(bench: Bench) -> dict[Label, Callable[[], AbstractContextManager[A
         ("nobody", "lazyflow"): nullcontext,
         ("a counter", "lazyflow"): partial(_counting, lib),
         ("ProgressBar", "lazyflow"): lambda: lib.ProgressBar(file=io.StringIO()),
+        ("profile(sample=None)", "lazyflow"): lambda: lib.profile(sample=None),
         ("profile", "lazyflow"): lib.profile,
     }
     if bench.dask:

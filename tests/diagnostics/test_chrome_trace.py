@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import lazyflow
 from lazyflow import compute, delayed
+from lazyflow.diagnostics.profiling.chrome_trace import write_trace
+from lazyflow.diagnostics.profiling.records import UsageRecord
 
 
 def inc(x):
@@ -39,6 +41,9 @@ def test_every_event_has_the_fields_of_its_phase(tmp_path):
             assert event["ts"] >= 0
             assert event["dur"] >= 0
             assert isinstance(event["args"], dict)
+        elif event["ph"] == "C":
+            assert event["name"] in ("memory", "CPU")
+            assert all(value >= 0 for value in event["args"].values())
         else:
             assert event["ph"] == "M"
             assert event["name"] in ("process_name", "thread_name", "thread_sort_index")
@@ -63,7 +68,7 @@ def test_slices_of_one_track_do_not_overlap_and_tracks_are_named(tmp_path):
     for event in trace["traceEvents"]:
         if event["ph"] == "X":
             tracks[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-        elif event["name"] == "thread_name":
+        elif event["ph"] == "M" and event["name"] == "thread_name":
             names[event["tid"]] = event["args"]["name"]
     assert names[0] == "caller"
     assert set(tracks) <= set(names)
@@ -71,3 +76,14 @@ def test_slices_of_one_track_do_not_overlap_and_tracks_are_named(tmp_path):
         spans.sort()
         for (_, end), (start, _) in pairwise(spans):
             assert end <= start + 0.002  # both are rounded to nanoseconds
+
+
+def test_memory_and_cpu_use_are_counters(tmp_path):
+    path = tmp_path / "trace.json"
+    write_trace(path, [], [], 2.0, [UsageRecord(0.5, 100, 20, 1.25), UsageRecord(1, None, 0, 1.0)])
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    assert [(e["name"], e["ts"], e["args"]) for e in events if e["ph"] == "C"] == [
+        ("memory", 500000.0, {"this process": 100, "workers": 20}),
+        ("CPU", 500000.0, {"cores": 1.25}),
+        ("CPU", 1000000.0, {"cores": 1.0}),
+    ]

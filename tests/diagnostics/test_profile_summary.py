@@ -19,9 +19,10 @@ def run(start, end, tasks=1):
 
 def test_rows_have_the_figures_of_a_function_that_with_the_most_time_first():
     tasks = [task("m.slow", 0, 9.0, cpu=4.5, size=10), task("m.slow", 9, 1.0, cpu=0.5, size=32)]
+    tasks = [tasks[0]._replace(moved=7), tasks[1]._replace(compiled=0.25)]
     tasks += [task("m.fast", 0, 0.001 * k, failed=k > 18) for k in range(1, 21)]
     slow, fast = Summary(tasks, [run(0, 10)], 10.0).rows
-    assert slow == ("slow", 2, 10.0, 5.0, 9.0, 0.5, 0, 42)
+    assert slow == ("slow", 2, 10.0, 5.0, 9.0, 0.5, 0, 42, 7, 0.25)
     assert (fast.function, fast.calls, fast.failed, fast.size) == ("fast", 20, 2, None)
     assert fast.p95 == pytest.approx(0.019)
     assert fast.mean == pytest.approx(0.0105)
@@ -50,6 +51,15 @@ def test_text():
         "function  calls  total    mean     p95   CPU  failed  bytes",
         "load          2    1 s  500 ms  500 ms   10%           4 MB",
         "inc           1   4 µs    4 µs    4 µs  100%       1",
+    ]
+
+
+def test_bytes_moved_and_compile_time_have_columns_where_they_are_known():
+    tasks = [task("m.f", moved=2_000_000, compiled=0.25), task("m.g", seconds=0.5)]
+    assert repr(Summary(tasks, [run(0, 1)], 1.0)).splitlines()[1:] == [
+        "function  calls   total    mean     p95   CPU  moved  compile",
+        "f             1     1 s     1 s     1 s  100%   2 MB   250 ms",
+        "g             1  500 ms  500 ms  500 ms  100%",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The page of a timeline in a browser: its bars, the words at the mouse, and nothing else."""
+"""The pages of a profile in a browser: bars, boxes, the words at the mouse, and nothing else."""
 
 import threading
 
@@ -7,6 +7,10 @@ from browser import CHROMIUM, page_of
 
 import lazyflow
 from lazyflow import compute, delayed
+from lazyflow.diagnostics.profiling.flame import Flame
+from lazyflow.diagnostics.profiling.records import UsageRecord
+from lazyflow.diagnostics.profiling.samples import SampledStack
+from lazyflow.diagnostics.profiling.timeline import timeline
 
 pytest.importorskip("bokeh")
 pytestmark = [
@@ -41,6 +45,15 @@ new Promise(resolve => { let tries = 0; const look = () => {
 }; look() })
 """
 
+#: The range that is shown, once it is not the whole one of 4 seconds.
+SHOWN = """
+new Promise(resolve => { let tries = 0; const look = () => {
+  const {start, end} = globalThis.Bokeh.index.roots[0].model.x_range;
+  if (end - start === 4 && ++tries < 200) return setTimeout(look, 20);
+  resolve([start, end]);
+}; look() })
+"""
+
 
 def test_bars_and_words_are_there_and_hostile_names_do_nothing(tmp_path):
     both = threading.Barrier(2)
@@ -49,7 +62,7 @@ def test_bars_and_words_are_there_and_hostile_names_do_nothing(tmp_path):
         both.wait(30)
 
     together.__name__ = together.__qualname__ = EVIL
-    with lazyflow.profile() as p:
+    with lazyflow.profile(sample=None) as p:  # whose lanes are all that is drawn
         compute([delayed(together, name=EVIL)() for _ in range(2)], num_workers=2)
     path = tmp_path / "timeline.html"
     p.timeline(path)
@@ -67,3 +80,36 @@ def test_bars_and_words_are_there_and_hostile_names_do_nothing(tmp_path):
         assert {url.partition(":")[0] for url in page.requests[1:]} <= {"data"}  # icons
         assert page.exceptions == []
         assert len(set(page.picture())) > 100  # not one colour
+
+
+def test_a_flame_has_words_at_the_mouse_and_a_click_shows_a_box_alone(tmp_path):
+    stacks = {((EVIL, "a.py", 1), ("g", "b.py", 9)): 3.0, (("f", "a.py", 2),): 1.0}
+    flame = Flame([SampledStack(EVIL, stack, 2, time) for stack, time in stacks.items()], [], 0.01)
+    path = tmp_path / "flame.html"
+    flame.write(path)
+    with page_of(path, tmp_path / "browser") as page:
+        left, top, width, height = page.evaluate(FRAME)
+        at = left + 0.3 * width, top + 2.5 / 4 * height
+        page.point_at(*at)
+        words = page.evaluate(TOOLTIPS)
+        assert words == [f"{EVIL}  a.py:1"[:80], "a.py:1", " ", "3 s (75%)", "2"]
+        for kind in "mousePressed", "mouseReleased":
+            page.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left",
+                      clickCount=1)
+        assert page.evaluate(SHOWN) == [0, 3]
+        assert page.evaluate("document.title") == "lazyflow flame"
+        assert page.evaluate("document.images.length") == 0
+        assert {url.partition(":")[0] for url in page.requests[1:]} <= {"data"}  # icons
+        assert page.exceptions == []
+        assert len(set(page.picture())) > 100  # not one colour
+
+
+def test_memory_and_cpu_use_have_words_at_the_mouse(tmp_path):
+    path = tmp_path / "timeline.html"
+    timeline(path, [], [], 2.0, [UsageRecord(2.0, 100, 300, 2.0)])
+    with page_of(path, tmp_path / "browser") as page:
+        left, top, width, height = page.evaluate(FRAME)
+        page.point_at(left + 0.5 * width, top + 6 / 7 * height)
+        assert page.evaluate(TOOLTIPS) == ["100 bytes here, 300 bytes in workers",
+                                           "2 cores in use"]
+        assert page.exceptions == []

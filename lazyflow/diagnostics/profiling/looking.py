@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.compiling import listen
-from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
+from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 
 _LEAST = 0.001  # seconds between two looks
 
@@ -49,8 +50,10 @@ class Looks:
         """Start the thread."""
         listen()
         if self.sample is not None:
-            self._sampler = Sampler(self.sample, self._running, self._sampled, self._looked)
-            self._sampler.start()
+            outer = {get_ident(): depth_here()}  # a task may profile what it computes
+            self._sampler = Sampler(
+                self.sample, self._running, self._sampled, self._looked, outer=outer
+            ).start()
 
     def end(self) -> None:
         """End the thread."""

@@ -294,7 +294,7 @@ class Profile(ProgramObserver):
                 "this profile took no samples, as it was made by profile(sample=None). Type: with "
                 "lazyflow.profile() as p:"
             )
-        flame = Flame(self._looks.samples.named(), self.runs, self._looks.sample)
+        flame = Flame(self._looks.samples.stacks(), self.runs, self._looks.sample)
         if path is not None:
             flame.write(path)
         return flame
@@ -340,7 +340,6 @@ class Profile(ProgramObserver):
 
     def _resolve(self) -> None:
         """Make records of what was recorded."""
-        self._looks.samples.named()  # lets go of functions
         if not self._over:
             return
         runs, tasks = list(self._runs), list(self._tasks)

@@ -59,34 +59,26 @@ class HotLine(NamedTuple):
 
 
 class Samples:
-    """What the threads that look at tasks have seen; any of them may `add` to it.
-
-    Functions are kept until somebody asks for their names, and nothing else of tasks.
-    """
+    """What the threads that look at tasks have seen; any of them may `add` to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._raw: dict[tuple[int, Stack], tuple[Any, int, float]] = {}
-        self._named: dict[tuple[str, Stack], tuple[int, float]] = {}
+        self._seen: dict[tuple[str, Stack], tuple[int, float]] = {}
 
     def add(self, func: Any, stack: Stack, looks: int, seconds: float) -> None:
-        """Take in that tasks of a function were at some lines."""
+        """Take in that tasks of a function were at some lines. The function is not kept."""
+        name = shown(full_name(func))
         with self._lock:
-            key = id(func), stack
-            if key not in self._raw and len(self._raw) >= _MOST:
-                key = id(func), stack[:1]
-            _, before, time = self._raw.get(key, (None, 0, 0.0))
-            self._raw[key] = func, looks + before, seconds + time
+            key = name, stack
+            if key not in self._seen and len(self._seen) >= _MOST:
+                key = name, stack[:1]
+            before, time = self._seen.get(key, (0, 0.0))
+            self._seen[key] = looks + before, seconds + time
 
-    def named(self) -> list[SampledStack]:
-        """Return what was seen so far, by the names of functions."""
+    def stacks(self) -> list[SampledStack]:
+        """Return what was seen so far."""
         with self._lock:
-            raw, self._raw = self._raw, {}
-            for (_, stack), (func, looks, seconds) in raw.items():
-                key = shown(full_name(func)), stack
-                before, time = self._named.get(key, (0, 0.0))
-                self._named[key] = looks + before, seconds + time
-            return [SampledStack(*key, *seen) for key, seen in self._named.items()]
+            return [SampledStack(*key, *seen) for key, seen in self._seen.items()]
 
 
 class CallNode:
@@ -157,7 +149,7 @@ def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
 
 
 def _is_programs(line: Line) -> bool:
-    # What packages make as text and execute stands in no file, at a module's level.
+    # Text that a package executes is in no file, and at a module's level.
     is_made = line[1].startswith("<") and line[0] == "<module>"
     return not is_made and owner(line[1]) == PROGRAM
 
@@ -175,7 +167,10 @@ def short_name(line: Line) -> str:
 
 def code_of(line: Line) -> str:
     """Return the text of a line; empty where its file cannot be read."""
-    return shown(linecache.getline(*line[1:]).strip(), 60)
+    try:
+        return shown(linecache.getline(*line[1:]).strip(), 60)
+    except ValueError:  # no system has a file of such a name
+        return ""
 
 
 @cache

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyflow.schedulers.core.event import Event
@@ -54,22 +54,31 @@ def stack_of(frame: FrameType | None, depth: int = 1) -> Stack:
     the lines are those of the innermost one. They are none while the task is in C code that our
     own called.
     """
+    return tuple([
+        (one.f_code.co_qualname, one.f_code.co_filename, one.f_lineno or 0)
+        for entered, one in _of_tasks(frame)
+        if entered == depth
+    ][:_DEEPEST])
+
+
+def depth_here() -> int:
+    """Return in how many tasks, one inside the other, this thread is."""
+    return max((entered for entered, _ in _of_tasks(sys._getframe(1))), default=0)
+
+
+def _of_tasks(frame: FrameType | None) -> Iterator[tuple[int, FrameType]]:
+    """Yield the frames that are not ours, the outermost first, and in how many tasks each is."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    found: list[Line] = []
-    is_ours, entered = False, 0
+    was_ours, entered = False, 0
     for one in reversed(frames):
-        was_ours = is_ours
         is_ours = _is_ours(one)
-        entered += was_ours and not is_ours
-        if entered == depth and not is_ours and len(found) < _DEEPEST:
-            code = one.f_code
-            found.append((code.co_qualname, code.co_filename, one.f_lineno or code.co_firstlineno))
-        elif entered > depth or (found and is_ours):
-            break
-    return tuple(found)
+        if not is_ours:
+            entered += was_ours
+            yield entered, one
+        was_ours = is_ours
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -88,6 +97,8 @@ class Sampler:
         Is called with what names a task, its `Stack`, and the seconds that it stands for.
     then
         Is called after each look.
+    outer
+        For threads, in how many tasks they are that `running` does not return.
     may_idle
         It goes on when no task runs, until `stop` is called; else it ends by itself after a while.
     """
@@ -99,12 +110,14 @@ class Sampler:
         take: Callable[[Any, Stack, float], object],
         then: Callable[[], object] = lambda: None,
         may_idle: bool = True,
+        outer: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self.interval = interval
         self._running = running
         self._take = take
         self._then = then
         self._may_idle = may_idle
+        self._outer = outer
         self._stop = Event()
         self._ending = threading.Lock()
         self._is_over = False
@@ -167,7 +180,7 @@ class Sampler:
         seen = []
         for thread, tasks in threads.items():
             inner = max(tasks, key=lambda task: task.since)
-            stack = stack_of(frames.get(thread), len(tasks))
+            stack = stack_of(frames.get(thread), len(tasks) + self._outer.get(thread, 0))
             seen.append((inner, stack, min(elapsed, max(0.0, now - inner.since))))
         frames.clear()  # it has the frames of all threads, this one included: a cycle
         if seen:

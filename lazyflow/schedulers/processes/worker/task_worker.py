@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import os
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
@@ -30,11 +30,13 @@ from lazyflow.schedulers.processes.worker.value_store import (
     UnopenedValue,
     ValueStore,
 )
-from lazyflow.schedulers.processes.worker.watching import TaskWatch
 from lazyflow.schedulers.remote import calls
 from lazyflow.schedulers.remote.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
 from lazyflow.schedulers.remote.failures import failure_record, unreadable
 from lazyflow.store.values import IteratorItems, consumer_copy
+
+if TYPE_CHECKING:
+    from lazyflow.schedulers.processes.worker.watching import TaskWatch
 
 _REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
@@ -57,7 +59,7 @@ class TaskWorker(WorkerProcess):
     flight
         What the main thread runs.
     watch
-        Of whose tasks notes are taken.
+        What takes notes of its tasks, once somebody has asked.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -68,7 +70,7 @@ class TaskWorker(WorkerProcess):
         self.environments: dict[int, bytes] = {}
         self.claims: dict[int, str] = {}
         self.flight: RunningFlight | None = None
-        self.watch = TaskWatch()
+        self.watch: TaskWatch | None = None
 
     def _in_fork(self) -> None:
         super()._in_fork()
@@ -109,12 +111,20 @@ class TaskWorker(WorkerProcess):
         self.claims.pop(number - _REMEMBERED, None)
         flight = self.flight = RunningFlight(number, records, timed)
         if timed is not None:
-            self.watch.begin(flight, timed)
+            self._watch(flight, timed)
         self._context_of(run, records).run(self._run, flight)
-        self.watch.end()
+        if self.watch is not None:
+            self.watch.end()
         self.answer(flight)
         self.words[RUNNING] = 0
         self.flight = None
+
+    def _watch(self, flight: RunningFlight, interval: float) -> None:
+        if self.watch is None:
+            from lazyflow.schedulers.processes.worker.watching import TaskWatch
+
+            self.watch = TaskWatch()
+        self.watch.begin(flight, interval)
 
     def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
         """Take in what comes with tasks, and forget what is not needed any more."""
