@@ -21,7 +21,7 @@ __all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "listed", "
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
 #: which a task's cost is small, and there are enough parts for the workers.
-PART_BYTES = 1 << 22
+PART_BYTES = 1 << 23
 
 _LARGE = 1e9  # bytes that move without being asked for
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from scipy.sparse import issparse, vstack
 
 from lazyflow import compute, delayed, persist, tree_reduce
-from lazyflow.learn.data.checking import checked
+from lazyflow.learn.data.checking import Summary, checked
 from lazyflow.learn.data.inputs import PART_BYTES, RowChunk
+from lazyflow.learn.data.places import Place, places_of
 from lazyflow.learn.data.targets import Targets
 
 __all__ = ["Rows", "kept_rows", "tree_sum"]
@@ -78,37 +80,6 @@ class Rows:
         return sum(self.sizes)
 
 
-class _Summary(NamedTuple):
-    rows: int
-    features: int
-    nbytes: int
-    weight: tuple[float, float]
-    sums: np.ndarray
-    present: np.ndarray | None
-    dtype: np.dtype[Any]
-
-
-@delayed
-def _summary(X: Any, weight: np.ndarray | None) -> _Summary:
-    """Return what is to be known of one chunk."""
-    rows, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
-    total = (float(rows), 0.0) if weight is None else _exact_sum(weight)
-    if issparse(X):
-        nbytes = X.data.nbytes + X.indices.nbytes
-        present = np.bincount(X.indices, minlength=d)
-        return _Summary(rows, d, nbytes, total, np.ravel(sums), present, X.dtype)
-    return _Summary(rows, d, X.nbytes, total, sums, None, X.dtype)
-
-
-def _exact_sum(weight: np.ndarray) -> tuple[float, float]:
-    """Return a sum and what rounding took from it: totals are the same for any chunks."""
-    numbers = weight.tolist()
-    total = math.fsum(numbers)
-    return total, math.fsum([*numbers, -total])
-
-
 @delayed
 def _as_double(X: Any) -> Any:
     """Return rows as float64: kernels that get several chunks take one type."""
@@ -119,18 +90,46 @@ def _as_double(X: Any) -> Any:
 def _joined(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Return several chunks as one."""
     X, y, weight = zip(*parts, strict=True)
-    together = vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X)
+    if issparse(X[0]):
+        together = vstack(X, format="csr")
+    else:
+        together = _one_view(X) if _are_neighbours(X) else np.concatenate(X)
     return together, np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
+
+
+def _are_neighbours(arrays: Sequence[np.ndarray]) -> bool:
+    """Whether arrays are views of one memory, each beginning where the one before it ends."""
+    end = arrays[0].ctypes.data
+    for array in arrays:
+        alike = array.dtype == arrays[0].dtype and array.flags.c_contiguous
+        if not alike or array.ctypes.data != end or _owner(array) is not _owner(arrays[0]):
+            return False
+        end += array.nbytes
+    return True
+
+
+def _owner(array: np.ndarray) -> Any:
+    """Return what the memory of an array belongs to."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner
+
+
+def _one_view(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return neighbours as one: chunks of rows in memory, which need not be copied."""
+    rows = sum(map(len, arrays))
+    return as_strided(arrays[0], (rows, *arrays[0].shape[1:]), writeable=False)
 
 
 def kept_rows(
     parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True,
-    keep: bool = True,
+    keep: bool = True, places: Sequence[Place] | None = None,
 ) -> Rows:
     """Check all parts and keep them; small chunks are brought together unless told not to.
 
     `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``). Without `keep` they are
-    made and checked again in every pass.
+    made and checked again in every pass. `places` is what errors call the parts.
 
     Raises
     ------
@@ -146,10 +145,14 @@ def kept_rows(
     ...
     ValueError: chunk 1 of X has 2 features, chunk 0 has 1
     """
-    kept = [tuple(checked(*part, targets, k)) for k, part in enumerate(parts)]
+    places = places or places_of(parts, chunked=True)
+    kept = [
+        tuple(checked(*part, targets, place)) for part, place in zip(parts, places, strict=True)
+    ]
     if keep:
         (kept,) = persist(kept, **run)
-    found = compute(*[_summary(X, weight) for X, _, weight in kept], **run)
+    found = compute(*[each[3] for each in kept], **run)
+    kept = [each[:3] for each in kept]
     _check(found)
     if len({each.dtype for each in found}) > 1:
         kept = [(_as_double(X), y, weight) for X, y, weight in kept]
@@ -169,7 +172,7 @@ def kept_rows(
     )
 
 
-def _check(found: Sequence[_Summary]) -> None:
+def _check(found: Sequence[Summary]) -> None:
     """Refuse what no chunk alone shows."""
     for k, each in enumerate(found):
         if each.features != found[0].features:
@@ -186,7 +189,7 @@ def _check(found: Sequence[_Summary]) -> None:
 
 
 def _brought_together(
-    kept: Sequence[Any], found: Sequence[_Summary], run: dict[str, Any]
+    kept: Sequence[Any], found: Sequence[Summary], run: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Return chunks and their sizes, where small neighbours are one."""
     groups: list[list[int]] = []

@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
+from lazyflow.learn.data.places import places_of
 from lazyflow.learn.data.rows import Rows, kept_rows
 from lazyflow.learn.data.targets import NumberTargets
 from lazyflow.learn.estimators.linear_estimator import (
@@ -47,8 +48,10 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         for name in ("history_", "converged_", "gap_", "n_passes_"):
             if hasattr(self, name):  # of an earlier fit by another solver
                 delattr(self, name)
+        places = places_of(parts, is_chunked(X))
         parts, keep = self._fitting(parts)
-        rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run, keep=keep)
+        targets = NumberTargets(self._columns or 1)
+        rows = kept_rows(parts, targets, self._run, keep=keep, places=places)
         self.n_features_in_ = rows.n_features
         return rows
 

@@ -18,6 +18,7 @@ from lazyflow.array.core import Array
 from lazyflow.learn.data.checking import as_numbers, check_finite
 from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
+from lazyflow.learn.data.places import Place
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
@@ -50,7 +51,7 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
         )
     scores = scores_of(theta, X)
     if not np.isfinite(scores).all():
-        check_finite(X, "a chunk of it")  # or scores are too large, which is no fault
+        check_finite(X, Place())  # or scores are too large, which is no fault
     return scores[:, 0] if len(theta) == 1 else scores
 
 
@@ -107,6 +108,7 @@ class LinearEstimator(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             multi_output=numbers, y_numeric=numbers,
+            ensure_all_finite=False,  # the tasks that keep rows look at them, and name the row
         )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(

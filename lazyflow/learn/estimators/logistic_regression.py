@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
+from lazyflow.learn.data.places import places_of
 from lazyflow.learn.data.rows import kept_rows
 from lazyflow.learn.data.targets import ClassTargets
 from lazyflow.learn.estimators.classes import class_weighted, classes_of
@@ -172,11 +173,12 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
                 "A column-vector y was passed when a 1d array was expected: its one column is "
                 "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=2,
             )
+        places = places_of(parts, is_chunked(X))
         parts, keep = self._fitting(parts)
         parts = loaded(parts, self._run, keep)
-        classes = classes_of(parts, self._run)
-        parts = class_weighted(parts, classes, self.class_weight, self._run)
-        rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep)
+        classes = classes_of(parts, places, self._run)
+        parts = class_weighted(parts, places, classes, self.class_weight, self._run)
+        rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep, places=places)
         del parts  # what was converted is not kept as it was, too
         self.classes_, self.n_features_in_ = classes, rows.n_features
         strength = 1.0 / (self.C * rows.total)

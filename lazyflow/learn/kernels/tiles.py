@@ -7,11 +7,12 @@ loop over rows with a call of ``exp`` takes 6.6, and reading them alone 2.5.
 
 import numpy as np
 
-from lazyflow.learn.kernels.slopes import compiled
+from lazyflow.learn.kernels.slopes import compiled, kernel
 
-__all__ = ["add_rows", "write_exponentials", "write_scores"]
+__all__ = ["add_rows", "column_sums", "write_exponentials", "write_scores"]
 
 _LARGEST, _SMALLEST = 708.0, -709.3  # of what has an exponential that is not infinity and not 0
+_TILE = 16  # rows that are there at once
 _PER_LN2 = 1.4426950408889634
 _LN2, _LN2_REST = 0.693147180369123816490, 1.90821492927058770002e-10  # whose sum has more digits
 
@@ -104,3 +105,19 @@ def write_exponentials(values: np.ndarray, bits: np.ndarray) -> None:
     powers = bits.view(np.float64)
     for i in range(len(values)):
         values[i] *= powers[i]
+
+
+@kernel
+def column_sums(X: np.ndarray) -> np.ndarray:
+    """Return the sums of the columns of rows (n, d), in float64.
+
+    Examples
+    --------
+    >>> column_sums(np.array([[3.0, 1.0], [2.0, 0.0]]))
+    array([5., 1.])
+    """
+    rows, d = X.shape
+    sums, ones = np.zeros(d + 1), np.ones(_TILE)
+    for low in range(0, rows, _TILE):
+        add_rows(ones, X, low, min(low + _TILE, rows), sums)
+    return sums[:d]

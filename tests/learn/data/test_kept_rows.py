@@ -15,6 +15,7 @@ from lazyflow import compute, delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data import inputs
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of
+from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.rows import kept_rows, tree_sum
 from lazyflow.learn.data.targets import ClassTargets, NumberTargets
 
@@ -185,7 +186,7 @@ def spoiled(value, row=2, column=1):
 
 
 @pytest.mark.parametrize(("part", "words"), [
-    ((spoiled(np.nan), Y0, None), "Input X contains NaN: chunk 1, row 2 of it, column 1"),
+    ((spoiled(np.nan), Y0, None), r"X contains NaN: chunk 1, row 2 of it \(row 5 of all\), column 1"),
     ((csr_array(spoiled(-np.inf)), Y0, None), "Input X contains infinity: chunk 1, row 2 of it"),
     ((X0, np.array([1, np.inf, 0]), None), "Input y contains NaN or infinity: y of chunk 1, row 1"),
     ((X0, np.array(["a", "b", "c"]), None), "y of chunk 1 has the dtype <U1; needed are real"),
@@ -264,7 +265,7 @@ def test_labels_are_encoded_by_their_places(classes):
     places = random.integers(0, len(classes), 20)
     targets = ClassTargets(classes)
     for y in classes[places], classes[places][:, None], classes[places].astype(object):
-        found = targets.encoded(y, "y")
+        found = targets.encoded(y, Place())
         assert found.shape == (20, 1) and found.dtype == float
         wanted = 2 * places - 1 if len(classes) == 2 else places
         np.testing.assert_array_equal(found[:, 0], wanted)
