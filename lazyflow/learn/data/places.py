@@ -5,6 +5,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from lazyflow import is_lazy
+from lazyflow.array.core import Array
+from lazyflow.learn.data.inputs import groups_of_chunks, is_chunked
 
 __all__ = ["Place", "places_of"]
 
@@ -16,17 +18,22 @@ class Place(NamedTuple):
         Its number; None for a part that was cut of rows in memory, which the user does not know.
     first
         The number of rows before it, where that is known.
+    sizes
+        The rows of the chunks that it was made of, from that number on, if they are several.
 
     Examples
     --------
-    >>> print(Place(2, 40), "|", Place(None, 40), "|", Place())
-    chunk 2 | X from row 40 on | a chunk
+    >>> print(Place(2, 40), "|", Place(None, 40), "|", Place(), "|", Place(2, 40, (3, 3)))
+    chunk 2 | X from row 40 on | a chunk | chunks 2 to 3
     """
 
     chunk: int | None = None
     first: int | None = None
+    sizes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
+        if self.sizes:
+            return f"chunks {self.chunk} to {(self.chunk or 0) + len(self.sizes) - 1}"
         if self.chunk is not None:
             return f"chunk {self.chunk}"
         return "a chunk" if self.first is None else f"X from row {self.first} on"
@@ -38,28 +45,47 @@ class Place(NamedTuple):
         --------
         >>> Place(2, 40).row(5), Place(2).row(5), Place(None, 40).row(5)
         ('chunk 2, row 5 of it (row 45 of all)', 'chunk 2, row 5 of it', 'row 45')
+        >>> Place(2, 40, (3, 3)).row(5)
+        'chunk 3, row 2 of it (row 45 of all)'
         """
         if self.first is None:
             return f"{self}, row {at} of it"
         whole = f"row {self.first + at}"
-        return whole if self.chunk is None else f"{self}, row {at} of it ({whole} of all)"
+        if self.chunk is None:
+            return whole
+        number, own = self.chunk, at
+        for size in self.sizes:
+            if own < size:
+                break
+            number, own = number + 1, own - size
+        return f"chunk {number}, row {own} of it ({whole} of all)"
 
 
-def places_of(parts: Sequence[Sequence[Any]], chunked: bool) -> list[Place]:
-    """Return the places of parts (rows, targets, weights): `chunked` by the user, or cut by us.
+def places_of(parts: Sequence[Sequence[Any]], X: Any) -> list[Place]:
+    """Return the places of the parts (rows, targets, weights) of X.
 
-    Rows are counted as long as one of the three is in memory in each part.
+    Rows are counted where X is an array, or as long as one of the three is in memory in each part.
 
     Examples
     --------
-    >>> places_of([([[1], [2]], [1, 2], None), ([[3]], [3], None)], chunked=False)
-    [Place(chunk=None, first=0), Place(chunk=None, first=2)]
+    >>> places_of([([[1], [2]], [1, 2], None), ([[3]], [3], None)], [[1], [2], [3]])
+    [Place(chunk=None, first=0, sizes=()), Place(chunk=None, first=2, sizes=())]
     """
-    counts = [_known_rows(part) for part in parts]
-    known = counts.index(None) if None in counts else len(counts)
-    firsts: list[int | None] = list(accumulate(counts[:known], initial=0))  # type: ignore[arg-type]
-    firsts += [None] * len(parts)
-    return [Place(k if chunked else None, firsts[k]) for k in range(len(parts))]
+    if isinstance(X, Array) and None not in X.shape:
+        sizes = X.chunks[0]
+        firsts = list(accumulate(sizes, initial=0))
+        if len(parts) == len(sizes):
+            return [Place(k, firsts[k]) for k in range(len(parts))]
+        return [
+            Place(group[0], firsts[group[0]], tuple([sizes[k] for k in group]))
+            for group in groups_of_chunks(X) or ()
+        ]
+    known: list[int | None] = [0]
+    for part in parts:
+        rows = _known_rows(part)
+        known.append(None if rows is None or known[-1] is None else known[-1] + rows)
+    chunked = is_chunked(X)
+    return [Place(k if chunked else None, known[k]) for k in range(len(parts))]
 
 
 def _known_rows(part: Sequence[Any]) -> int | None:

@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
-from scipy.sparse import issparse, vstack
 
 from lazyflow import compute, delayed, persist, tree_reduce
 from lazyflow.learn.data.checking import Summary, checked
-from lazyflow.learn.data.inputs import PART_BYTES, RowChunk
+from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.joining import groups_of, together
 from lazyflow.learn.data.places import Place, places_of
 from lazyflow.learn.data.targets import Targets
 
 __all__ = ["Rows", "kept_rows", "tree_sum"]
-
-_SMALL = PART_BYTES // 4  # bytes; smaller chunks are brought together
 
 
 @dataclass(frozen=True)
@@ -90,36 +87,7 @@ def _as_double(X: Any) -> Any:
 def _joined(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Return several chunks as one."""
     X, y, weight = zip(*parts, strict=True)
-    if issparse(X[0]):
-        together = vstack(X, format="csr")
-    else:
-        together = _one_view(X) if _are_neighbours(X) else np.concatenate(X)
-    return together, np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
-
-
-def _are_neighbours(arrays: Sequence[np.ndarray]) -> bool:
-    """Whether arrays are views of one memory, each beginning where the one before it ends."""
-    end = arrays[0].ctypes.data
-    for array in arrays:
-        alike = array.dtype == arrays[0].dtype and array.flags.c_contiguous
-        if not alike or array.ctypes.data != end or _owner(array) is not _owner(arrays[0]):
-            return False
-        end += array.nbytes
-    return True
-
-
-def _owner(array: np.ndarray) -> Any:
-    """Return what the memory of an array belongs to."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        owner = owner.base
-    return owner
-
-
-def _one_view(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return neighbours as one: chunks of rows in memory, which need not be copied."""
-    rows = sum(map(len, arrays))
-    return as_strided(arrays[0], (rows, *arrays[0].shape[1:]), writeable=False)
+    return together(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
 
 
 def kept_rows(
@@ -145,7 +113,8 @@ def kept_rows(
     ...
     ValueError: chunk 1 of X has 2 features, chunk 0 has 1
     """
-    places = places or places_of(parts, chunked=True)
+    if places is None:
+        places = [each._replace(chunk=k) for k, each in enumerate(places_of(parts, None))]
     kept = [
         tuple(checked(*part, targets, place)) for part, place in zip(parts, places, strict=True)
     ]
@@ -192,14 +161,7 @@ def _brought_together(
     kept: Sequence[Any], found: Sequence[Summary], run: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Return chunks and their sizes, where small neighbours are one."""
-    groups: list[list[int]] = []
-    room = 0
-    for k, each in enumerate(found):
-        if not groups or each.nbytes > min(room, _SMALL):
-            groups.append([])
-            room = PART_BYTES
-        groups[-1].append(k)
-        room -= each.nbytes
+    groups = groups_of([each.nbytes for each in found])
     sizes = [sum(found[k].rows for k in group) for group in groups]
     if len(groups) == len(kept):
         return list(kept), sizes

@@ -8,7 +8,7 @@ from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from lazyflow import compute, delayed
+from lazyflow import compute, delayed, is_lazy
 from lazyflow.learn.data.checking import checked_weights
 from lazyflow.learn.data.inputs import RowChunk
 from lazyflow.learn.data.places import Place
@@ -16,7 +16,6 @@ from lazyflow.learn.data.places import Place
 __all__ = ["class_weighted", "classes_of"]
 
 
-@delayed
 def _labels(y: Any, place: Place) -> np.ndarray:
     """Return the labels of one part."""
     y = np.asarray(y)
@@ -79,8 +78,11 @@ def classes_of(
     >>> classes_of(parts, [Place(0), Place(1)], {})
     array(['a', 'b', 'c'], dtype='<U1')
     """
+    later = delayed(_labels)
+    # Labels in memory cost less to look at than a task does.
     each = compute(*[
-        _labels(part.y, place) for part, place in zip(parts, places, strict=True)
+        (later if is_lazy(part.y) else _labels)(part.y, place)
+        for part, place in zip(parts, places, strict=True)
     ], **run)
     found = [labels for labels in each if len(labels)]  # none have no type to be seen
     if not found:

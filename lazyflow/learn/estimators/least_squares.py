@@ -16,6 +16,7 @@ from lazyflow.learn.data.targets import NumberTargets
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
     LinearEstimator,
+    put_again,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import SQUARES
@@ -45,11 +46,11 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         self._columns = shape[1] if len(shape) == 2 else None
         if self._columns == 1 and not self._keeps_column:  # as scikit-learn's
             self._columns = None
-        for name in ("history_", "converged_", "gap_", "n_passes_"):
+        for name in ("history_", "converged_", "gap_", "decrement_", "n_passes_"):
             if hasattr(self, name):  # of an earlier fit by another solver
                 delattr(self, name)
-        places = places_of(parts, is_chunked(X))
-        parts, keep = self._fitting(parts)
+        places = places_of(parts, X)
+        parts, keep = self._fitting(X, parts)
         targets = NumberTargets(self._columns or 1)
         rows = kept_rows(parts, targets, self._run, keep=keep, places=places)
         self.n_features_in_ = rows.n_features
@@ -134,6 +135,7 @@ class LinearRegression(LinearRegressor):
         self.fit_intercept = fit_intercept
         self.scheduler = scheduler
 
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearRegression":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -179,7 +181,9 @@ class Ridge(LinearRegressor):
     intercept_ : float or ndarray, shape (t,)
     n_iter_ : int
         1 where it was solved at once.
-    history_, converged_, gap_, n_passes_
+    solver_ : {"cholesky", "qr", "lbfgs", "saga"}
+        What solved it: "qr" is R factors, where there is no penalty.
+    history_, converged_, gap_, decrement_, n_passes_
         Of lbfgs and saga, as in `LogisticRegression`.
 
     Examples
@@ -210,6 +214,7 @@ class Ridge(LinearRegressor):
         self.callback = callback
         self.scheduler = scheduler
 
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Ridge":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -234,6 +239,7 @@ class Ridge(LinearRegressor):
         if name == "cholesky":
             self._keep_theta(self._at_once(rows, alpha))
             self.n_iter_ = 1
+            self.solver_ = "cholesky" if alpha.any() else "qr"
             return self
         if alpha.ndim:
             raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
@@ -248,6 +254,7 @@ class Ridge(LinearRegressor):
             self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
         else:
             self._solve(partial(lbfgs, problem, start), rule)
+        self.solver_: str = name
         return self
 
     def _at_once(self, rows: Rows, alpha: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from lazyflow.graph.task import users_depth
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
 from lazyflow.learn.data.places import places_of
@@ -22,6 +23,7 @@ from lazyflow.learn.estimators.classes import class_weighted, classes_of
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
     LinearEstimator,
+    put_again,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
@@ -89,6 +91,9 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     converged_ : bool
     gap_ : float
         The objective is at most this far above its minimum (NaN without penalty).
+    decrement_ : float
+        Without penalty, and up to 500 coefficients, half the squared Newton decrement: near the
+        minimum, how far the objective is above it. Else NaN.
     n_passes_ : float
         How often the rows were read.
     n_features_in_, feature_names_in_
@@ -145,6 +150,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         tags.input_tags.sparse = self.solver != "svrg"
         return tags
 
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
         """Fit the model to rows X (n, d) and labels y (n,).
 
@@ -171,10 +177,10 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         if is_chunked(X) and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: its one column is "
-                "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=2,
+                "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=users_depth(),
             )
-        places = places_of(parts, is_chunked(X))
-        parts, keep = self._fitting(parts)
+        places = places_of(parts, X)
+        parts, keep = self._fitting(X, parts)
         parts = loaded(parts, self._run, keep)
         classes = classes_of(parts, places, self._run)
         parts = class_weighted(parts, places, classes, self.class_weight, self._run)
@@ -194,7 +200,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         if not (problem.l1 or problem.l2) and is_separated(problem, self._theta):
             warnings.warn(
                 "a plane parts the classes, so without penalty there is no minimum: the larger the "
-                "coefficients the better. Take a finite C", ConvergenceWarning, stacklevel=2,
+                "coefficients the better. Take a finite C", ConvergenceWarning,
+                stacklevel=users_depth(),
             )
         return self
 

@@ -46,7 +46,8 @@ class Sample(NamedTuple):
             return None
         starts = np.arange(0, rows, self.of)
         random = np.random.Generator(np.random.Philox(key=self.chunk))
-        found: np.ndarray = np.minimum(starts + random.integers(self.of, size=len(starts)), rows - 1)
+        chosen = starts + random.integers(self.of, size=len(starts))
+        found: np.ndarray = np.minimum(chosen, rows - 1)
         return found
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.learn.solvers.certificate import certificate, exact_gap, gap_at, gradient_norm
+from lazyflow.learn.solvers.newton_step import half_decrement
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = ["Callback", "History", "Progress", "Solution", "StopRule"]
@@ -116,14 +117,17 @@ class Solution:
     converged : bool
         Whether the stop rule's tolerance, or its gap, was reached.
     gap : float
-        The exact duality gap: F is not further above its minimum.
+        The exact duality gap: F is not further above its minimum. NaN without penalty.
+    decrement : float
+        Without penalty half the squared Newton decrement: near the minimum, how far F is above it.
+        NaN with a penalty, and for more than 500 coefficients.
     n_iter, n_passes : int, float
     message : str
         Why it stopped, with figures, where it did not converge.
 
     Examples
     --------
-    >>> Solution(np.zeros((1, 2)), {}, True, 0.0, 3, 4.0, "").converged
+    >>> Solution(np.zeros((1, 2)), {}, True, 0.0, math.nan, 3, 4.0, "").converged
     True
     """
 
@@ -131,6 +135,7 @@ class Solution:
     history: dict[str, np.ndarray]
     converged: bool
     gap: float
+    decrement: float
     n_iter: int
     n_passes: float
     message: str
@@ -192,21 +197,28 @@ class History:
         `advice` is what to do if it is not good.
         """
         last = self._best()
-        gap, theta, norm = math.nan, last.theta, last.gradient_norm
+        gap, theta, norm, decrement = math.nan, last.theta, last.gradient_norm, math.nan
         if math.isfinite(norm):
             known = self.gradient if last is self.trace[-1] else None
+            if not (self.problem.l1 or self.problem.l2):
+                if known is None:
+                    known = self.problem.value_and_gradient(theta)[1]
+                decrement = half_decrement(self.problem, theta, known)
             gap, theta, smooth = certificate(self.problem, last.theta, known)
             if smooth is not None:
                 gap, theta, norm = self._chosen(last, gap, theta, smooth)
         # Without penalty, and where nothing is finite, there is none.
         words = "" if math.isnan(gap) else f" and the duality gap {gap:.2g}"
+        if not math.isnan(decrement):
+            words = f" and half the squared Newton decrement {decrement:.2g}"
         message = "" if self.converged or self.stopped else (
             f"no convergence: after {last.iteration} iterations and {last.passes:g} passes over "
             f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g})"
             f"{words}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
-            theta, self.arrays(), self.converged, gap, last.iteration, self.passes, message
+            theta, self.arrays(), self.converged, gap, decrement, last.iteration, self.passes,
+            message,
         )
 
     def _chosen(

@@ -13,9 +13,9 @@ F. Roosta-Khorasani, M. Mahoney, "Sub-sampled Newton methods", Math. Program. 17
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from lazyflow.learn.solvers.history import History, Solution, StopRule
+from lazyflow.learn.solvers.newton_step import newton_step
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = ["newton"]
@@ -99,7 +99,7 @@ def _stepped(history: History, at: _Point, every: int, last: bool) -> _Point | N
         hessian = problem.hessian(at.theta, every)
     if not np.isfinite(hessian).all():
         return at._replace(value=np.inf)
-    direction = -_solved(problem, hessian, at.gradient)
+    direction = -newton_step(problem, hessian, at.gradient)
     slope = float((at.gradient * direction).sum())
     if last and -slope <= np.finfo(float).eps * abs(at.value):
         return at
@@ -125,34 +125,3 @@ def _evaluated(history: History, theta: np.ndarray, length: float, every: int) -
         return _Point(theta, length, *history.evaluate(theta), None)
     history.passes += 1
     return _Point(theta, length, *history.problem.second_order(theta, every))
-
-
-def _solved(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return the Hessian's inverse times the gradient."""
-    K, p = gradient.shape
-    chosen = np.ones((K, p), bool)
-    if not problem.free:
-        chosen[:, -1] = False
-    if K > 1 and problem.loss.kind == problem.loss.kind.SOFTMAX:
-        hessian = _without_common_shift(problem, hessian)
-    matrix = hessian.reshape(K * p, K * p)[np.ix_(chosen.ravel(), chosen.ravel())]
-    out = np.zeros((K, p))
-    try:
-        out[chosen] = cho_solve(cho_factor(matrix), gradient[chosen])
-    except LinAlgError:  # constant features without penalty, classes that a plane parts
-        out[chosen] = np.linalg.lstsq(matrix, gradient[chosen], rcond=1e-12)[0]
-    return out
-
-
-def _without_common_shift(problem: Problem, hessian: np.ndarray) -> np.ndarray:
-    """Return a Hessian of softmax that is not flat where all classes move together.
-
-    What has no penalty can be shifted in all classes at once and nothing changes; the gradient has
-    no part along that, so a curvature of its own there keeps such steps at 0.
-    """
-    K, p = hessian.shape[:2]
-    hessian = hessian.copy()
-    for j in range(p) if not problem.l2 else [p - 1]:
-        scale = float(np.trace(hessian[:, j, :, j])) / K or 1.0
-        hessian[:, j, :, j] += scale / K
-    return hessian
