@@ -51,27 +51,35 @@ def together(parts: Sequence[Any]) -> Any:
     arrays = [np.asarray(part) for part in parts]
     if not _are_neighbours(arrays):
         return np.concatenate(arrays)
-    rows = sum(map(len, arrays))
-    return as_strided(arrays[0], (rows, *arrays[0].shape[1:]), writeable=False)
+    shape = sum(map(len, arrays)), *arrays[0].shape[1:]
+    # Its own strides may be any, where it has one row.
+    strides = [arrays[0].itemsize]
+    for length in reversed(shape[1:]):
+        strides.insert(0, strides[0] * length)
+    return as_strided(arrays[0], shape, strides, writeable=False)
 
 
 def _are_neighbours(arrays: Sequence[np.ndarray]) -> bool:
-    """Whether arrays are views of one memory, each beginning where the one before it ends."""
+    """Whether arrays are views of one array, each beginning where the one before it ends."""
     first = arrays[0]
-    end = first.ctypes.data
+    owner, end = _owner(first), first.ctypes.data
+    if owner is None:
+        return False
     for array in arrays:
         alike = array.dtype == first.dtype and array.shape[1:] == first.shape[1:]
         if not alike or not array.flags.c_contiguous or array.ctypes.data != end:
             return False
-        if _owner(array) is not _owner(first):
+        if _owner(array) is not owner:
             return False
         end += array.nbytes
-    return bool(first.ndim)
+    return True
 
 
-def _owner(array: np.ndarray) -> Any:
-    """Return what the memory of an array belongs to."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        owner = owner.base
-    return owner
+def _owner(array: np.ndarray) -> np.ndarray | None:
+    """Return the array that has the memory of another one, and lives as long as that.
+
+    None if no array has it: memory of a store is let go as soon as one of its values is.
+    """
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array if array.flags.owndata else None

@@ -15,6 +15,7 @@ from lazyflow import compute, delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data import inputs
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of
+from lazyflow.learn.data.joining import together
 from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.rows import kept_rows, tree_sum
 from lazyflow.learn.data.targets import ClassTargets, NumberTargets
@@ -280,3 +281,24 @@ def test_small_neighbours_are_brought_together_in_order():
     assert rows.sizes == [6, 300_002]
     firsts = [np.unique(x).tolist() for x, _, _ in values(rows)]
     assert firsts == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_views_of_one_array_are_joined_without_a_copy():
+    rows = np.arange(24.0).reshape(12, 2)
+    joined = together([rows[:5], rows[5:6], rows[6:]])
+    assert np.shares_memory(joined, rows) and not joined.flags.writeable
+    np.testing.assert_array_equal(joined, rows)
+
+
+@pytest.mark.parametrize("parts", [
+    lambda rows: [rows[6:], rows[:6]],
+    lambda rows: [rows[:5], rows[6:]],
+    lambda rows: [rows[::3][:1], rows[1:3]],  # of one row, with the strides of others
+    lambda rows: [rows[:6].copy(), rows[6:]],
+    lambda rows: [rows[:6], rows[6:].astype("f4")],
+    lambda rows: [rows[:6, :1], rows[6:, :1]],
+    lambda rows: np.split(np.frombuffer(bytearray(rows.tobytes())).reshape(12, 2), 3),
+], ids=["other order", "gap", "strides", "copy", "dtype", "columns", "memory of no array"])
+def test_what_is_joined_is_what_it_was(parts):
+    given = parts(np.arange(24.0).reshape(12, 2))
+    np.testing.assert_array_equal(together(given), np.concatenate(given))

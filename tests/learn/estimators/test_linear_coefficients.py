@@ -251,8 +251,8 @@ def test_single_precision_rows():
 
 
 @pytest.mark.parametrize(("alpha", "solver", "found"), [
-    (1.0, "auto", "cholesky"), (0.0, "auto", "qr"), (0.0, "cholesky", "qr"), (1.0, "lbfgs", "lbfgs"),
-    (1.0, "saga", "saga"),
+    (1.0, "auto", "cholesky"), (0.0, "auto", "qr"), (0.0, "cholesky", "qr"),
+    (1.0, "lbfgs", "lbfgs"), (1.0, "saga", "saga"),
 ])
 def test_ridge_says_what_solved_it(alpha, solver, found):
     assert ours(Ridge(alpha, solver=solver, tol=1e-3), *numbered(n=60)).solver_ == found
