@@ -4,18 +4,15 @@ From top to bottom: a function of one chunk (`lazyflow.learn.kernels.sums.loss_s
 tasks over all chunks (`Problem.value_and_gradient`), and the loop of SciPy that runs this graph
 again and again.
 
-SciPy sees other coordinates, in which the loss is about as curved along all of them at the start:
-the Hessian of a sample of the rows, for as many features as it is cheap for, says which. Features
-of scales from 1 to 0.01 take 10 passes to a millionth of the minimum then, and 155 without.
+SciPy sees the coordinates of `lazyflow.learn.solvers.coordinates`.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import OptimizeResult, minimize
 
+from lazyflow.learn.solvers.coordinates import coordinates_at
 from lazyflow.learn.solvers.history import History, Solution, StopRule
 from lazyflow.learn.solvers.problem import Problem
 
@@ -23,64 +20,6 @@ __all__ = ["finished_by_lbfgs", "lbfgs"]
 
 _NO_BETTER = "the objective can't be lowered any further in float64, so raise tol"
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of a value
-_SAMPLE, _PER_FEATURE, _MOST = 8192, 16, 500  # rows at least, and for each feature; features
-_DOUBT = 4  # times what a sample leaves uncertain of a diagonal is added, for its other parts
-
-
-class _Coordinates(NamedTuple):
-    """Coordinates u = scale * R theta, where R'R is about the Hessian; None is 1.
-
-    The objective is multiplied by scale²: the first step of SciPy, which has the length 1, is then
-    that of Newton.
-    """
-
-    factor: np.ndarray | None
-    scale: float
-
-    def of(self, theta: np.ndarray) -> np.ndarray:
-        return self.scale * (theta if self.factor is None else theta @ self.factor.T)
-
-    def theta(self, u: np.ndarray) -> np.ndarray:
-        if self.factor is not None:
-            u = solve_triangular(self.factor, u.T, check_finite=False).T
-        found: np.ndarray = u / self.scale
-        return found
-
-    def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        if self.factor is not None:
-            gradient = solve_triangular(self.factor, gradient.T, trans=1, check_finite=False).T
-        return self.scale * gradient
-
-    def from_here(self, gradient: np.ndarray) -> "_Coordinates":
-        """Return them with a scale for a start with this gradient."""
-        if self.factor is None:
-            return self
-        length = float(np.linalg.norm(self._replace(scale=1.0).gradient(gradient)))
-        return self._replace(scale=1 / length if 0 < length < math.inf else 1.0)
-
-
-def _coordinates(history: History, theta: np.ndarray) -> _Coordinates:
-    problem = history.problem
-    plain = _Coordinates(None, 1.0)
-    p = problem.shape[1]
-    if p > _MOST:
-        return plain
-    every = problem.every(max(_SAMPLE, _PER_FEATURE * p))
-    history.passes += 1 / every
-    matrix, uncertain = problem.mean_curvature(theta, every)
-    each = np.arange(p)
-    diagonal = matrix[each, each]
-    # What no row of the sample has may be in one of as many rows, as large as all of a mean row.
-    unseen = diagonal.sum() / max(problem.rows.n // every, 1) or 1.0
-    matrix[each, each] += np.where(diagonal > 0, _DOUBT * uncertain * diagonal, unseen)
-    matrix[each[:-1], each[:-1]] += problem.l2
-    if not problem.free:
-        matrix[-1], matrix[:, -1] = 0.0, 0.0
-        matrix[-1, -1] = 1.0
-    try:
-        return _Coordinates(cholesky(matrix), 1.0)
-    except (LinAlgError, ValueError):  # not finite, or hidden by rounding
-        return plain
 
 
 class _Near(NamedTuple):
@@ -127,7 +66,8 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
     """
     rule, shape = history.rule, gradient.shape
     value = history.trace[-1].objective
-    coordinates = _coordinates(history, history.trace[-1].theta)
+    coordinates, passes = coordinates_at(history.problem, history.trace[-1].theta)
+    history.passes += passes
     known = True  # value and gradient are those of where SciPy begins
     near: _Near | None = None  # from where changes count
 
