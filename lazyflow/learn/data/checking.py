@@ -11,10 +11,10 @@ from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.targets import Targets
 from lazyflow.learn.kernels.tiles import column_sums
 
-__all__ = ["Summary", "as_numbers", "check_finite", "checked", "checked_weights"]
+__all__ = ["PartSummary", "as_numbers", "check_finite", "checked", "checked_weights"]
 
 
-class Summary(NamedTuple):
+class PartSummary(NamedTuple):
     """What is to be known of one part.
 
     rows, features, nbytes, dtype
@@ -44,7 +44,7 @@ class Summary(NamedTuple):
 @delayed(nout=4)
 def checked(
     X: Any, y: Any, weight: Any, targets: Targets, place: Place
-) -> tuple[Any, np.ndarray, np.ndarray | None, Summary]:
+) -> tuple[Any, np.ndarray, np.ndarray | None, PartSummary]:
     """Return rows (C order or CSR, float64 or float32), encoded targets, weights, and a summary.
 
     Raises
@@ -75,7 +75,7 @@ def _sums_of_columns(X: Any) -> np.ndarray:
         return found
 
 
-def summary(X: Any, weight: np.ndarray | None, sums: np.ndarray) -> Summary:
+def summary(X: Any, weight: np.ndarray | None, sums: np.ndarray) -> PartSummary:
     """Return what is to be known of one part, whose columns have these sums without weights.
 
     Examples
@@ -93,8 +93,8 @@ def summary(X: Any, weight: np.ndarray | None, sums: np.ndarray) -> Summary:
         total = exact, math.fsum([*numbers, -exact])
     if issparse(X):
         nbytes = X.data.nbytes + X.indices.nbytes
-        return Summary(rows, d, nbytes, total, sums, np.bincount(X.indices, minlength=d), X.dtype)
-    return Summary(rows, d, X.nbytes, total, sums, None, X.dtype)
+        return PartSummary(rows, d, nbytes, total, sums, np.bincount(X.indices, minlength=d), X.dtype)
+    return PartSummary(rows, d, X.nbytes, total, sums, None, X.dtype)
 
 
 def as_numbers(X: Any, where: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import compute, delayed, persist, tree_reduce
-from lazyflow.learn.data.checking import Summary, checked
+from lazyflow.learn.data.checking import PartSummary, checked
 from lazyflow.learn.data.inputs import RowChunk
 from lazyflow.learn.data.joining import groups_of, together
 from lazyflow.learn.data.places import Place, places_of
@@ -141,7 +141,7 @@ def kept_rows(
     )
 
 
-def _check(found: Sequence[Summary]) -> None:
+def _check(found: Sequence[PartSummary]) -> None:
     """Refuse what no chunk alone shows."""
     for k, each in enumerate(found):
         if each.features != found[0].features:
@@ -158,7 +158,7 @@ def _check(found: Sequence[Summary]) -> None:
 
 
 def _brought_together(
-    kept: Sequence[Any], found: Sequence[Summary], run: dict[str, Any]
+    kept: Sequence[Any], found: Sequence[PartSummary], run: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Return chunks and their sizes, where small neighbours are one."""
     groups = groups_of([each.nbytes for each in found])

@@ -15,7 +15,7 @@ from lazyflow.learn.kernels.losses import Loss, logistic_sums
 from lazyflow.learn.kernels.slopes import LossKind
 
 __all__ = [
-    "ALL_ROWS", "Sample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",
+    "ALL_ROWS", "RowSample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",
     "mean_curvature", "scores_of", "slopes_of", "smallest_margin",
 ]
 
@@ -23,12 +23,12 @@ _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the num
 _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
-class Sample(NamedTuple):
+class RowSample(NamedTuple):
     """A row of each so many neighbours of a chunk, drawn by its number; all rows if `of` is 1.
 
     Examples
     --------
-    >>> Sample(4, 0).rows_of(12)
+    >>> RowSample(4, 0).rows_of(12)
     array([ 0,  5, 10])
     """
 
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 
         Examples
         --------
-        >>> Sample(1, 0).rows_of(12)
+        >>> RowSample(1, 0).rows_of(12)
         """
         if self.of == 1:
             return None
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
         return found
 
 
-ALL_ROWS = Sample(1, 0)
+ALL_ROWS = RowSample(1, 0)
 
 
 def scores_of(theta: np.ndarray, X: Any) -> np.ndarray:
@@ -105,7 +105,7 @@ def loss_sums(
 
 def hessian_sums(
     loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
-    sample: Sample = ALL_ROWS,
+    sample: RowSample = ALL_ROWS,
 ) -> tuple[float, np.ndarray]:
     """Return weight and Hessian (K, d + 1, K, d + 1) of a sample of one chunk, summed over rows.
 
@@ -135,7 +135,7 @@ def hessian_sums(
 
 def mean_curvature(
     loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
-    sample: Sample,
+    sample: RowSample,
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Return of a sample of one chunk: weight, mean of the K Hessians (d + 1, d + 1) of a score
     each, and the sum of the squares of what makes their diagonals: all summed over rows.
@@ -163,7 +163,7 @@ def mean_curvature(
 
 def _curved_tiles(
     loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
-    sample: Sample,
+    sample: RowSample,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
     """Yield rows with a last column of ones, their curvatures with weights, and total weights."""
     chosen = sample.rows_of(X.shape[0])

@@ -17,7 +17,7 @@ import numpy as np
 from lazyflow import compute, delayed, trace
 from lazyflow.learn.data.rows import Rows, tree_sum
 from lazyflow.learn.kernels.losses import Loss
-from lazyflow.learn.kernels.sums import Sample, hessian_sums, loss_sums, mean_curvature
+from lazyflow.learn.kernels.sums import RowSample, hessian_sums, loss_sums, mean_curvature
 
 __all__ = ["Problem", "soft_threshold"]
 
@@ -188,7 +188,7 @@ class Problem:
     def _of_sample(self, function: Callable[..., Any], theta: np.ndarray, every: int) -> Any:
         part = delayed(function)
         return tree_sum([
-            part(self.loss, theta, *chunk, Sample(every, number))
+            part(self.loss, theta, *chunk, RowSample(every, number))
             for number, chunk in enumerate(self.rows.chunks)
         ])
 

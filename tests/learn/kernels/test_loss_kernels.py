@@ -9,7 +9,7 @@ from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_s
 from lazyflow.learn.kernels.slopes import write_slopes
 from lazyflow.learn.kernels.sums import (
     ALL_ROWS,
-    Sample,
+    RowSample,
     dual_sum,
     hessian_sums,
     intercept_sums,
@@ -75,10 +75,10 @@ def test_hessians_are_differences_of_gradients(loss, form, weighted):
 def test_samples_are_one_row_of_each_so_many(loss, form):
     theta, X, y, weight = case(loss, weighted=True)
     X = form(X)
-    rows = Sample(7, 3).rows_of(N)
+    rows = RowSample(7, 3).rows_of(N)
     assert (rows[:-1] // 7 == np.arange(N // 7)).all() and rows[-1] < N
-    assert (rows != Sample(7, 4).rows_of(N)).any()
-    total, hessian = hessian_sums(loss, theta, X, y, weight, Sample(7, 3))
+    assert (rows != RowSample(7, 4).rows_of(N)).any()
+    total, hessian = hessian_sums(loss, theta, X, y, weight, RowSample(7, 3))
     exact, other = hessian_sums(loss, theta, X[rows], y[rows], weight[rows])
     assert total == exact
     np.testing.assert_array_equal(hessian, other)
@@ -147,7 +147,7 @@ def test_sums_of_no_rows_are_zero(loss):
     for weight in None, np.empty(0):
         value, gradient = loss_sums(loss, theta, X[:0], y[:0], weight)
         assert value == 0 and not gradient.any()
-        for sample in ALL_ROWS, Sample(3, 0):
+        for sample in ALL_ROWS, RowSample(3, 0):
             total, hessian = hessian_sums(loss, theta, X[:0], y[:0], weight, sample)
             assert total == 0 and not hessian.any()
     assert smallest_margin(loss, theta, X[:0], y[:0], None) == np.inf
