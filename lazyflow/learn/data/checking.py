@@ -93,7 +93,8 @@ def summary(X: Any, weight: np.ndarray | None, sums: np.ndarray) -> PartSummary:
         total = exact, math.fsum([*numbers, -exact])
     if issparse(X):
         nbytes = X.data.nbytes + X.indices.nbytes
-        return PartSummary(rows, d, nbytes, total, sums, np.bincount(X.indices, minlength=d), X.dtype)
+        present = np.bincount(X.indices, minlength=d)
+        return PartSummary(rows, d, nbytes, total, sums, present, X.dtype)
     return PartSummary(rows, d, X.nbytes, total, sums, None, X.dtype)
 
 
