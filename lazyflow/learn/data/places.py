@@ -80,12 +80,14 @@ def places_of(parts: Sequence[Sequence[Any]], X: Any) -> list[Place]:
             Place(group[0], firsts[group[0]], tuple([sizes[k] for k in group]))
             for group in groups_of_chunks(X) or ()
         ]
-    known: list[int | None] = [0]
-    for part in parts:
-        rows = _known_rows(part)
-        known.append(None if rows is None or known[-1] is None else known[-1] + rows)
     chunked = is_chunked(X)
-    return [Place(k if chunked else None, known[k]) for k in range(len(parts))]
+    first: int | None = 0
+    found = []
+    for k, part in enumerate(parts):
+        found.append(Place(k if chunked else None, first))
+        rows = _known_rows(part)
+        first = None if first is None or rows is None else first + rows
+    return found
 
 
 def _known_rows(part: Sequence[Any]) -> int | None:

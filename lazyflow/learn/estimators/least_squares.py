@@ -239,7 +239,7 @@ class Ridge(LinearRegressor):
         if name == "cholesky":
             self._keep_theta(self._at_once(rows, alpha))
             self.n_iter_ = 1
-            self.solver_ = "cholesky" if alpha.any() else "qr"
+            self.solver_: str = "cholesky" if alpha.any() else "qr"
             return self
         if alpha.ndim:
             raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
@@ -254,7 +254,7 @@ class Ridge(LinearRegressor):
             self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
         else:
             self._solve(partial(lbfgs, problem, start), rule)
-        self.solver_: str = name
+        self.solver_ = name
         return self
 
     def _at_once(self, rows: Rows, alpha: np.ndarray) -> np.ndarray:
