@@ -1,37 +1,101 @@
 """One part of the rows: brought into the types of the kernels, or an error that names the row."""
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from lazyflow import delayed
+from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.targets import Targets
+from lazyflow.learn.kernels.tiles import column_sums
 
-__all__ = ["as_numbers", "check_finite", "checked", "checked_weights"]
+__all__ = ["PartSummary", "as_numbers", "check_finite", "checked", "checked_weights"]
 
 
-@delayed(nout=3)
+class PartSummary(NamedTuple):
+    """What is to be known of one part.
+
+    rows, features, nbytes, dtype
+        Of X.
+    weight
+        The total weight, and what rounding took from it: totals are the same for any chunks.
+    sums
+        The sums of the columns, with weights.
+    present
+        How many rows have each feature, of sparse rows.
+
+    Examples
+    --------
+    >>> summary(np.array([[3.0], [1.0]]), None, np.array([4.0])).weight
+    (2.0, 0.0)
+    """
+
+    rows: int
+    features: int
+    nbytes: int
+    weight: tuple[float, float]
+    sums: np.ndarray
+    present: np.ndarray | None
+    dtype: np.dtype[Any]
+
+
+@delayed(nout=4)
 def checked(
-    X: Any, y: Any, weight: Any, targets: Targets, number: int
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Return rows (C order or CSR, float64 or float32), encoded targets, and weights.
+    X: Any, y: Any, weight: Any, targets: Targets, place: Place
+) -> tuple[Any, np.ndarray, np.ndarray | None, PartSummary]:
+    """Return rows (C order or CSR, float64 or float32), encoded targets, weights, and a summary.
 
     Raises
     ------
     ValueError
         Something of the part can't be trained on; the message names chunk and row.
     """
-    where = f"chunk {number}"
-    X = as_numbers(X, f"{where} of X")
+    X = as_numbers(X, f"{place} of X")
     if X.ndim != 2:
-        raise ValueError(f"{where} of X has the shape {X.shape}; needed is (rows, features)")
-    check_finite(X, where)
+        raise ValueError(f"{place} of X has the shape {X.shape}; needed is (rows, features)")
+    sums = _sums_of_columns(X)
+    if not np.isfinite(sums).all():  # it costs a third of looking at each number
+        check_finite(X, place)  # or sums are too large
     y = np.asarray(y)
     if len(y) != X.shape[0]:
-        raise ValueError(f"{where} has {X.shape[0]} rows of X and {len(y)} of y")
-    encoded = targets.encoded(y, f"y of {where}")
-    return X, encoded, None if weight is None else checked_weights(weight, X.shape[0], where)
+        raise ValueError(f"{place} has {X.shape[0]} rows of X and {len(y)} of y")
+    encoded = targets.encoded(y, place)
+    if weight is not None:
+        weight = checked_weights(weight, X.shape[0], place)
+    return X, encoded, weight, summary(X, weight, sums)
+
+
+def _sums_of_columns(X: Any) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if issparse(X):
+            return np.ravel(X.sum(axis=0, dtype=np.float64))
+        found: np.ndarray = column_sums(X)
+        return found
+
+
+def summary(X: Any, weight: np.ndarray | None, sums: np.ndarray) -> PartSummary:
+    """Return what is to be known of one part, whose columns have these sums without weights.
+
+    Examples
+    --------
+    >>> summary(np.array([[3.0], [1.0]]), np.array([2.0, 1.0]), np.array([4.0])).sums
+    array([7.])
+    """
+    rows, d = X.shape
+    total = (float(rows), 0.0)
+    if weight is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = np.ravel(weight @ X)
+        numbers = weight.tolist()
+        exact = math.fsum(numbers)
+        total = exact, math.fsum([*numbers, -exact])
+    if issparse(X):
+        nbytes = X.data.nbytes + X.indices.nbytes
+        present = np.bincount(X.indices, minlength=d)
+        return PartSummary(rows, d, nbytes, total, sums, present, X.dtype)
+    return PartSummary(rows, d, X.nbytes, total, sums, None, X.dtype)
 
 
 def as_numbers(X: Any, where: str) -> Any:
@@ -66,18 +130,16 @@ def as_numbers(X: Any, where: str) -> Any:
     return rows
 
 
-def check_finite(X: Any, where: str) -> None:
+def check_finite(X: Any, place: Place) -> None:
     """Refuse rows that have NaN or infinity, by the first of them.
 
     Examples
     --------
-    >>> check_finite(np.array([[1.0]]), "chunk 0")
+    >>> check_finite(np.array([[1.0]]), Place(0))
     """
     values = X.data if issparse(X) else X
-    # A sum costs a third of looking at each number, and is finite if they all are (or too large).
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) or np.isfinite(values).all():
-            return
+    if np.isfinite(values).all():
+        return
     if issparse(X):
         at = int(np.argwhere(~np.isfinite(values))[0, 0])
         row, column = int(np.searchsorted(X.indptr, at, "right")) - 1, int(X.indices[at])
@@ -87,37 +149,37 @@ def check_finite(X: Any, where: str) -> None:
         value = X[row, column]
     name = "NaN" if np.isnan(value) else "infinity"
     raise ValueError(
-        f"Input X contains {name}: {where}, row {row} of it, column {column}; fill such values or "
-        "drop their rows"
+        f"Input X contains {name}: {place.row(row)}, column {column}; fill such values or drop "
+        "their rows"
     )
 
 
-def checked_weights(weight: Any, rows: int, where: str) -> np.ndarray:
+def checked_weights(weight: Any, rows: int, place: Place) -> np.ndarray:
     """Return the weights of so many rows as float64, or an error that names the row.
 
     Examples
     --------
-    >>> checked_weights([1, 2], 2, "chunk 0")
+    >>> checked_weights([1, 2], 2, Place(0))
     array([1., 2.])
     """
     found = np.asarray(weight)
     if found.dtype.kind not in "fiub":
         raise ValueError(
-            f"sample_weight of {where} has the dtype {found.dtype}; needed are real numbers"
+            f"sample_weight of {place} has the dtype {found.dtype}; needed are real numbers"
         )
     found = np.ascontiguousarray(found, np.float64)
     if found.shape != (rows,):
         raise ValueError(
-            f"sample_weight of {where} has the shape {found.shape}; needed is ({rows},)"
+            f"sample_weight of {place} has the shape {found.shape}; needed is ({rows},)"
         )
     if not np.isfinite(found).all():
         row = int(np.argwhere(~np.isfinite(found))[0, 0])
         name = "NaN" if np.isnan(found[row]) else "infinity"
-        raise ValueError(f"Input sample_weight contains {name}: {where}, row {row} of it")
+        raise ValueError(f"Input sample_weight contains {name}: {place.row(row)}")
     if (found < 0).any():
         row = int(np.argwhere(found < 0)[0, 0])
         raise ValueError(
-            f"Negative values in data passed to `sample_weight`: {where}, row {row} of it, has "
+            f"Negative values in data passed to `sample_weight`: {place.row(row)}, has "
             f"{found[row]}"
         )
     return found

@@ -16,14 +16,14 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
+from lazyflow.learn.data.joining import PART_BYTES, groups_of, together
 from lazyflow.learn.data.keeping import fitting
 
-__all__ = ["PART_BYTES", "RowChunk", "check_two_axes", "is_chunked", "listed", "loaded", "parts_of"]
+__all__ = [
+    "RowChunk", "check_two_axes", "groups_of_chunks", "is_chunked", "listed", "loaded", "parts_of",
+]
 
-#: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
-#: which a task's cost is small, and there are enough parts for the workers.
-PART_BYTES = 1 << 22
-
+_MANY = 64  # chunks of an array, of which small ones are brought together before any is made
 _LARGE = 1e9  # bytes that move without being asked for
 
 
@@ -91,6 +91,11 @@ def parts_of(
     if not is_chunked(X):
         return _cut(X, y, weight)
     chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (listed(X, "X"), None)
+    groups = None if any(map(_is_listed, (y, weight))) else groups_of_chunks(X)
+    if groups is not None and sizes is not None:
+        join = delayed(together)
+        chunks = [join([chunks[k] for k in group]) for group in groups]
+        sizes = [sum(sizes[k] for k in group) for group in groups]
     if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
         ones, fit = fitting([(chunk,) for chunk in chunks], run or {})
         chunks = [chunk for (chunk,) in ones]
@@ -133,10 +138,11 @@ def loaded(parts: list[RowChunk], run: dict[str, Any], keep: bool) -> list[RowCh
     >>> part.y
     array([0., 0.])
     """
-    kinds = range(3) if keep else range(1, 3)
-    lazy = [(k, i) for k, part in enumerate(parts) for i in kinds if is_lazy(part[i])]
+    lazy = [(k, i) for k, part in enumerate(parts) for i in range(1, 3) if is_lazy(part[i])]
     if not lazy:
-        return parts
+        return parts  # rows alone are made when they are checked
+    if keep:  # they may be of one source
+        lazy += [(k, 0) for k, part in enumerate(parts) if is_lazy(part.X)]
     (values,) = persist([parts[k][i] for k, i in lazy], **run)
     made = [list(part) for part in parts]
     for (k, i), value in zip(lazy, values, strict=True):
@@ -153,6 +159,26 @@ def _cut(X: Any, y: Any, weight: Any) -> list[RowChunk]:
         RowChunk(X[a:a + step], y[a:a + step], None if weight is None else weight[a:a + step])
         for a in range(0, max(rows, 1), step)
     ]
+
+
+def groups_of_chunks(X: Any) -> list[list[int]] | None:
+    """Return which chunks of full rows an array's parts have, if its own are many and small.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> len(groups_of_chunks(la.ones((300, 2), chunks=(3, 2)))), groups_of_chunks(la.ones((6, 2)))
+    (1, None)
+    """
+    if not isinstance(X, Array) or None in X.shape or X.numblocks[0] <= _MANY:
+        return None
+    groups = groups_of([size * X.shape[1] * X.dtype.itemsize for size in X.chunks[0]])
+    return groups if len(groups) < X.numblocks[0] else None
+
+
+def _is_listed(values: Any) -> bool:
+    """Whether values come in the user's own parts, one for each chunk."""
+    return is_chunked(values) and not isinstance(values, Array)
 
 
 @delayed

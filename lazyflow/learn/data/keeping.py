@@ -5,6 +5,7 @@ and dropped chunk by chunk in every pass: as slow as the source, in the memory o
 cluster's workers write to their disks what they can't hold, so there all is kept.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,15 @@ def _nbytes(X: Any) -> int:
 
 
 def fitting(
-    parts: list[tuple[Any, ...]], run: dict[str, Any]
+    parts: list[tuple[Any, ...]], run: dict[str, Any], most: float = math.inf
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return (parts, whether their lazy rows fit in memory), judged by the first that has rows.
+    """Return (parts, whether their lazy rows fit in memory).
 
     A part is its rows, and what is made with them, as targets. The limit is
-    ``config.get("store_limit")``, or half of the memory that is free. What was judged by is
-    kept in what is returned if all fit, the rows with the rest, so that its source is read once.
+    ``config.get("store_limit")``, or half of the memory that is free. Parts are made and kept, one
+    and then as many again as there are, as long as what all would take, by the mean of those, is
+    below the limit. If all fit, what was kept is returned, so that its source is read once.
+    `most` is how many bytes they take at most, if that is known: then none may have to be made.
 
     Examples
     --------
@@ -43,15 +46,17 @@ def fitting(
     """
     limit = room_for_rows(run)
     count = sum(is_lazy(part[0]) for part in parts)
-    if not count or limit is None or not is_lazy(parts[0][0]):
+    if not count or limit is None or most <= limit or not is_lazy(parts[0][0]):
         return parts, True
-    found = list(parts)
-    for k, part in enumerate(parts):
-        (kept,) = persist(tuple(part), **run)
-        found[k] = tuple(kept)
-        nbytes = compute(_nbytes(kept[0]), **run)[0]
-        if nbytes:  # empty chunks tell nothing
-            return (parts, False) if nbytes * count > limit else (found, True)
+    found: list[tuple[Any, ...]] = []
+    nbytes = 0
+    while len(found) < len(parts):
+        some = parts[len(found):2 * len(found) + 1]
+        (kept,) = persist([tuple(part) for part in some], **run)
+        found += map(tuple, kept)
+        nbytes += sum(compute(*[_nbytes(part[0]) for part in kept], **run))
+        if nbytes * len(parts) > limit * len(found):
+            return parts, False
     return found, True
 
 

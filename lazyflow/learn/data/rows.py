@@ -8,19 +8,18 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse, vstack
 
 from lazyflow import compute, delayed, persist, tree_reduce
-from lazyflow.learn.data.checking import checked
-from lazyflow.learn.data.inputs import PART_BYTES, RowChunk
+from lazyflow.learn.data.checking import PartSummary, checked
+from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.joining import groups_of, together
+from lazyflow.learn.data.places import Place, places_of
 from lazyflow.learn.data.targets import Targets
 
 __all__ = ["Rows", "kept_rows", "tree_sum"]
-
-_SMALL = PART_BYTES // 4  # bytes; smaller chunks are brought together
 
 
 @dataclass(frozen=True)
@@ -78,37 +77,6 @@ class Rows:
         return sum(self.sizes)
 
 
-class _Summary(NamedTuple):
-    rows: int
-    features: int
-    nbytes: int
-    weight: tuple[float, float]
-    sums: np.ndarray
-    present: np.ndarray | None
-    dtype: np.dtype[Any]
-
-
-@delayed
-def _summary(X: Any, weight: np.ndarray | None) -> _Summary:
-    """Return what is to be known of one chunk."""
-    rows, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = X.sum(axis=0, dtype=np.float64) if weight is None else weight @ X
-    total = (float(rows), 0.0) if weight is None else _exact_sum(weight)
-    if issparse(X):
-        nbytes = X.data.nbytes + X.indices.nbytes
-        present = np.bincount(X.indices, minlength=d)
-        return _Summary(rows, d, nbytes, total, np.ravel(sums), present, X.dtype)
-    return _Summary(rows, d, X.nbytes, total, sums, None, X.dtype)
-
-
-def _exact_sum(weight: np.ndarray) -> tuple[float, float]:
-    """Return a sum and what rounding took from it: totals are the same for any chunks."""
-    numbers = weight.tolist()
-    total = math.fsum(numbers)
-    return total, math.fsum([*numbers, -total])
-
-
 @delayed
 def _as_double(X: Any) -> Any:
     """Return rows as float64: kernels that get several chunks take one type."""
@@ -119,18 +87,17 @@ def _as_double(X: Any) -> Any:
 def _joined(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Return several chunks as one."""
     X, y, weight = zip(*parts, strict=True)
-    together = vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X)
-    return together, np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
+    return together(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
 
 
 def kept_rows(
     parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True,
-    keep: bool = True,
+    keep: bool = True, places: Sequence[Place] | None = None,
 ) -> Rows:
     """Check all parts and keep them; small chunks are brought together unless told not to.
 
     `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``). Without `keep` they are
-    made and checked again in every pass.
+    made and checked again in every pass. `places` is what errors call the parts.
 
     Raises
     ------
@@ -146,10 +113,15 @@ def kept_rows(
     ...
     ValueError: chunk 1 of X has 2 features, chunk 0 has 1
     """
-    kept = [tuple(checked(*part, targets, k)) for k, part in enumerate(parts)]
+    if places is None:
+        places = [each._replace(chunk=k) for k, each in enumerate(places_of(parts, None))]
+    kept = [
+        tuple(checked(*part, targets, place)) for part, place in zip(parts, places, strict=True)
+    ]
     if keep:
         (kept,) = persist(kept, **run)
-    found = compute(*[_summary(X, weight) for X, _, weight in kept], **run)
+    found = compute(*[each[3] for each in kept], **run)
+    kept = [each[:3] for each in kept]
     _check(found)
     if len({each.dtype for each in found}) > 1:
         kept = [(_as_double(X), y, weight) for X, y, weight in kept]
@@ -169,7 +141,7 @@ def kept_rows(
     )
 
 
-def _check(found: Sequence[_Summary]) -> None:
+def _check(found: Sequence[PartSummary]) -> None:
     """Refuse what no chunk alone shows."""
     for k, each in enumerate(found):
         if each.features != found[0].features:
@@ -186,17 +158,10 @@ def _check(found: Sequence[_Summary]) -> None:
 
 
 def _brought_together(
-    kept: Sequence[Any], found: Sequence[_Summary], run: dict[str, Any]
+    kept: Sequence[Any], found: Sequence[PartSummary], run: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Return chunks and their sizes, where small neighbours are one."""
-    groups: list[list[int]] = []
-    room = 0
-    for k, each in enumerate(found):
-        if not groups or each.nbytes > min(room, _SMALL):
-            groups.append([])
-            room = PART_BYTES
-        groups[-1].append(k)
-        room -= each.nbytes
+    groups = groups_of([each.nbytes for each in found])
     sizes = [sum(found[k].rows for k in group) for group in groups]
     if len(groups) == len(kept):
         return list(kept), sizes

@@ -8,15 +8,15 @@ from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from lazyflow import compute, delayed
+from lazyflow import compute, delayed, is_lazy
 from lazyflow.learn.data.checking import checked_weights
 from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.places import Place
 
 __all__ = ["class_weighted", "classes_of"]
 
 
-@delayed
-def _labels(y: Any, number: int) -> np.ndarray:
+def _labels(y: Any, place: Place) -> np.ndarray:
     """Return the labels of one part."""
     y = np.asarray(y)
     missing = _missing(y)
@@ -24,16 +24,16 @@ def _labels(y: Any, number: int) -> np.ndarray:
         row = int(np.argwhere(missing)[0, 0])
         infinite = y.dtype.kind == "f" and not np.isnan(y[row]).any()
         raise ValueError(
-            f"Input y contains {'infinity' if infinite else 'NaN'}: chunk {number}, row {row} of "
-            "it; fill such labels or drop their rows"
+            f"Input y contains {'infinity' if infinite else 'NaN'}: {place.row(row)}; fill such "
+            "labels or drop their rows"
         )
-    labels = _sorted_labels(y, f"y of chunk {number}")
+    labels = _sorted_labels(y, f"y of {place}")
     # Of many small parts scikit-learn's look at each, 0.3 ms, would be a quarter of a fit.
     if y.size and not (y.ndim == 1 and (y.dtype.kind in "biuUS" or _are_whole(y))):
         try:
             check_classification_targets(y)
         except ValueError as error:
-            raise ValueError(f"{error} (y of chunk {number})") from None
+            raise ValueError(f"{error} (y of {place})") from None
     return labels
 
 
@@ -62,7 +62,9 @@ def _are_whole(y: np.ndarray) -> bool:
     return y.dtype.kind == "f" and bool((y == np.rint(y)).all())
 
 
-def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
+def classes_of(
+    parts: list[RowChunk], places: list[Place], run: dict[str, Any]
+) -> np.ndarray:
     """Return the labels of all parts, ascending: a class need not be in each of them.
 
     Raises
@@ -72,10 +74,16 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
 
     Examples
     --------
-    >>> classes_of([RowChunk(None, ["b", "a"], None), RowChunk(None, ["c"], None)], {})
+    >>> parts = [RowChunk(None, ["b", "a"], None), RowChunk(None, ["c"], None)]
+    >>> classes_of(parts, [Place(0), Place(1)], {})
     array(['a', 'b', 'c'], dtype='<U1')
     """
-    each = compute(*[_labels(part.y, k) for k, part in enumerate(parts)], **run)
+    later = delayed(_labels)
+    # Labels in memory cost less to look at than a task does.
+    each = compute(*[
+        (later if is_lazy(part.y) else _labels)(part.y, place)
+        for part, place in zip(parts, places, strict=True)
+    ], **run)
     found = [labels for labels in each if len(labels)]  # none have no type to be seen
     if not found:
         raise ValueError("Found array with 0 sample(s): y of all chunks is empty")
@@ -91,36 +99,36 @@ def classes_of(parts: list[RowChunk], run: dict[str, Any]) -> np.ndarray:
 
 
 @delayed
-def _totals(y: Any, weight: Any, classes: np.ndarray, number: int) -> np.ndarray:
+def _totals(y: Any, weight: Any, classes: np.ndarray, place: Place) -> np.ndarray:
     """Return the total weight of each class in one part."""
-    labels, weight = _checked(y, weight, number)
+    labels, weight = _checked(y, weight, place)
     return np.bincount(np.searchsorted(classes, labels), weight, len(classes))
 
 
 @delayed
 def _weights(
-    y: Any, weight: Any, classes: np.ndarray, factors: np.ndarray, number: int
+    y: Any, weight: Any, classes: np.ndarray, factors: np.ndarray, place: Place
 ) -> np.ndarray:
     """Return the weights of one part's rows, with those of their classes."""
-    labels, weight = _checked(y, weight, number)
+    labels, weight = _checked(y, weight, place)
     found: np.ndarray = factors[np.searchsorted(classes, labels)]
     return found if weight is None else found * weight
 
 
-def _checked(y: Any, weight: Any, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _checked(y: Any, weight: Any, place: Place) -> tuple[np.ndarray, np.ndarray | None]:
     """Return labels with one axis, and their weights."""
     rows = np.shape(y)[0]
     if np.size(y) != rows:
         raise ValueError(
-            f"y should be a 1d array, got an array of shape {np.shape(y)} instead: chunk {number}"
+            f"y should be a 1d array, got an array of shape {np.shape(y)} instead: {place}"
         )
-    checked = None if weight is None else checked_weights(weight, rows, f"chunk {number}")
+    checked = None if weight is None else checked_weights(weight, rows, place)
     return np.ravel(y), checked
 
 
 def class_weighted(
-    parts: list[RowChunk], classes: np.ndarray, class_weight: Mapping[Any, float] | str | None,
-    run: dict[str, Any],
+    parts: list[RowChunk], places: list[Place], classes: np.ndarray,
+    class_weight: Mapping[Any, float] | str | None, run: dict[str, Any],
 ) -> list[RowChunk]:
     """Return parts whose weights have those of the classes in them.
 
@@ -130,7 +138,7 @@ def class_weighted(
     --------
     >>> from lazyflow import compute
     >>> parts = [RowChunk(None, np.array([0, 1, 1, 1]), None)]
-    >>> (part,) = class_weighted(parts, np.array([0, 1]), "balanced", {})
+    >>> (part,) = class_weighted(parts, [Place(0)], np.array([0, 1]), "balanced", {})
     >>> compute(part.weight)[0].round(3)
     array([2.   , 0.667, 0.667, 0.667])
     """
@@ -139,7 +147,8 @@ def class_weighted(
     if isinstance(class_weight, str) and class_weight == "balanced":
         totals = sum(
             compute(*[
-                _totals(part.y, part.weight, classes, k) for k, part in enumerate(parts)
+                _totals(part.y, part.weight, classes, place)
+                for part, place in zip(parts, places, strict=True)
             ], **run)
         )
         weighed = np.asarray(totals) > 0  # rows without weight have none by their class, either
@@ -148,6 +157,6 @@ def class_weighted(
     else:  # it knows the errors
         factors = compute_class_weight(class_weight, classes=classes, y=classes)
     return [
-        part._replace(weight=_weights(part.y, part.weight, classes, factors, k))
-        for k, part in enumerate(parts)
+        part._replace(weight=_weights(part.y, part.weight, classes, factors, place))
+        for part, place in zip(parts, places, strict=True)
     ]

@@ -13,7 +13,7 @@ from lazyflow.api.works import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.estimators.least_squares import LinearRegressor
-from lazyflow.learn.estimators.linear_estimator import LIMITS
+from lazyflow.learn.estimators.linear_estimator import LIMITS, put_again
 from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
 from lazyflow.learn.solvers.history import Callback, StopRule
@@ -54,11 +54,14 @@ class ElasticNet(LinearRegressor):
     ----------
     coef_ : ndarray, shape (d,) or (t, d)
     intercept_ : float or ndarray, shape (t,)
-    n_iter_ : int
-    gap_, dual_gap_ : float
-        The duality gap, the largest of several targets.
+    n_iter_ : int or ndarray, shape (t,)
+        Passes over the coefficients, of each target ("cd"), or over the rows ("saga").
+    dual_gap_ : float or ndarray, shape (t,)
+        The duality gap of each target ("cd"), or of all ("saga").
+    gap_ : float
+        The largest of them.
     converged_ : bool
-    history_, n_passes_
+    history_, decrement_, n_passes_
         Of saga, as in `LogisticRegression`.
 
     Examples
@@ -94,6 +97,7 @@ class ElasticNet(LinearRegressor):
         self.scheduler = scheduler
 
     @as_work("pass")
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ElasticNet":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -113,7 +117,7 @@ class ElasticNet(LinearRegressor):
             self._fit_saga(rows)
         elif self.alpha == 0:  # for which coordinate descent is slow
             self._keep_theta(least_squares(rows, self.fit_intercept, self._run)[0])
-            self._keep_end(0.0, 1, True)
+            self._keep_end([0.0] * rows.targets.outputs, [1] * rows.targets.outputs, True)
         else:
             self._fit_products(rows)
         return self
@@ -135,7 +139,7 @@ class ElasticNet(LinearRegressor):
             counts.append(passes)
         theta[:, -1] = sums.target - theta[:, :-1] @ sums.mean
         self._keep_theta(theta)
-        self._keep_end(max(gaps), max(counts), good)
+        self._keep_end(gaps, counts, good)
         if not good:
             warnings.warn(
                 f"no convergence: after {max(counts)} passes over the coefficients the duality gap "
@@ -143,9 +147,10 @@ class ElasticNet(LinearRegressor):
                 "features", ConvergenceWarning, stacklevel=users_depth(),
             )
 
-    def _keep_end(self, gap: float, count: int, good: bool) -> None:
-        self.gap_ = self.dual_gap_ = gap
-        self.n_iter_, self.converged_ = count, good
+    def _keep_end(self, gaps: list[float], counts: list[int], good: bool) -> None:
+        self.gap_, self.converged_ = max(gaps), good
+        self.dual_gap_: Any = gaps[0] if self._columns is None else np.array(gaps)
+        self.n_iter_: Any = counts[0] if self._columns is None else np.array(counts)
 
     def _fit_saga(self, rows: Rows) -> None:
         problem = Problem(

@@ -11,11 +11,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from lazyflow.api.works import as_work
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
+from lazyflow.learn.data.places import places_of
 from lazyflow.learn.data.rows import Rows, kept_rows
 from lazyflow.learn.data.targets import NumberTargets
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
     LinearEstimator,
+    put_again,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import SQUARES
@@ -45,11 +47,13 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         self._columns = shape[1] if len(shape) == 2 else None
         if self._columns == 1 and not self._keeps_column:  # as scikit-learn's
             self._columns = None
-        for name in ("history_", "converged_", "gap_", "n_passes_"):
+        for name in ("history_", "converged_", "gap_", "decrement_", "n_passes_"):
             if hasattr(self, name):  # of an earlier fit by another solver
                 delattr(self, name)
-        parts, keep = self._fitting(parts)
-        rows = kept_rows(parts, NumberTargets(self._columns or 1), self._run, keep=keep)
+        places = places_of(parts, X)
+        parts, keep = self._fitting(X, parts)
+        targets = NumberTargets(self._columns or 1)
+        rows = kept_rows(parts, targets, self._run, keep=keep, places=places)
         self.n_features_in_ = rows.n_features
         return rows
 
@@ -133,6 +137,7 @@ class LinearRegression(LinearRegressor):
         self.scheduler = scheduler
 
     @as_work("pass")
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearRegression":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -178,7 +183,9 @@ class Ridge(LinearRegressor):
     intercept_ : float or ndarray, shape (t,)
     n_iter_ : int
         1 where it was solved at once.
-    history_, converged_, gap_, n_passes_
+    solver_ : {"cholesky", "qr", "lbfgs", "saga"}
+        What solved it: "qr" is R factors, where there is no penalty.
+    history_, converged_, gap_, decrement_, n_passes_
         Of lbfgs and saga, as in `LogisticRegression`.
 
     Examples
@@ -210,6 +217,7 @@ class Ridge(LinearRegressor):
         self.scheduler = scheduler
 
     @as_work("pass")
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Ridge":
         """Fit the model to rows X (n, d) and numbers y (n,) or (n, t), in memory or chunked.
 
@@ -234,6 +242,7 @@ class Ridge(LinearRegressor):
         if name == "cholesky":
             self._keep_theta(self._at_once(rows, alpha))
             self.n_iter_ = 1
+            self.solver_: str = "cholesky" if alpha.any() else "qr"
             return self
         if alpha.ndim:
             raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
@@ -248,6 +257,7 @@ class Ridge(LinearRegressor):
             self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
         else:
             self._solve(partial(lbfgs, problem, start), rule)
+        self.solver_ = name
         return self
 
     def _at_once(self, rows: Rows, alpha: np.ndarray) -> np.ndarray:

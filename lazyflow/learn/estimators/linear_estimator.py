@@ -1,7 +1,10 @@
 """What the linear models share: taking rows, keeping what was found, scores of chunks."""
 
+import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,14 +18,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 import lazyflow.array as la
 from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
+from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.checking import as_numbers, check_finite
 from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
+from lazyflow.learn.data.places import Place
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
-__all__ = ["LIMITS", "LinearEstimator", "scores_of_chunk"]
+__all__ = ["LIMITS", "LinearEstimator", "put_again", "scores_of_chunk"]
 
 #: The parameters that solvers have in common, as scikit-learn checks them.
 LIMITS: dict[str, Any] = {
@@ -51,7 +56,7 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
         )
     scores = scores_of(theta, X)
     if not np.isfinite(scores).all():
-        check_finite(X, "a chunk of it")  # or scores are too large, which is no fault
+        check_finite(X, Place())  # or scores are too large, which is no fault
     return scores[:, 0] if len(theta) == 1 else scores
 
 
@@ -70,7 +75,41 @@ def gathered(values: Any) -> Any:
     return compute(values)[0]
 
 
-class LinearEstimator(BaseEstimator):
+def put_again(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a fit begin once more if a worker dies with rows that were put there from memory.
+
+    Chunks are made again by the scheduler, from what they are made of; the caller alone has these.
+    A second death is the caller's to see: it may be the rows that kill.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     tries = 0
+    ...     @put_again
+    ...     def fit(self, X, y):
+    ...         self.tries += 1
+    ...         if self.tries == 1:
+    ...             raise WorkerDied("worker 3 died")
+    ...         return self
+    >>> Model().fit([[1.0]], [1.0]).tries
+    2
+    """
+
+    @wraps(fit)
+    def begun_again(self: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
+        given = (X, y) if sample_weight is None else (X, y, sample_weight)
+        try:
+            return fit(self, *given)
+        except WorkerDied:
+            if is_chunked(X):
+                raise
+        return fit(self, *given)
+
+    return begun_again
+
+
+class LinearEstimator(BaseEstimator, ABC):
     """Base of the estimators; a subclass has ``scheduler`` among its parameters."""
 
     fit_intercept: bool
@@ -108,6 +147,7 @@ class LinearEstimator(BaseEstimator):
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             multi_output=numbers, y_numeric=numbers,
+            ensure_all_finite=False,  # the tasks that keep rows look at them, and name the row
         )
         if sample_weight is not None:
             sample_weight = _check_sample_weight(
@@ -115,9 +155,11 @@ class LinearEstimator(BaseEstimator):
             )
         return parts_of(X, y, sample_weight)
 
-    def _fitting(self, parts: list[RowChunk]) -> tuple[list[RowChunk], bool]:
+    def _fitting(self, X: Any, parts: list[RowChunk]) -> tuple[list[RowChunk], bool]:
         """Return parts, and whether their rows are kept."""
-        found, keep = fitting([tuple(part) for part in parts], self._run)
+        known = isinstance(X, Array) and None not in X.shape
+        most = math.prod(X.shape) * 8 if known else math.inf  # less, where its chunks are sparse
+        found, keep = fitting([tuple(part) for part in parts], self._run, most)
         return [RowChunk(*part) for part in found], keep
 
     def _start(self, shape: tuple[int, int], warm_start: bool) -> np.ndarray:
@@ -156,28 +198,32 @@ class LinearEstimator(BaseEstimator):
                 self._keep_trace({
                     name: np.array([getattr(each, name) for each in seen])
                     for name in Progress._fields[:-1]
-                }, False, seen[-1].gap, seen[-1].passes)
+                }, False, seen[-1].gap, math.nan, seen[-1].passes)
             raise
         self._keep_theta(found.theta)
-        self._keep_trace(found.history, found.converged, found.gap, found.n_passes)
+        self._keep_trace(
+            found.history, found.converged, found.gap, found.decrement, found.n_passes
+        )
         if found.message:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=users_depth())
 
     def _keep_trace(
-        self, history: dict[str, np.ndarray], converged: bool, gap: float, passes: float
+        self, history: dict[str, np.ndarray], converged: bool, gap: float, decrement: float,
+        passes: float,
     ) -> None:
         self.history_ = history
         self.converged_ = converged
         self.gap_ = gap
+        self.decrement_ = decrement
         self.n_passes_ = passes
         self._keep_count(max(int(history["iteration"][-1]), 1))
 
     def _keep_count(self, iterations: int) -> None:
         self.n_iter_: Any = iterations
 
+    @abstractmethod
     def _keep_theta(self, theta: np.ndarray) -> None:
         """Keep coefficients and intercepts in scikit-learn's shapes."""
-        raise NotImplementedError
 
     # -- scores -----------------------------------------------------------------------------------
 

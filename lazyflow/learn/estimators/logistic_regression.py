@@ -17,12 +17,14 @@ from lazyflow.api.works import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
+from lazyflow.learn.data.places import places_of
 from lazyflow.learn.data.rows import kept_rows
 from lazyflow.learn.data.targets import ClassTargets
 from lazyflow.learn.estimators.classes import class_weighted, classes_of
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
     LinearEstimator,
+    put_again,
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
@@ -90,6 +92,9 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     converged_ : bool
     gap_ : float
         The objective is at most this far above its minimum (NaN without penalty).
+    decrement_ : float
+        Without penalty, and up to 500 coefficients, half the squared Newton decrement: near the
+        minimum, how far the objective is above it. Else NaN.
     n_passes_ : float
         How often the rows were read.
     n_features_in_, feature_names_in_
@@ -147,6 +152,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         return tags
 
     @as_work("pass")
+    @put_again
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
         """Fit the model to rows X (n, d) and labels y (n,).
 
@@ -175,11 +181,12 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
                 "A column-vector y was passed when a 1d array was expected: its one column is "
                 "taken. Pass y[:, 0]", DataConversionWarning, stacklevel=users_depth(),
             )
-        parts, keep = self._fitting(parts)
+        places = places_of(parts, X)
+        parts, keep = self._fitting(X, parts)
         parts = loaded(parts, self._run, keep)
-        classes = classes_of(parts, self._run)
-        parts = class_weighted(parts, classes, self.class_weight, self._run)
-        rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep)
+        classes = classes_of(parts, places, self._run)
+        parts = class_weighted(parts, places, classes, self.class_weight, self._run)
+        rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep, places=places)
         del parts  # what was converted is not kept as it was, too
         self.classes_, self.n_features_in_ = classes, rows.n_features
         strength = 1.0 / (self.C * rows.total)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from lazyflow.learn.kernels.slopes import compiled, kernel
+
 __all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]
 
-_AT_ONCE = 1 << 8  # blocks whose rows and products are there at once, in the cache
+_LANES, _ROWS = 8, 4  # to multiples of which a block is filled up by zeros, for vector code
 
 
 def largest_curvature(
@@ -22,57 +24,129 @@ def largest_curvature(
     """Return the largest eigenvalue of Z_b Z_b' over the blocks b of rows of one chunk.
 
     Z is the rows less `mean`, and a column of ones where intercepts are `free`, multiplied by the
-    roots of the weights. Only the few blocks are decomposed for which the Frobenius norms of the
-    products and of their powers, bounds that cost a product each, are above what was found before.
+    roots of the weights. Only the few blocks are decomposed whose bounds are above what is known
+    to be there.
 
     Examples
     --------
     >>> largest_curvature(np.array([[3.0], [1.0]]), None, 2, np.array([2.0]), free=True)
     2.0
     """
-    best = 0.0
-    rows, d = X.shape
-    whole = rows // block * block
-    shifted = mean.any()
     root = None if weight is None else np.sqrt(weight)
-    spans = [(a, min(a + _AT_ONCE * block, whole)) for a in range(0, whole, _AT_ONCE * block)]
-    if whole < rows:
-        spans.append((whole, rows))
-    for a, b in spans:
-        Z = (X[a:b] - mean if shifted else X[a:b]).astype(np.float64, copy=root is not None)
-        ones: Any = float(free)
+    bounds = _bounds(X, root, block, mean, float(free))
+    best = 0.0
+    for at in np.argsort(-bounds):  # NaN and infinity, of squares that overflow, are first or last
+        if not math.isfinite(bounds[at]):
+            return math.inf
+        if bounds[at] <= best:
+            break
+        rows = slice(at * block, (at + 1) * block)
+        Z = np.column_stack([X[rows] - mean, np.full(len(X[rows]), float(free))])
         if root is not None:
-            Z *= root[a:b, None]
-            ones = ones * root[a:b]
-        Z = Z.reshape(-1, min(block, b - a), d)
-        products = Z @ Z.transpose(0, 2, 1)
-        each = np.broadcast_to(ones, b - a).reshape(Z.shape[:2])
-        products += each[:, :, None] * each[:, None, :]
-        best = max(best, _largest_eigenvalue(products, best))
+            Z *= root[rows, None]
+        best = max(best, float(np.linalg.eigvalsh(Z @ Z.T)[-1]))
     return best
 
 
-def _largest_eigenvalue(products: np.ndarray, best: float) -> float:
-    """Return the largest eigenvalue of several matrices, if it is above `best`."""
-    norms = _norms(products)
-    if not np.isfinite(norms).all():  # squares of the rows overflow
-        return math.inf
-    best = max(best, float(np.linalg.eigvalsh(products[norms.argmax()])[-1]))
-    products, norms = products[norms > best], norms[norms > best]
-    powers = products / norms[:, None, None]
-    for exponent in (2, 4):
-        powers = powers @ powers
-        near = norms * _norms(powers) ** (1 / exponent) > best
-        products, norms, powers = products[near], norms[near], powers[near]
-    if len(products):
-        best = max(best, float(np.linalg.eigvalsh(products)[:, -1].max()))
-    return best
+@kernel
+def _bounds(
+    X: np.ndarray, root: np.ndarray | None, block: int, mean: np.ndarray, free: float
+) -> np.ndarray:
+    """Return for each block a bound of its largest eigenvalue.
+
+    With G the products of its rows, it is the bound by the traces of G and G², or the root of that
+    by those of G² and G⁴, which is nearer and only computed if the other is above what a vector has
+    shown to be there.
+    """
+    rows, d = X.shape
+    Z = np.zeros((-(-block // _ROWS) * _ROWS, -(-(d + 1) // _LANES) * _LANES))
+    gram, power = np.zeros((len(Z), len(Z))), np.zeros((len(Z), len(Z)))
+    bounds = np.zeros(-(-rows // block))
+    known = 0.0
+    for at in range(len(bounds)):
+        low = at * block
+        count = min(block, rows - low)
+        for i in range(count):
+            factor = 1.0 if root is None else root[low + i]
+            for j in range(d):
+                Z[i, j] = factor * (X[low + i, j] - mean[j])
+            Z[i, d] = factor * free
+        trace, squares = _write_products(Z, count, gram)
+        bounds[at] = _bound(trace, squares, count)
+        if bounds[at] > known and squares < np.inf:
+            fourth = _write_square(gram, count, power)
+            bounds[at] = min(bounds[at], math.sqrt(_bound(squares, fourth, count)))
+            known = max(known, _stretched(Z, power, count))
+    return bounds
 
 
-def _norms(matrices: np.ndarray) -> np.ndarray:
-    """Return the Frobenius norms of several matrices; none has a larger eigenvalue."""
-    found: np.ndarray = np.sqrt(np.einsum("bij,bij->b", matrices, matrices))
-    return found
+@compiled
+def _bound(trace: float, squares: float, count: int) -> float:
+    """Return the largest number of so many with this sum and these squares.
+
+    P.-A. Samuelson, "How deviant can you be?", J. Am. Stat. Assoc. 63 (1968).
+    """
+    mean = trace / count
+    beside = max(squares / count - mean * mean, 0.0)
+    return mean + math.sqrt((count - 1) * beside)
+
+
+@compiled
+def _write_products(Z: np.ndarray, count: int, out: np.ndarray) -> tuple[float, float]:
+    """Write the products of some rows with each other; return the traces of them and their square.
+
+    A row is read for four products, also of rows behind the last that belongs to the block.
+    """
+    for i in range(count):
+        for k in range(0, i + 1, _ROWS):
+            a, b, c, e = 0.0, 0.0, 0.0, 0.0
+            for j in range(Z.shape[1]):
+                z = Z[i, j]
+                a += z * Z[k, j]
+                b += z * Z[k + 1, j]
+                c += z * Z[k + 2, j]
+                e += z * Z[k + 3, j]
+            out[i, k], out[i, k + 1], out[i, k + 2], out[i, k + 3] = a, b, c, e
+    trace, squares = 0.0, 0.0
+    for i in range(count):
+        trace += out[i, i]
+        squares += out[i, i] * out[i, i]
+        for k in range(i):
+            out[k, i] = out[i, k]
+            squares += 2.0 * out[i, k] * out[i, k]
+    return trace, squares
+
+
+@compiled
+def _write_square(matrix: np.ndarray, count: int, out: np.ndarray) -> float:
+    """Write the square of a symmetric matrix; return the sum of the squares of its numbers."""
+    squares = 0.0
+    for i in range(count):
+        out[i] = 0.0
+        for k in range(count):
+            for j in range(count):
+                out[i, j] += matrix[i, k] * matrix[k, j]
+        for j in range(count):
+            squares += out[i, j] * out[i, j]
+    return squares
+
+
+@compiled
+def _stretched(Z: np.ndarray, power: np.ndarray, count: int) -> float:
+    """Return |Z'v|² / |v|², below the largest eigenvalue, of the longest column v of a power."""
+    best = 0
+    for i in range(count):
+        if power[i, i] > power[best, best]:
+            best = i
+    along, length = np.zeros(Z.shape[1]), 0.0
+    for i in range(count):
+        length += power[i, best] * power[i, best]
+        for j in range(Z.shape[1]):
+            along[j] += power[i, best] * Z[i, j]
+    total = 0.0
+    for j in range(Z.shape[1]):
+        total += along[j] * along[j]
+    return total / length if length > 0.0 else 0.0
 
 
 def row_sums(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray]:

@@ -5,17 +5,18 @@ the number of a class in one column (softmax), or K numbers (squares).
 """
 
 from collections.abc import Callable
-from math import exp, log, log1p
+from math import log, log1p
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, xlogy
 
 from lazyflow.learn.kernels.slopes import LossKind, kernel
+from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_scores
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
 
-_TILE = 64  # rows whose scores are there at once; their losses take one logarithm
+_TILE = 16  # rows whose scores are there at once; their losses take one logarithm
 
 
 class Loss(NamedTuple):
@@ -83,29 +84,29 @@ def logistic_sums(
     """
     rows, d = X.shape
     gradient = np.zeros(d + 1)
-    slope = np.empty(_TILE)
+    margin, e, bits = np.zeros(_TILE), np.zeros(_TILE), np.zeros(_TILE, np.int64)
     loss = 0.0
-    for start in range(0, rows, _TILE):
-        count = min(_TILE, rows - start)
+    for low in range(0, rows, _TILE):
+        high = min(low + _TILE, rows)
+        write_scores(theta, theta[d], X, low, high, margin)
+        for i in range(high - low):
+            margin[i] *= y[low + i]
+            e[i] = -abs(margin[i])  # exp cannot overflow
+        write_exponentials(e, bits)
         product = 1.0
-        for i in range(count):
-            score = theta[d]
-            for j in range(d):
-                score += theta[j] * X[start + i, j]
-            margin = y[start + i] * score
-            e = exp(-abs(margin))  # cannot overflow
-            slope[i] = -y[start + i] * (e if margin >= 0 else 1.0) / (1.0 + e)
+        for i in range(high - low):
+            above = max(-margin[i], 0.0)
+            part = e[i] if margin[i] >= 0 else 1.0
+            slope = -y[low + i] * part / (1.0 + e[i])
             if weight is None:
-                loss += max(-margin, 0.0)
-                product *= 1.0 + e
+                loss += above
+                product *= 1.0 + e[i]
             else:
-                loss += weight[start + i] * (max(-margin, 0.0) + log1p(e))
-                slope[i] *= weight[start + i]
+                loss += weight[low + i] * (above + log1p(e[i]))
+                slope *= weight[low + i]
+            margin[i] = slope
         loss += log(product)
-        for i in range(count):
-            for j in range(d):
-                gradient[j] += slope[i] * X[start + i, j]
-            gradient[d] += slope[i]
+        add_rows(margin, X, low, high, gradient)
     return loss, gradient
 
 

@@ -5,7 +5,7 @@ those of float32 rows.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,12 +15,43 @@ from lazyflow.learn.kernels.losses import Loss, logistic_sums
 from lazyflow.learn.kernels.slopes import LossKind
 
 __all__ = [
-    "dual_sum", "hessian_sums", "intercept_sums", "loss_sums", "scores_of", "slopes_of",
-    "smallest_margin",
+    "ALL_ROWS", "RowSample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",
+    "mean_curvature", "scores_of", "slopes_of", "smallest_margin",
 ]
 
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
 _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
+
+
+class RowSample(NamedTuple):
+    """A row of each so many neighbours of a chunk, drawn by its number; all rows if `of` is 1.
+
+    Examples
+    --------
+    >>> RowSample(4, 0).rows_of(12)
+    array([ 0,  5, 10])
+    """
+
+    of: int
+    chunk: int
+
+    def rows_of(self, rows: int) -> np.ndarray | None:
+        """Return the numbers of the rows, None for all.
+
+        Examples
+        --------
+        >>> RowSample(1, 0).rows_of(12)
+        """
+        if self.of == 1:
+            return None
+        starts = np.arange(0, rows, self.of)
+        random = np.random.Generator(np.random.Philox(key=self.chunk))
+        chosen = starts + random.integers(self.of, size=len(starts))
+        found: np.ndarray = np.minimum(chosen, rows - 1)
+        return found
+
+
+ALL_ROWS = RowSample(1, 0)
 
 
 def scores_of(theta: np.ndarray, X: Any) -> np.ndarray:
@@ -73,35 +104,79 @@ def loss_sums(
 
 
 def hessian_sums(
-    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return loss, gradient and Hessian (K, d + 1, K, d + 1) of one chunk, summed over rows.
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
+    sample: RowSample = ALL_ROWS,
+) -> tuple[float, np.ndarray]:
+    """Return weight and Hessian (K, d + 1, K, d + 1) of a sample of one chunk, summed over rows.
 
     Examples
     --------
     >>> from lazyflow.learn.kernels.losses import LOGISTIC
     >>> X, y = np.array([[3.0]]), np.array([[1.0]])
-    >>> hessian_sums(LOGISTIC, np.zeros((1, 2)), X, y, None)[2].reshape(2, 2)
+    >>> hessian_sums(LOGISTIC, np.zeros((1, 2)), X, y, None)[1].reshape(2, 2)
     array([[2.25, 0.75],
            [0.75, 0.25]])
     """
-    value, gradient = loss_sums(loss, theta, X, y, weight)
     K, p = theta.shape
     hessian = np.zeros((K, p, K, p))
+    total = 0.0
     with share_of_threads(_MANY):
-        for tile in _tiles(X):
-            rows = X.toarray() if issparse(X) else X[tile]
-            extended = np.column_stack([rows, np.ones(len(rows))]).astype(np.float64, copy=False)
-            curved = loss.curvatures(scores_of(theta, rows), y[tile])
-            if weight is not None:
-                curved = curved * weight[tile, None, None]
+        for extended, curved, weights in _curved_tiles(loss, theta, X, y, weight, sample):
+            total += weights
             for k in range(K):
-                for m in range(k, K):
+                scaled = extended * np.sqrt(curved[:, k, k, None])
+                hessian[k, :, k] += scaled.T @ scaled  # half the work of two factors
+                for m in range(k + 1, K):
                     part = extended.T @ (extended * curved[:, k, m, None])
                     hessian[k, :, m] += part
-                    if m != k:
-                        hessian[m, :, k] += part
-    return value, gradient, hessian
+                    hessian[m, :, k] += part
+    return total, hessian
+
+
+def mean_curvature(
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
+    sample: RowSample,
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return of a sample of one chunk: weight, mean of the K Hessians (d + 1, d + 1) of a score
+    each, and the sum of the squares of what makes their diagonals: all summed over rows.
+
+    Examples
+    --------
+    >>> from lazyflow.learn.kernels.losses import SQUARES
+    >>> X, y = np.array([[3.0]]), np.array([[1.0]])
+    >>> mean_curvature(SQUARES, np.zeros((1, 2)), X, y, None, ALL_ROWS)
+    (1.0, array([[9., 3.],
+           [3., 1.]]), array([81.,  1.]))
+    """
+    p = theta.shape[1]
+    total, matrix, fourth = 0.0, np.zeros((p, p)), np.zeros(p)
+    with share_of_threads(_MANY):
+        for extended, curved, weights in _curved_tiles(loss, theta, X, y, weight, sample):
+            total += weights
+            mean = np.trace(curved, axis1=1, axis2=2) / len(theta)
+            scaled = extended * np.sqrt(mean[:, None])
+            matrix += scaled.T @ scaled
+            squares = scaled * scaled
+            fourth += (squares * squares).sum(axis=0)
+    return total, matrix, fourth
+
+
+def _curved_tiles(
+    loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
+    sample: RowSample,
+) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Yield rows with a last column of ones, their curvatures with weights, and total weights."""
+    chosen = sample.rows_of(X.shape[0])
+    if chosen is not None:
+        X, y, weight = X[chosen], y[chosen], None if weight is None else weight[chosen]
+    for tile in _tiles(X):
+        rows = X.toarray() if issparse(X) else X[tile]
+        extended = np.empty((len(rows), theta.shape[1]))
+        extended[:, :-1], extended[:, -1] = rows, 1.0
+        curved = loss.curvatures(scores_of(theta, rows), y[tile])
+        if weight is not None:
+            curved = curved * weight[tile, None, None]
+        yield extended, curved, float(len(rows) if weight is None else weight[tile].sum())
 
 
 def slopes_of(loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray) -> np.ndarray:

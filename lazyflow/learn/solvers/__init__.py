@@ -3,6 +3,8 @@
 `problem`             what is minimised: a mean loss and penalties, as one graph that is kept
 `history`             the trace of a solver, its tests for stopping, and what it returns
 `certificate`         the exact duality gap
+`newton_step`         a Newton step, and what it promises where there is no gap
+`coordinates`         coordinates in which a loss is about as curved along all of them
 `lbfgs`               SciPy's L-BFGS around a tree of gradients
 `newton`              Newton steps by a tree of Hessians
 `saga`                stochastic steps: `sampling` of all rows, or in visits to chunks

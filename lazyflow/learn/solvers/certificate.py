@@ -14,7 +14,7 @@ box that l1 allows (as scikit-learn's Lasso does it), and its conjugates are add
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from lazyflow.learn.kernels.slopes import LossKind
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
-__all__ = ["exact_gap", "gap_at", "gradient_norm", "is_separated"]
+__all__ = ["Certificate", "certificate", "exact_gap", "gap_at", "gradient_norm", "is_separated"]
 
 _STEPS = 100  # of Newton for intercepts; near the minimum each squares the error
 _SHORTEST, _FIRST = 1e-9, 8.0  # steps that are tried, and the length of the first one at most
@@ -64,6 +64,25 @@ def gap_at(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
     )
 
 
+class Certificate(NamedTuple):
+    """A duality gap, and what it is the gap of.
+
+    theta
+        With the best intercepts for its weights.
+    smooth
+        Value and gradient of the smooth part there, if it is not where it was asked for.
+
+    Examples
+    --------
+    >>> Certificate(0.5, np.zeros((1, 2)), None).gap
+    0.5
+    """
+
+    gap: float
+    theta: np.ndarray
+    smooth: tuple[float, np.ndarray] | None
+
+
 def exact_gap(
     problem: Problem, theta: np.ndarray, gradient: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
@@ -82,22 +101,31 @@ def exact_gap(
     >>> round(gap, 12), theta
     (0.0, array([[0.5, 1. ]]))
     """
+    return certificate(problem, theta, gradient)[:2]
+
+
+def certificate(
+    problem: Problem, theta: np.ndarray, gradient: np.ndarray | None = None
+) -> Certificate:
+    """Return the gap as `exact_gap`, and what was computed on the way.
+    """
     if gradient is None:
         _, gradient = problem.value_and_gradient(theta)
     if not (problem.l1 or problem.l2):
-        return math.nan, theta
-    scores: list[Any] | None = None
+        return Certificate(math.nan, theta, None)
+    smooth = None
     if problem.free and abs(gradient[:, -1]).max() > _FLAT:
         scores = _kept_scores(problem, theta)
         theta = theta.copy()
         theta[:, -1] += _best_shift(problem, scores)
-        _, gradient = problem.value_and_gradient(theta)
+        smooth = problem.value_and_gradient(theta)
+        gradient = smooth[1]
         steep = float(abs(gradient[:, -1]).max())
         if problem.loss.kind != LossKind.SQUARES and not steep <= _STEEP:
-            return math.inf, theta  # nothing is known
+            return Certificate(math.inf, theta, smooth)  # nothing is known
     if problem.l2:
-        return max(gap_at(problem, theta, gradient), 0.0), theta
-    return _gap_of_box(problem, theta, gradient), theta
+        return Certificate(max(gap_at(problem, theta, gradient), 0.0), theta, smooth)
+    return Certificate(_gap_of_box(problem, theta, gradient), theta, smooth)
 
 
 def is_separated(problem: Problem, theta: np.ndarray) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.api.works import went_on
-from lazyflow.learn.solvers.certificate import exact_gap, gap_at, gradient_norm
+from lazyflow.learn.solvers.certificate import certificate, exact_gap, gap_at, gradient_norm
+from lazyflow.learn.solvers.newton_step import half_decrement
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = ["Callback", "History", "Progress", "Solution", "StopRule"]
@@ -128,14 +129,17 @@ class Solution:
     converged : bool
         Whether the stop rule's tolerance, or its gap, was reached.
     gap : float
-        The exact duality gap: F is not further above its minimum.
+        The exact duality gap: F is not further above its minimum. NaN without penalty.
+    decrement : float
+        Without penalty half the squared Newton decrement: near the minimum, how far F is above it.
+        NaN with a penalty, and for more than 500 coefficients.
     n_iter, n_passes : int, float
     message : str
         Why it stopped, with figures, where it did not converge.
 
     Examples
     --------
-    >>> Solution(np.zeros((1, 2)), {}, True, 0.0, 3, 4.0, "").converged
+    >>> Solution(np.zeros((1, 2)), {}, True, 0.0, math.nan, 3, 4.0, "").converged
     True
     """
 
@@ -143,6 +147,7 @@ class Solution:
     history: dict[str, np.ndarray]
     converged: bool
     gap: float
+    decrement: float
     n_iter: int
     n_passes: float
     message: str
@@ -163,6 +168,7 @@ class History:
         self.began = perf_counter()
         self.passes: float = 0
         self.trace: list[Progress] = []
+        self.gradient: np.ndarray | None = None  # of the last point
         self.converged = False
         self.stopped = False
 
@@ -187,6 +193,7 @@ class History:
         )
         self.trace.append(point)
         went_on(self.passes, point.text)
+        self.gradient = gradient.copy()
         self.converged = norm <= rule.tol
         if rule.gap_tol is not None and not self.converged and not gap > rule.gap_tol * objective:
             self.converged = exact_gap(problem, theta, gradient)[0] <= rule.gap_tol * objective
@@ -203,23 +210,45 @@ class History:
         `advice` is what to do if it is not good.
         """
         last = self._best()
-        gap, theta, norm = math.nan, last.theta, last.gradient_norm
+        gap, theta, norm, decrement = math.nan, last.theta, last.gradient_norm, math.nan
         if math.isfinite(norm):
-            gap, theta = exact_gap(self.problem, last.theta)
-        if theta is not last.theta and not (self.converged or self.stopped):
-            # The best intercepts may be all that it lacked.
-            norm = gradient_norm(self.problem, theta, self.evaluate(theta)[1])
-            self.converged = norm <= self.rule.tol
+            known = self.gradient if last is self.trace[-1] else None
+            if not (self.problem.l1 or self.problem.l2):
+                if known is None:
+                    known = self.problem.value_and_gradient(theta)[1]
+                decrement = half_decrement(self.problem, theta, known)
+            gap, theta, smooth = certificate(self.problem, last.theta, known)
+            if smooth is not None:
+                gap, theta, norm = self._chosen(last, gap, theta, smooth)
         # Without penalty, and where nothing is finite, there is none.
-        known = "" if math.isnan(gap) else f" and the duality gap {gap:.2g}"
+        words = "" if math.isnan(gap) else f" and the duality gap {gap:.2g}"
+        if not math.isnan(decrement):
+            words = f" and half the squared Newton decrement {decrement:.2g}"
         message = "" if self.converged or self.stopped else (
             f"no convergence: after {last.iteration} iterations and {last.passes:g} passes over "
             f"the rows the gradient's norm is {norm:.2g} (tol={self.rule.tol:g})"
-            f"{known}, of an objective of {last.objective:.6g}; {advice}"
+            f"{words}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
-            theta, self.arrays(), self.converged, gap, last.iteration, self.passes, message
+            theta, self.arrays(), self.converged, gap, decrement, last.iteration, self.passes,
+            message,
         )
+
+    def _chosen(
+        self, last: Progress, gap: float, theta: np.ndarray, smooth: tuple[float, np.ndarray]
+    ) -> tuple[float, np.ndarray, float]:
+        """Return gap, theta and norm: with the best intercepts, or as the last point has them.
+
+        They may be all that it lacked. But if it converged, and they would be beyond the tolerance
+        again, it stays, and its gap is larger by how much higher it is.
+        """
+        norm = gradient_norm(self.problem, theta, smooth[1])
+        if self.converged and last.gradient_norm <= self.rule.tol < norm:
+            l1 = self.problem.l1 * float(abs(theta[:, :-1]).sum())
+            return gap + max(last.objective - smooth[0] - l1, 0.0), last.theta, last.gradient_norm
+        if not self.stopped:
+            self.converged = self.converged or norm <= self.rule.tol
+        return gap, theta, norm
 
     def _best(self) -> Progress:
         """Return the last point, or the best before it if that is not finite."""

@@ -3,6 +3,8 @@
 From top to bottom: a function of one chunk (`lazyflow.learn.kernels.sums.loss_sums`), a tree of
 tasks over all chunks (`Problem.value_and_gradient`), and the loop of SciPy that runs this graph
 again and again.
+
+SciPy sees the coordinates of `lazyflow.learn.solvers.coordinates`.
 """
 
 from typing import NamedTuple
@@ -10,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from lazyflow.learn.solvers.coordinates import coordinates_at
 from lazyflow.learn.solvers.history import History, Solution, StopRule
 from lazyflow.learn.solvers.problem import Problem
 
@@ -63,22 +66,25 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
     """
     rule, shape = history.rule, gradient.shape
     value = history.trace[-1].objective
+    coordinates, passes = coordinates_at(history.problem, history.trace[-1].theta)
+    history.passes += passes
     known = True  # value and gradient are those of where SciPy begins
     near: _Near | None = None  # from where changes count
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal gradient, value, known
+        theta = coordinates.theta(flat.reshape(shape))
         if not known:
-            value, gradient = history.evaluate(flat.reshape(shape))
+            value, gradient = history.evaluate(theta)
         known = False
-        if near is None:
-            return value, gradient.ravel()
-        change = flat.reshape(shape) - near.theta
-        return 0.5 * float(((gradient + near.gradient) * change).sum()), gradient.ravel()
+        height = value
+        if near is not None:
+            height = 0.5 * float(((gradient + near.gradient) * (theta - near.theta)).sum())
+        return coordinates.scale**2 * height, coordinates.gradient(gradient).ravel()
 
     def iteration_ended(intermediate_result: OptimizeResult) -> None:
         # The last evaluation of a line search is the point it accepts: `gradient` belongs to it.
-        theta = intermediate_result.x.reshape(shape)
+        theta = coordinates.theta(intermediate_result.x.reshape(shape))
         if near is not None and value > near.value + _ROUNDING * abs(near.value):
             raise StopIteration  # too far for the rule
         last = history.trace[-1]
@@ -88,8 +94,10 @@ def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
 
     while True:
         before = history.trace[-1]
+        coordinates = coordinates.from_here(gradient)
         minimize(
-            objective, before.theta.ravel(), jac=True, method="L-BFGS-B", callback=iteration_ended,
+            objective, coordinates.of(before.theta).ravel(), jac=True, method="L-BFGS-B",
+            callback=iteration_ended,
             options={
                 "gtol": 0.0, "ftol": 0.0, "maxls": 50, "maxfun": np.inf,
                 "maxiter": rule.max_iter - before.iteration,

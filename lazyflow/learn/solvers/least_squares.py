@@ -75,6 +75,7 @@ def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarr
     if free:
         own = _without_rounding(own, factor[0, 1:1 + d], rows.n)
     coef, _, rank, singular = lstsq(own, right, cond=np.finfo(np.float64).eps * max(rows.n, d))
+    coef[~own.any(axis=0)] = 0.0  # the shortest; rounding leaves some, which large constants raise
     theta = np.zeros((right.shape[1], d + 1))
     theta[:, :-1] = coef.T
     if free:

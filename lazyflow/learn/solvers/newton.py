@@ -1,21 +1,39 @@
-"""Newton's method: a tree of tasks adds up value, gradient and Hessian in one pass over the rows.
+"""Newton's method: value and gradient of all rows, and a Hessian that a sample may be enough for.
 
 For few coefficients, since the Hessian has their square, and is solved by the caller. It does not
 mind scales of features, which stop the others.
+
+The Hessian of some thousand rows costs a part of a pass, and that of all of them several. Far from
+the minimum it leads as far: what a step leaves of the gradient is then the loss's own change of
+curvature. As soon as a step leaves more than a part of it, Hessians are those of all rows.
+
+F. Roosta-Khorasani, M. Mahoney, "Sub-sampled Newton methods", Math. Program. 174 (2019).
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from lazyflow.learn.solvers.history import History, Solution, StopRule
+from lazyflow.learn.solvers.newton_step import newton_step
 from lazyflow.learn.solvers.problem import Problem
 
 __all__ = ["newton"]
 
 _SUFFICIENT = 1e-4  # Armijo's part of the decrease that the gradient promises
 _SHORTEST = 1e-10
+_SAMPLE, _PER_COEFFICIENT = 8192, 64  # rows of a sample at least, and for each coefficient
+_LEFT = 0.25  # of the gradient, after a step that a sample is good enough for
+
+
+class _Point(NamedTuple):
+    """Where a search ended; `hessian` is None where it was not made with the rest."""
+
+    theta: np.ndarray
+    length: float
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray | None
 
 
 def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
@@ -34,76 +52,76 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
     array([[0.5, 1. ]])
     """
     history = History(problem, rule)
-    theta, length = start, 0.0
-    value, gradient, hessian = _evaluated(history, theta)
+    every = problem.every(max(_SAMPLE, _PER_COEFFICIENT * start.shape[1]))
+    at = _evaluated(history, start, 0.0, every)
     advice = "raise max_iter or tol"
     for iteration in range(rule.max_iter + 1):
-        last = history.record(iteration, theta, value, gradient, length)
+        last = history.record(iteration, at.theta, at.value, at.gradient, at.length)
         if (last and not history.converged) or iteration == rule.max_iter:
             break
-        if not np.isfinite(hessian).all():
-            advice = "squares of the rows overflow, so scale the features"
-            break
-        direction = -_solved(problem, hessian, gradient)
-        slope = float((gradient * direction).sum())
-        if last and -slope <= np.finfo(float).eps * abs(value):
-            break  # as good as float64 tells
-        length = 1.0
-        while True:
-            to = theta + length * direction
-            found = _evaluated(history, to)
-            if found[0] <= value + _SUFFICIENT * length * slope or length < _SHORTEST:
-                break
-            if _is_rounding(found, value, gradient):
-                break
-            length /= 2
-        if not (found[0] < value or _is_rounding(found, value, gradient)):
+        if last and every > 1:
+            every, at = 1, at._replace(hessian=None)
+        found = _stepped(history, at, every, last)
+        if found is None and every > 1:
+            every = 1
+            found = _stepped(history, at._replace(hessian=None), every, last)
+        if found is None:
             advice = "the objective can't be lowered any further in float64, so raise tol"
             break
-        theta, (value, gradient, hessian) = to, found
+        if not np.isfinite(found.value):
+            advice = "squares of the rows overflow, so scale the features"
+            break
+        if found is at:
+            break  # as good as float64 tells
+        if every > 1 and (found.length < 1 or _largest(found) > _LEFT * _largest(at)):
+            every, found = 1, found._replace(hessian=None)
+        at = found
         if last:
-            history.record(iteration + 1, theta, value, gradient, length)
+            history.record(iteration + 1, at.theta, at.value, at.gradient, at.length)
             break
     return history.solution(advice)
 
 
-def _is_rounding(found: tuple[Any, ...], value: float, gradient: np.ndarray) -> bool:
-    """Whether a step halves the gradient, and changes the value by no more than rounding does."""
-    near = abs(found[0] - value) <= 8 * np.finfo(float).eps * abs(value)
-    return bool(near and abs(found[1]).max() < abs(gradient).max() / 2)
+def _largest(at: _Point) -> float:
+    return float(abs(at.gradient).max())
 
 
-def _evaluated(history: History, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    history.passes += 1
-    return history.problem.second_order(theta)
+def _stepped(history: History, at: _Point, every: int, last: bool) -> _Point | None:
+    """Return the point that a step leads to: None if to none that is lower.
 
-
-def _solved(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return the Hessian's inverse times the gradient."""
-    K, p = gradient.shape
-    chosen = np.ones((K, p), bool)
-    if not problem.free:
-        chosen[:, -1] = False
-    if K > 1 and problem.loss.kind == problem.loss.kind.SOFTMAX:
-        hessian = _without_common_shift(problem, hessian)
-    matrix = hessian.reshape(K * p, K * p)[np.ix_(chosen.ravel(), chosen.ravel())]
-    out = np.zeros((K, p))
-    try:
-        out[chosen] = cho_solve(cho_factor(matrix), gradient[chosen])
-    except LinAlgError:  # constant features without penalty, classes that a plane parts
-        out[chosen] = np.linalg.lstsq(matrix, gradient[chosen], rcond=1e-12)[0]
-    return out
-
-
-def _without_common_shift(problem: Problem, hessian: np.ndarray) -> np.ndarray:
-    """Return a Hessian of softmax that is not flat where all classes move together.
-
-    What has no penalty can be shifted in all classes at once and nothing changes; the gradient has
-    no part along that, so a curvature of its own there keeps such steps at 0.
+    It is the same point where nothing is left to be gained by the `last` step, and one without a
+    finite value where the Hessian has none.
     """
-    K, p = hessian.shape[:2]
-    hessian = hessian.copy()
-    for j in range(p) if not problem.l2 else [p - 1]:
-        scale = float(np.trace(hessian[:, j, :, j])) / K or 1.0
-        hessian[:, j, :, j] += scale / K
-    return hessian
+    problem = history.problem
+    hessian = at.hessian
+    if hessian is None:
+        history.passes += 1 / every
+        hessian = problem.hessian(at.theta, every)
+    if not np.isfinite(hessian).all():
+        return at._replace(value=np.inf)
+    direction = -newton_step(problem, hessian, at.gradient)
+    slope = float((at.gradient * direction).sum())
+    if last and -slope <= np.finfo(float).eps * abs(at.value):
+        return at
+    length = 1.0
+    while True:
+        found = _evaluated(history, at.theta + length * direction, length, every)
+        if _is_rounding(found, at):
+            return found
+        if found.value <= at.value + _SUFFICIENT * length * slope or length < _SHORTEST:
+            return found if found.value < at.value else None
+        length /= 2
+
+
+def _is_rounding(found: _Point, at: _Point) -> bool:
+    """Whether a step halves the gradient, and changes the value by no more than rounding does."""
+    near = abs(found.value - at.value) <= 8 * np.finfo(float).eps * abs(at.value)
+    return bool(near and _largest(found) < _largest(at) / 2)
+
+
+def _evaluated(history: History, theta: np.ndarray, length: float, every: int) -> _Point:
+    """Return a point; with its Hessian where rows would be made once more for that."""
+    if history.problem.rows.kept:
+        return _Point(theta, length, *history.evaluate(theta), None)
+    history.passes += 1
+    return _Point(theta, length, *history.problem.second_order(theta, every))

@@ -7,16 +7,17 @@ per evaluation. `theta` is a leaf of a graph that is planned once: each evaluati
 values in and runs it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lazyflow import delayed, trace
+from lazyflow import compute, delayed, trace
 from lazyflow.learn.data.rows import Rows, tree_sum
 from lazyflow.learn.kernels.losses import Loss
-from lazyflow.learn.kernels.sums import hessian_sums, loss_sums
+from lazyflow.learn.kernels.sums import RowSample, hessian_sums, loss_sums, mean_curvature
 
 __all__ = ["Problem", "soft_threshold"]
 
@@ -84,27 +85,35 @@ class Problem:
 
     @cached_property
     def _sums(self) -> Any:
-        part = delayed(loss_sums)
-        return trace(
-            lambda theta: tree_sum([part(self.loss, theta, *chunk) for chunk in self.rows.chunks]),
-            **self.run,
-        )
+        return trace(self._all_sums, **self.run)
 
-    @cached_property
-    def _second_sums(self) -> Any:
-        part = delayed(hessian_sums)
-        return trace(
-            lambda theta: tree_sum([part(self.loss, theta, *chunk) for chunk in self.rows.chunks]),
-            **self.run,
-        )
+    def _all_sums(self, theta: Any) -> Any:
+        part = delayed(loss_sums)
+        return tree_sum([part(self.loss, theta, *chunk) for chunk in self.rows.chunks])
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the smooth part, F without the l1 penalty, and its gradient (K, d + 1).
         """
         return self._penalised(theta, *self._sums(theta))
 
-    def second_order(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, gradient and Hessian (K, d + 1, K, d + 1) of the smooth part.
+    def every(self, least: int) -> int:
+        """Return of how many rows one is drawn to have at least so many; 1: all rows.
+
+        Examples
+        --------
+        >>> from lazyflow.learn.data.inputs import RowChunk
+        >>> from lazyflow.learn.data.rows import kept_rows
+        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.kernels.losses import SQUARES
+        >>> rows = kept_rows([RowChunk(np.ones((9, 1)), np.ones(9), None)], NumberTargets(1), {})
+        >>> problem = Problem(rows, SQUARES, 0.0, 1.0, free=True)
+        >>> problem.every(3), problem.every(5)
+        (3, 1)
+        """
+        return max(self.rows.n // least, 1)
+
+    def hessian(self, theta: np.ndarray, every: int = 1) -> np.ndarray:
+        """Return the Hessian (K, d + 1, K, d + 1) of the smooth part, of one in `every` rows.
 
         Examples
         --------
@@ -114,18 +123,74 @@ class Problem:
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> chunk = RowChunk(np.array([[3.0], [1.0]]), [1, 1], None)
         >>> rows = kept_rows([chunk], NumberTargets(1), {})
-        >>> Problem(rows, SQUARES, 0.0, 1.0, free=True).second_order(np.zeros((1, 2)))[2]
+        >>> Problem(rows, SQUARES, 0.0, 1.0, free=True).hessian(np.zeros((1, 2)))
         array([[[[6., 2.]],
         <BLANKLINE>
                 [[2., 1.]]]])
         """
-        loss, gradient, hessian = self._second_sums(theta)
-        value, gradient = self._penalised(theta, loss, gradient)
-        hessian = hessian / self.rows.total
-        each = np.arange(theta.shape[1] - 1)
-        for k in range(len(theta)):
+        (found,) = compute(self._of_sample(hessian_sums, theta, every), **self.run)
+        return self._penalised_hessian(*found)
+
+    def second_order(
+        self, theta: np.ndarray, every: int = 1
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient, and the Hessian of one in `every` rows; rows are made once.
+
+        Examples
+        --------
+        >>> from lazyflow.learn.data.inputs import RowChunk
+        >>> from lazyflow.learn.data.rows import kept_rows
+        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.kernels.losses import SQUARES
+        >>> rows = kept_rows([RowChunk(np.ones((2, 1)), [1, 1], None)], NumberTargets(1), {})
+        >>> Problem(rows, SQUARES, 0.0, 1.0, free=False).second_order(np.zeros((1, 2)))[:2]
+        (0.5, array([[-1.,  0.]]))
+        """
+        sums, sampled = compute(
+            self._all_sums(theta), self._of_sample(hessian_sums, theta, every), **self.run
+        )
+        return *self._penalised(theta, *sums), self._penalised_hessian(*sampled)
+
+    def _penalised_hessian(self, total: float, hessian: np.ndarray) -> np.ndarray:
+        hessian = hessian / (total or 1.0)
+        each = np.arange(hessian.shape[1] - 1)
+        for k in range(len(hessian)):
             hessian[k, each, k, each] += self.l2
-        return value, gradient, hessian
+        return hessian
+
+    def mean_curvature(
+        self, theta: np.ndarray, every: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return of one in `every` rows the mean over scores of the loss's Hessians by one of them
+        (d + 1, d + 1), and how uncertain its diagonal is, relatively: for a feature that k rows of
+        the sample have, 1 / k.
+
+        Examples
+        --------
+        >>> from lazyflow.learn.data.inputs import RowChunk
+        >>> from lazyflow.learn.data.rows import kept_rows
+        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.kernels.losses import SQUARES
+        >>> chunk = RowChunk(np.array([[3.0], [0.0]]), [1, 1], None)
+        >>> problem = Problem(kept_rows([chunk], NumberTargets(1), {}), SQUARES, 0.0, 1.0, True)
+        >>> problem.mean_curvature(np.zeros((1, 2)), 1)
+        (array([[4.5, 1.5],
+               [1.5, 1. ]]), array([1. , 0.5]))
+        """
+        ((total, matrix, fourth),) = compute(
+            self._of_sample(mean_curvature, theta, every), **self.run
+        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.diag(matrix) ** 2
+            uncertain = np.divide(fourth, squares, out=np.ones(len(fourth)), where=squares > 0)
+        return matrix / (total or 1.0), uncertain
+
+    def _of_sample(self, function: Callable[..., Any], theta: np.ndarray, every: int) -> Any:
+        part = delayed(function)
+        return tree_sum([
+            part(self.loss, theta, *chunk, RowSample(every, number))
+            for number, chunk in enumerate(self.rows.chunks)
+        ])
 
     def _penalised(
         self, theta: np.ndarray, loss: float, gradient: np.ndarray

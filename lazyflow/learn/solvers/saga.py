@@ -48,7 +48,7 @@ __all__ = ["Sampling", "check_every", "saga"]
 Sampling = Literal["global", "visits"]
 
 _IN_ONE_TASK = 1 << 30  # bytes of rows that one worker is given, if nobody says how to sample
-_CHECKS = (1, 2)  # epochs before the first checks
+_FIRST_CHECK, _CHECKS = 1, 2  # epochs before the first check, and between others
 
 
 class _Walk(NamedTuple):
@@ -70,7 +70,7 @@ def saga(
     ----------
     problem, start, rule
         An iteration of the rule is an epoch: each row once. The gradient over all rows is looked
-        at after the first two, and after every second one then.
+        at after the first one, and after every second one then.
     sampling
         None: "global" for up to 1 GB of rows that are kept, else "visits".
     seed
@@ -127,9 +127,9 @@ def check_every(epoch: int) -> int:
     Examples
     --------
     >>> [check_every(epoch) for epoch in range(5)]
-    [1, 1, 2, 2, 2]
+    [1, 2, 2, 2, 2]
     """
-    return 1 if epoch < len(_CHECKS) else 2
+    return _CHECKS if epoch else _FIRST_CHECK
 
 
 def _mean(problem: Problem, spans: Spans | None) -> np.ndarray:

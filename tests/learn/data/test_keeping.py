@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import lazyflow.array as la
 from lazyflow import config, delayed
 
 pytest.importorskip("sklearn")
@@ -79,3 +80,24 @@ def test_empty_chunks_do_not_tell_what_fits():
     with config.set(scheduler="threads", store_limit=source.X.nbytes // 4):
         Ridge().fit(chunks, labels)
     assert min(source.reads.values()) > 1
+
+
+def test_chunks_that_grow_are_seen_before_all_are_there():
+    source = Source()
+    source.X = [rows[:1] if k < 2 else rows for k, rows in enumerate(source.X)]
+    source.y = [labels[: len(rows)] for labels, rows in zip(source.y, source.X, strict=True)]
+    most = sum(rows.nbytes for rows in source.X)
+    with config.set(scheduler="threads", num_workers=2, store_limit=most // 2):
+        Ridge().fit(*source.lazy())
+    assert source.reads[CHUNKS - 1] > 1 and source.most < CHUNKS
+
+
+def test_what_is_known_to_fit_is_not_made_to_find_that_out():
+    source = Source()
+    whole = np.concatenate(source.X)
+    rows = la.from_delayed(delayed(source.read)(0), (ROWS, FEATURES), float)
+    for limit, reads in [(whole.nbytes, 1), (10, 2)]:
+        source.reads.clear()
+        with config.set(scheduler="sync", store_limit=limit):
+            Ridge(solver="lbfgs", max_iter=1, tol=1e9).fit(rows, source.y[0])
+        assert source.reads[0] >= reads and (reads > 1 or source.reads[0] == 1)

@@ -15,6 +15,8 @@ from lazyflow import compute, delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data import inputs
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of
+from lazyflow.learn.data.joining import together
+from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.rows import kept_rows, tree_sum
 from lazyflow.learn.data.targets import ClassTargets, NumberTargets
 
@@ -185,7 +187,7 @@ def spoiled(value, row=2, column=1):
 
 
 @pytest.mark.parametrize(("part", "words"), [
-    ((spoiled(np.nan), Y0, None), "Input X contains NaN: chunk 1, row 2 of it, column 1"),
+    ((spoiled(np.nan), Y0, None), r"NaN: chunk 1, row 2 of it \(row 5 of all\), column 1"),
     ((csr_array(spoiled(-np.inf)), Y0, None), "Input X contains infinity: chunk 1, row 2 of it"),
     ((X0, np.array([1, np.inf, 0]), None), "Input y contains NaN or infinity: y of chunk 1, row 1"),
     ((X0, np.array(["a", "b", "c"]), None), "y of chunk 1 has the dtype <U1; needed are real"),
@@ -264,7 +266,7 @@ def test_labels_are_encoded_by_their_places(classes):
     places = random.integers(0, len(classes), 20)
     targets = ClassTargets(classes)
     for y in classes[places], classes[places][:, None], classes[places].astype(object):
-        found = targets.encoded(y, "y")
+        found = targets.encoded(y, Place())
         assert found.shape == (20, 1) and found.dtype == float
         wanted = 2 * places - 1 if len(classes) == 2 else places
         np.testing.assert_array_equal(found[:, 0], wanted)
@@ -272,10 +274,31 @@ def test_labels_are_encoded_by_their_places(classes):
 
 
 def test_small_neighbours_are_brought_together_in_order():
-    sizes = [1, 3, 2, 200_000, 1, 1]
+    sizes = [1, 3, 2, 300_000, 1, 1]
     numbers = count()
     parts = [(np.full((n, 1), next(numbers)), np.ones(n), None) for n in sizes]
     rows = kept(parts)
-    assert rows.sizes == [6, 200_002]
+    assert rows.sizes == [6, 300_002]
     firsts = [np.unique(x).tolist() for x, _, _ in values(rows)]
     assert firsts == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_views_of_one_array_are_joined_without_a_copy():
+    rows = np.arange(24.0).reshape(12, 2)
+    joined = together([rows[:5], rows[5:6], rows[6:]])
+    assert np.shares_memory(joined, rows) and not joined.flags.writeable
+    np.testing.assert_array_equal(joined, rows)
+
+
+@pytest.mark.parametrize("parts", [
+    lambda rows: [rows[6:], rows[:6]],
+    lambda rows: [rows[:5], rows[6:]],
+    lambda rows: [rows[::3][:1], rows[1:3]],  # of one row, with the strides of others
+    lambda rows: [rows[:6].copy(), rows[6:]],
+    lambda rows: [rows[:6], rows[6:].astype("f4")],
+    lambda rows: [rows[:6, :1], rows[6:, :1]],
+    lambda rows: np.split(np.frombuffer(bytearray(rows.tobytes())).reshape(12, 2), 3),
+], ids=["other order", "gap", "strides", "copy", "dtype", "columns", "memory of no array"])
+def test_what_is_joined_is_what_it_was(parts):
+    given = parts(np.arange(24.0).reshape(12, 2))
+    np.testing.assert_array_equal(together(given), np.concatenate(given))

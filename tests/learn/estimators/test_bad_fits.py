@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 
 import lazyflow.array as la
 from lazyflow import delayed
+from lazyflow.errors import WorkerDied
 from lazyflow.learn import (
     ElasticNet,
     Lasso,
@@ -180,13 +181,53 @@ def test_a_chunk_that_can_not_be_loaded_is_told_by_its_loader():
 
 
 def test_warnings_have_figures_that_are_known():
-    with pytest.warns(ConvergenceWarning, match=r"2 iterations and 3 passes .* \(tol=0.0001\) and "
+    with pytest.warns(ConvergenceWarning, match=r"2 iterations and 4 passes .* \(tol=0.0001\) and "
                       r"the duality gap 0\.\d+, of an objective of 0\.\d+; raise max_iter or tol"):
         LogisticRegression(max_iter=2, solver="lbfgs", **SYNC).fit(X, Y)
-    with pytest.warns(ConvergenceWarning, match=r"\(tol=0.0001\), of an objective"):
+    with pytest.warns(ConvergenceWarning, match=r"\(tol=0.0001\) and half the squared "
+                      r"Newton decrement 0\.\d+, of an objective"):
         LogisticRegression(np.inf, max_iter=2, solver="lbfgs", **SYNC).fit(X, Y)
     with pytest.warns(ConvergenceWarning, match="a plane parts the classes.*Take a finite C"):
         LogisticRegression(np.inf, solver="newton-cholesky", **SYNC).fit(chunked(X), X[:, 0] > 0)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(**SYNC), Ridge(**SYNC)])
+def test_rows_in_memory_are_named_by_their_numbers(model):
+    with pytest.raises(ValueError, match="Input X contains NaN: row 45, column 2; fill such"):
+        model.fit(changed(X, (45, 2), np.nan), Y)
+    with pytest.raises(ValueError, match=r"chunk 2, row 5 of it \(row 45 of all\), column 2"):
+        model.fit(chunked(changed(X, (45, 2), np.nan)), Y)
+    with pytest.raises(ValueError, match="chunk 2, row 5 of it, column 2"):
+        model.fit(listed(changed(X, (45, 2), np.nan)), listed(Y))
+
+
+def test_many_small_chunks_are_named_as_they_were():
+    rows = la.from_array(changed(np.tile(X, (4, 1)), (45, 2), np.inf), chunks=(2, -1))
+    with pytest.raises(ValueError, match=r"chunk 22, row 1 of it \(row 45 of all\), column 2"):
+        Ridge(**SYNC).fit(rows, np.tile(Y, 4))
+    with pytest.raises(ValueError, match=r"\(y of chunks 0 to 119\)"):
+        LogisticRegression(**SYNC).fit(rows, la.from_array(np.tile(Y, 4) + 0.5, chunks=7))
+
+
+def test_a_fit_of_rows_in_memory_begins_again_when_a_worker_dies():
+    deaths = []
+
+    def dying(progress):
+        if len(deaths) < often:
+            deaths.append(progress.iteration)
+            raise WorkerDied("worker 3 died")
+
+    exact = Ridge(solver="lbfgs", **SYNC).fit(X, Y).coef_
+    model = Ridge(solver="lbfgs", callback=dying, **SYNC)
+    often = 1
+    np.testing.assert_array_equal(model.fit(X, Y).coef_, exact)
+    often = 3
+    with pytest.raises(WorkerDied, match="worker 3 died"):
+        model.fit(X, Y)
+    assert len(deaths) == 3
+    often = 4
+    with pytest.raises(WorkerDied, match="worker 3 died"):
+        model.fit(chunked(X), Y)
 
 
 def test_a_scaler_refuses_sparse_chunks():

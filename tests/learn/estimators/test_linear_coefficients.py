@@ -168,7 +168,9 @@ def test_elastic_net(l1_ratio, solver, t, weighted):
             warnings.simplefilter("ignore")
             oracle.fit(X, y[:, k] if t else y, weight)
         np.testing.assert_allclose(theta_of(model)[k], theta_of(oracle)[0], atol=1e-6)
-    assert model.dual_gap_ == model.gap_ <= 1e-9
+    assert np.max(model.dual_gap_) == model.gap_ <= 1e-9
+    if solver == "cd":
+        assert np.shape(model.n_iter_) == np.shape(model.dual_gap_) == (() if t is None else (t,))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -246,3 +248,11 @@ def test_single_precision_rows():
         double = theta_of(model.fit(X, y)).copy()
         np.testing.assert_allclose(theta_of(model.fit(X.astype("f4"), y)), double, atol=1e-4)
         assert model.coef_.dtype == float
+
+
+@pytest.mark.parametrize(("alpha", "solver", "found"), [
+    (1.0, "auto", "cholesky"), (0.0, "auto", "qr"), (0.0, "cholesky", "qr"),
+    (1.0, "lbfgs", "lbfgs"), (1.0, "saga", "saga"),
+])
+def test_ridge_says_what_solved_it(alpha, solver, found):
+    assert ours(Ridge(alpha, solver=solver, tol=1e-3), *numbered(n=60)).solver_ == found

@@ -8,16 +8,19 @@ from scipy.sparse import csr_array
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums
 from lazyflow.learn.kernels.slopes import write_slopes
 from lazyflow.learn.kernels.sums import (
+    ALL_ROWS,
+    RowSample,
     dual_sum,
     hessian_sums,
     intercept_sums,
     loss_sums,
+    mean_curvature,
     scores_of,
     slopes_of,
     smallest_margin,
 )
 
-N, D = 150, 4  # more than two tiles of 64 rows, and some
+N, D = 150, 4  # some tiles of 16 rows, and a part of one
 
 
 def case(loss, weighted=False, seed=0):
@@ -58,12 +61,27 @@ def test_gradients_are_central_differences(loss, form, weighted):
 def test_hessians_are_differences_of_gradients(loss, form, weighted):
     theta, X, y, weight = case(loss, weighted)
     X = form(X)
-    value, gradient, hessian = hessian_sums(loss, theta, X, y, weight)
+    total, hessian = hessian_sums(loss, theta, X, y, weight)
     found = differences(lambda at: loss_sums(loss, at, X, y, weight)[1], theta)
     np.testing.assert_allclose(hessian, found, rtol=1e-6, atol=1e-6)
-    again = loss_sums(loss, theta, X, y, weight)
-    assert value == again[0]
-    np.testing.assert_array_equal(gradient, again[1])
+    assert total == pytest.approx(N if weight is None else weight.sum())
+    _, mean, fourth = mean_curvature(loss, theta, X, y, weight, ALL_ROWS)
+    each = [hessian[k, :, k] for k in range(len(theta))]
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-12, atol=1e-12)
+    assert (fourth <= np.diag(mean) ** 2 * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_array], ids=["dense", "sparse"])
+def test_samples_are_one_row_of_each_so_many(loss, form):
+    theta, X, y, weight = case(loss, weighted=True)
+    X = form(X)
+    rows = RowSample(7, 3).rows_of(N)
+    assert (rows[:-1] // 7 == np.arange(N // 7)).all() and rows[-1] < N
+    assert (rows != RowSample(7, 4).rows_of(N)).any()
+    total, hessian = hessian_sums(loss, theta, X, y, weight, RowSample(7, 3))
+    exact, other = hessian_sums(loss, theta, X[rows], y[rows], weight[rows])
+    assert total == exact
+    np.testing.assert_array_equal(hessian, other)
 
 
 def test_single_precision_rows_give_sums_of_double_precision(loss):
@@ -79,8 +97,9 @@ def test_single_precision_rows_give_sums_of_double_precision(loss):
 def test_weights_are_repeated_rows(loss):
     theta, X, y, _ = case(loss)
     times = np.random.default_rng(3).integers(0, 4, N)
-    weighted = hessian_sums(loss, theta, X, y, times.astype(float))
-    repeated = hessian_sums(loss, theta, X.repeat(times, 0), y.repeat(times, 0), None)
+    one, other = (X, y, times.astype(float)), (X.repeat(times, 0), y.repeat(times, 0), None)
+    weighted = *loss_sums(loss, theta, *one), *hessian_sums(loss, theta, *one)
+    repeated = *loss_sums(loss, theta, *other), *hessian_sums(loss, theta, *other)
     for one, other in zip(weighted, repeated, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
@@ -126,8 +145,11 @@ def test_what_is_not_finite_is_not_hidden(loss):
 def test_sums_of_no_rows_are_zero(loss):
     theta, X, y, _ = case(loss)
     for weight in None, np.empty(0):
-        value, gradient, hessian = hessian_sums(loss, theta, X[:0], y[:0], weight)
-        assert value == 0 and not gradient.any() and not hessian.any()
+        value, gradient = loss_sums(loss, theta, X[:0], y[:0], weight)
+        assert value == 0 and not gradient.any()
+        for sample in ALL_ROWS, RowSample(3, 0):
+            total, hessian = hessian_sums(loss, theta, X[:0], y[:0], weight, sample)
+            assert total == 0 and not hessian.any()
     assert smallest_margin(loss, theta, X[:0], y[:0], None) == np.inf
 
 
@@ -137,7 +159,8 @@ def test_shifts_of_kept_scores_are_other_intercepts(loss, weighted):
     shift = np.linspace(-1, 1, len(theta))
     value, gradient, hessian = intercept_sums(loss, shift, scores_of(theta, X), y, weight)
     theta[:, -1] += shift
-    whole, slopes, curved = hessian_sums(loss, theta, X, y, weight)
+    whole, slopes = loss_sums(loss, theta, X, y, weight)
+    _, curved = hessian_sums(loss, theta, X, y, weight)
     assert value == pytest.approx(whole, rel=1e-12)
     np.testing.assert_allclose(gradient, slopes[:, -1], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(hessian, curved[:, -1, :, -1], rtol=1e-10, atol=1e-10)

@@ -163,3 +163,27 @@ def test_the_gap_of_coordinate_descent_is_an_upper_bound_that_closes(seed, stren
     best, least, _ = elastic_net(*given_, np.zeros(4), 1e-12 * float(y @ y), 100_000)
     assert value(w) - value(best) <= gap + 1e-9 * float(y @ y)
     assert least <= 1e-12 * float(y @ y)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=LOSS_NAMES)
+@pytest.mark.parametrize("free", [False, True])
+def test_without_penalty_the_decrement_says_how_far_the_minimum_is(loss, free):
+    X, y = data_of(loss, n=60)
+    problem = problem_of(loss, X, y, l2=0.0, free=free)
+    exact = newton(problem, np.zeros(problem.shape), TIGHT)
+    least = problem.value_and_gradient(exact.theta)[0]
+    assert math.isnan(exact.gap) and 0 <= exact.decrement < 1e-15
+    start = exact.theta + 0.01 * random_theta(problem, 0)
+    near = quiet(newton, problem, start, StopRule(1e-13, None, 0))
+    above = problem.value_and_gradient(start)[0] - least
+    assert near.decrement == pytest.approx(above, rel=0.05)
+    assert f"half the squared Newton decrement {near.decrement:.2g}, of" in near.message
+    penalised = newton(problem_of(loss, X, y, l2=0.1, free=free), start, TIGHT)
+    assert math.isnan(penalised.decrement)
+
+
+def test_of_many_coefficients_no_decrement_is_computed():
+    X, _ = some_rows(n=30, d=501)
+    problem = problem_of(LOGISTIC, X, np.arange(30) % 2, l2=0.0)
+    found = quiet(saga, problem, np.zeros(problem.shape), StopRule(0.0, None, 1))
+    assert math.isnan(found.decrement)
