@@ -22,7 +22,7 @@ def groups_of(nbytes: Sequence[int]) -> list[list[int]]:
     Examples
     --------
     >>> groups_of([100, 100, 10_000_000, 100])
-    [[0, 1], [2, 3]]
+    [[0, 1], [2], [3]]
     """
     groups: list[list[int]] = []
     room = 0

@@ -29,7 +29,7 @@ class RowSample(NamedTuple):
     Examples
     --------
     >>> RowSample(4, 0).rows_of(12)
-    array([ 0,  5, 10])
+    array([ 0,  4, 10])
     """
 
     of: int
