@@ -199,7 +199,7 @@ def test_the_table_has_the_programs_lines_the_hottest_first():
     assert repr(Flame(seen, [], 0.01)).splitlines()[:3] == [
         "10 samples of 1 function, which stand for 100 ms in tasks",
         "line              function  share   time  samples  code",
-        ("threading.py:600  wait        60%  60 ms        6  " + lines[0].code).rstrip(),
+        f"threading.py:600  wait        60%  60 ms        6  {lines[0].code}".rstrip(),
     ]
 
 

@@ -111,7 +111,10 @@ def _react(plot: Any, source: Any) -> None:
     plot.x_range.js_on_change("end", fit)
     plot.js_on_change("inner_width", fit)
     enter = CustomJS(args={"source": source, "range": plot.x_range}, code=_ENTER)
-    plot.add_tools(HoverTool(tooltips=_TOOLTIPS), TapTool(callback=enter))
+    boxes = plot.renderers[:1]  # and not the words in them
+    plot.add_tools(
+        HoverTool(tooltips=_TOOLTIPS, renderers=boxes), TapTool(callback=enter, renderers=boxes)
+    )
 
 
 def _boxes(root: CallNode) -> Iterator[FlameBox]:
