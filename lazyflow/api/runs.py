@@ -85,20 +85,23 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
         if outer is not None:
             outer.children.discard(run)
     # Under sync, and where a task computes, this frame is below the one that failed: a local
-    # name for the error, here or in a caller of this function, would be a cycle.
+    # name for the error, or for results that have it, here or in a caller would be a cycle.
     if run.error is None:
         try:
             run.fetch()
         except Exception as error:
             return None, error
-        found = results(run)
-        if run.observers.members:
-            run.observers.values_returned(run, found)
-        return found, None
+        return _told(run, results(run)), None
     try:
         return None, run.error
     finally:
         run.forget_values()  # a task that still runs holds the run
+
+
+def _told(run: Lifecycle, values: list[Any]) -> list[Any]:
+    if run.observers.members:
+        run.observers.values_returned(run, values)
+    return values
 
 
 def results(run: Lifecycle) -> list[Any]:

@@ -284,7 +284,7 @@ class ProgressBar(ProgramObserver):
             self._drawing.draw(self._latest, self._total, self._text())
         else:
             text = "; ".join(filter(None, (work.text, self._text())))
-            self._drawing.draw(work.count, None, text)
+            self._drawing.draw(round(work.count), None, text)
 
     def _text(self) -> str:
         """Return what runs and what failed: ``load ×2, clean; 1 failed``."""
