@@ -1,6 +1,7 @@
 """What it costs a task to be watched: by nobody, by a counter, by ProgressBar, by profile.
 
-``profile(sample=None)`` has no thread that looks where tasks are: `profile` says what that adds.
+``profile(sample=None)`` has no thread that looks where tasks are; the row after it says what such
+a thread adds.
 
 The graph is a binary tree of tasks that do next to nothing.
 """
