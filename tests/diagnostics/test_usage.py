@@ -129,8 +129,21 @@ def test_a_timeline_has_them_below_its_lanes():
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_compile_time_is_that_of_the_task_in_whose_thread_it_was(scheduler):
     pytest.importorskip("numba.core.event")
-    with lazyflow.profile() as p:
-        compute(delayed(pretends_to_compile)(), delayed(length)(()), scheduler=scheduler)
+
+    class Ear(Observer):
+        heard = 0
+
+        def task_compiled(self, run, i, seconds):
+            self.heard += 1
+
+    ear = Ear()
+    token = observers.set((ear,))
+    try:
+        with lazyflow.profile() as p:
+            compute(delayed(pretends_to_compile)(), delayed(length)(()), scheduler=scheduler)
+    finally:
+        observers.reset(token)
+    assert ear.heard == 1
     compiled = {task.name: task.compiled for task in p.tasks}
     assert 0 < compiled["pretends_to_compile"] < p.seconds
     assert compiled["length"] == 0
