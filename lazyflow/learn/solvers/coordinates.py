@@ -37,21 +37,18 @@ class Coordinates(NamedTuple):
     scale: float
 
     def of(self, theta: np.ndarray) -> np.ndarray:
-        """Return u for theta (K, d + 1).
-        """
+        """Return u for theta (K, d + 1)."""
         return self.scale * (theta if self.factor is None else theta @ self.factor.T)
 
     def theta(self, u: np.ndarray) -> np.ndarray:
-        """Return theta for u.
-        """
+        """Return theta for u."""
         if self.factor is not None:
             u = solve_triangular(self.factor, u.T, check_finite=False).T
         found: np.ndarray = u / self.scale
         return found
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient by u, of that by theta.
-        """
+        """Return the gradient by u, of that by theta."""
         if self.factor is not None:
             gradient = solve_triangular(self.factor, gradient.T, trans=1, check_finite=False).T
         return self.scale * gradient
