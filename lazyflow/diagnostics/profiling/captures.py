@@ -21,7 +21,7 @@ def captured_by(func: Any) -> Iterator[tuple[str, int]]:
     >>> import numpy
     >>> table = numpy.zeros(1_000_000)
     >>> list(captured_by(lambda i: table[i]))
-    [("variable 'table', ndarray(1000000,) float64", 8000000)]
+    [("global variable 'table', ndarray(1000000,) float64", 8000000)]
     >>> list(captured_by(partial(max, table)))
     [('argument 1 of a partial, ndarray(1000000,) float64', 8000000)]
     """
