@@ -204,7 +204,8 @@ class Profile(ProgramObserver):
         >>> p.usage
         []
         """
-        return self._looks.meter.records(self._start)
+        end = self.seconds  # the last reading may have ended after the block
+        return [each for each in self._looks.meter.records(self._start) if each.time <= end]
 
     def summary(self) -> Summary:
         """Return a table by function: calls, times, CPU share, failures, bytes and compile time.

@@ -53,12 +53,13 @@ class UsageMeter:
         resident, *_ = usage_of(os.getpid())
         private = 0
         for pid in self._workers:
-            theirs, common, cpu = usage_of(pid)
-            private += max(0, (theirs or 0) - common)
+            held, common, cpu = usage_of(pid)
+            private += max(0, (held or 0) - common)
             self._cpu[pid] = max(cpu, self._before.setdefault(pid, cpu))
-        cpu = process_time() + sum(self._cpu[pid] - first for pid, first in self._before.items())
+        theirs = sum(self._cpu[pid] - first for pid, first in self._before.items())
+        own, when = process_time(), perf_counter()  # side by side: a task may hold this thread up
         self._readings.append(
-            _Reading(now, resident, private + sum(self._workers.values()), cpu)
+            _Reading(when, resident, private + sum(self._workers.values()), own + theirs)
         )
         if len(self._readings) > _MOST:
             self._readings = self._readings[::2]
