@@ -26,8 +26,8 @@ def test_the_goals_are_reached_and_said(capsys):
     assert len(checks) == 6
     assert all(line.endswith("ok") for line in checks)
     counts = re.findall(r"  ([\d,]+) tasks in [\d.]+ s; [\d.]+ µs per task outside", text)
-    assert len(counts) == 2
-    assert all(int(count.replace(",", "")) > 50 for count in counts)
+    by_lbfgs, by_saga = [int(count.replace(",", "")) for count in counts]
+    assert by_lbfgs > 80 and by_saga > 800  # seen: 103, of few passes, and 1,034
     assert re.fullmatch(r"6 of 6 goals reached in \d+\.\d s", lines[-1])
 
 
