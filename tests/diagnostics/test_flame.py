@@ -163,13 +163,16 @@ def test_no_thread_looks_unless_a_profile_asks():
     )
 
 
-@pytest.mark.parametrize("sample", [0, -1.0, 0.0001, float("nan")])
-def test_an_impossible_interval_is_refused(sample):
-    with pytest.raises(ValueError) as caught:
+@pytest.mark.parametrize("sample, kind", [
+    (0, ValueError), (-1.0, ValueError), (0.0001, ValueError), (float("nan"), ValueError),
+    (float("inf"), ValueError), ("10 ms", TypeError), (True, TypeError),
+])
+def test_an_impossible_interval_is_refused(sample, kind):
+    with pytest.raises(kind) as caught:
         lazyflow.profile(sample=sample)
     assert str(caught.value) == (
-        f"sample={sample!r}: the seconds between two looks are at least 0.001. Type: profile(), "
-        "which looks each 0.01 s, or profile(sample=None), which does not look"
+        f"sample={sample!r}: the seconds between two looks are a number from 0.001 to 3600. Type: "
+        "profile(), which looks each 0.01 s, or profile(sample=None), which does not look"
     )
 
 

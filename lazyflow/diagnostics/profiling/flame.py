@@ -32,10 +32,9 @@ class Flame:
 
     Examples
     --------
-    >>> import lazyflow
+    >>> import lazyflow, time
     >>> with lazyflow.profile(sample=0.001) as p:
-    ...     lazyflow.delayed(sum)(range(5_000_000)).compute()
-    12499997500000
+    ...     lazyflow.delayed(time.sleep)(0.2).compute()
     >>> p.flame().looks > 0
     True
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from threading import get_ident
 from typing import Any
 
@@ -12,7 +13,7 @@ from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.compiling import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 
-_LEAST = 0.001  # seconds between two looks
+_LEAST, _MOST = 0.001, 3600.0  # seconds between two looks
 
 
 class Looks:
@@ -34,11 +35,15 @@ class Looks:
     """
 
     def __init__(self, sample: float | None, runs: Callable[[], list[AnyRun]]) -> None:
-        if sample is not None and not sample >= _LEAST:
-            raise ValueError(
-                f"sample={sample!r}: the seconds between two looks are at least {_LEAST}. Type: "
-                "profile(), which looks each 0.01 s, or profile(sample=None), which does not look"
-            )
+        if sample is not None:
+            given: Any = sample
+            is_number = isinstance(given, Real) and not isinstance(given, bool)
+            if not is_number or not _LEAST <= given <= _MOST:
+                raise (ValueError if is_number else TypeError)(
+                    f"sample={sample!r}: the seconds between two looks are a number from {_LEAST} "
+                    f"to {_MOST:g}. Type: profile(), which looks each 0.01 s, or "
+                    "profile(sample=None), which does not look"
+                )
         self.sample = sample
         self.samples = Samples()
         self.schedulers: dict[int, Any] = {}
