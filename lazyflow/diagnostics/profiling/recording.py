@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -28,6 +28,9 @@ Span = tuple[int, str, float, float, float | None, int | None]
 _common: Callable[[Any], tuple[Any, ...]] = attrgetter(
     "_func", "_options", "_code", "_lasti", "_key"
 )
+
+
+_number: Callable[[Span], int] = itemgetter(0)
 
 
 class Recording:
@@ -74,7 +77,7 @@ class Recording:
             if i not in ran:  # for example, it could not be sent
                 self.spans.append((i, "", when, when, None, None))
         tasks = run.plan.tasks
-        self.kinds = [_common(tasks[span[0]]) for span in self.spans]
+        self.kinds = list(map(_common, map(tasks.__getitem__, map(_number, self.spans))))
 
     def task_records(self, run: int, began: float, words: Words) -> Iterator[TaskRecord]:
         """Yield the records of the tasks; `run` is the index of the run."""

@@ -113,6 +113,10 @@ class Observer:
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
     sampling: float = 0.0
 
+    #: It overrides no `task_ran`: when a run starts, it calls ``run.observers.keep_times(self, x)``
+    #: with a list, to which the arguments of `task_ran` after the first are added as a tuple.
+    keeps_times = False
+
     def run_started(self, run: AnyRun) -> None:
         """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
 
@@ -128,7 +132,7 @@ class Observer:
     ) -> None:
         """Hear where and when task `i` was called, before its end or its failure is told.
 
-        Tasks are timed only where an observer overrides this. A task that is still running when
+        Tasks are timed only where an observer overrides this or keeps times. A task that is still running when
         its run ends early is told of then, with that moment as its end.
 
         Parameters
