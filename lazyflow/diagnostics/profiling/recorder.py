@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.runs import observers
+from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
 from lazyflow.diagnostics.profiling.looking import Looks
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
 from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.program_observer import ProgramObserver
 from lazyflow.schedulers.core.sampling import Stack
@@ -34,7 +36,7 @@ class Profile(ProgramObserver):
     Attributes
     ----------
     tasks : list of TaskRecord
-        The calls of tasks, by their start.
+        The calls of tasks and of actors, by their start.
     runs : list of RunRecord
         The runs that are over, in the order of their ends.
     seconds : float
@@ -53,8 +55,9 @@ class Profile(ProgramObserver):
     keeps_times = True
 
     def __init__(self, sample: float | None) -> None:
-        self._looks = Looks(sample, lambda: list(self._open))
+        self._looks = Looks(sample, lambda: list(self._open), lambda: self._calls.running())
         self._watch = GraphWatch()
+        self._calls = ActorCalls()
         self._open: dict[Any, Recording] = {}
         self._over: deque[Recording] = deque()
         self._tasks: list[TaskRecord] = []
@@ -130,6 +133,12 @@ class Profile(ProgramObserver):
             return
         recording.close(run)
         self._over.append(recording)
+
+    def call_made(self, call: WatchedCall) -> None:
+        self._calls.made(call)
+
+    def call_ended(self, call: WatchedCall) -> None:
+        self._calls.ended(call)
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
         self._watch.planned(arrays)
@@ -335,10 +344,11 @@ class Profile(ProgramObserver):
 
     def _resolve(self) -> None:
         """Make records of what was recorded."""
-        if not self._over:
-            return
-        runs, tasks = list(self._runs), list(self._tasks)
         words = Words()
+        calls = list(self._calls.take_records(self._start, words))
+        if not self._over and not calls:
+            return
+        runs, tasks = list(self._runs), [*self._tasks, *calls]
         while self._over:
             one = self._over.popleft()
             tasks += one.task_records(len(runs), self._start, words)
@@ -352,8 +362,8 @@ def profile(sample: float | None = 0.01) -> Profile:
 
     In the block a task costs about a microsecond more; elsewhere nothing. Runs that this
     thread begins in it are recorded, and what their tasks compute; those that end later appear
-    when they end. Calls of actors are not recorded, and of results the size only where they are
-    in other processes.
+    when they end. So are the calls of actors that are made in it; `Profile.flame` sees those of
+    actors on sync and threads. Of results the size is known only where they are in other processes.
 
     Parameters
     ----------

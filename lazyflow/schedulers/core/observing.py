@@ -105,6 +105,14 @@ class RunObservers:
         """Tell observers that a piece of work is over."""
         self._tell(work, "work_ended", kind=ProgramObserver)
 
+    def call_made(self, call: Any) -> None:
+        """Tell observers that an actor is called."""
+        self._tell(call, "call_made", kind=ProgramObserver)
+
+    def call_ended(self, call: Any) -> None:
+        """Tell observers that the call of an actor is over."""
+        self._tell(call, "call_ended", kind=ProgramObserver)
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
