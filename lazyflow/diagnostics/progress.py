@@ -120,8 +120,8 @@ class ProgressBar(ProgramObserver):
     Runs that overlap (a `compute` inside a task) share one bar, whose total grows. The fit of an
     estimator has one bar for all its runs: the passes over the rows that are done, and how near it
     is, by its gradient and its gap. Calls of actors are counted like tasks; where they are alone, a
-    bar appears when they have lasted for `interval`. Nothing is drawn where standard error is no terminal, in a log
-    file for example, unless `file` is given.
+    bar appears when they have lasted for `interval`. Nothing is drawn where standard error is no
+    terminal, in a log file for example, unless `file` is given.
 
     Parameters
     ----------

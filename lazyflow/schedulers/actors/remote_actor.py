@@ -263,7 +263,7 @@ class RemoteActor:
         item = self.flying.pop(number, None)
         if item is None:  # it has failed meanwhile
             return
-        if item.flags & TIMED:
+        if item.call.watch is not None:
             item.call.watch.took(outcome[-1])
             outcome = outcome[:-1]
         value = error = None

@@ -175,8 +175,9 @@ class RunObservers:
         if is_users_interrupt(error):
             raise error
         self.members[:] = [o for o in self.members if o is not observer]
-        for told in (self.on_start, self.on_end, self.on_ran):
-            told[:] = [one for one in told if one[0] is not observer]  # type: ignore[index]
+        self.on_ran[:] = [one for one in self.on_ran if one[0] is not observer]
+        for pairs in (self.on_start, self.on_end):
+            pairs[:] = [pair for pair in pairs if pair[0] is not observer]
         mine = [observer]  # made here, so that just one of several threads finds it in the dict
         if _broken.setdefault(id(observer), mine) is not mine:
             return
