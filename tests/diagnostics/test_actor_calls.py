@@ -61,6 +61,8 @@ def test_each_actor_has_a_lane_with_its_calls(scheduler):
         assert task.cpu is not None and 0 <= task.cpu <= task.seconds + 0.02
         assert "test_actor_calls.py:" in task.place
         assert task.function == f"{__name__}.{task.name}"
+    assert repr(p) == "<Profile: 6 calls of actors and 1 task of 1 run>"
+    assert p.summary().headline.startswith("6 calls of actors and 1 task of 4 functions in 1 run ")
     rows = {row.function: (row.calls, row.failed) for row in p.summary().rows}
     assert rows["Plain.add"] == (3, 0) and rows["Plain.fail"] == (1, 1) and rows["abs"] == (1, 0)
 

@@ -68,8 +68,10 @@ class Profile(ProgramObserver):
         self._end: float | None = None
 
     def __repr__(self) -> str:
-        tasks, runs = len(self.tasks), len(self._runs)
-        return f"<Profile: {tasks:,} task{'s'[:tasks != 1]} of {runs:,} run{'s'[:runs != 1]}>"
+        from lazyflow.diagnostics.profiling.summary import in_words
+
+        runs = len(self.runs)
+        return f"<Profile: {in_words(self.tasks)} of {runs:,} run{'s'[:runs != 1]}>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()

@@ -172,6 +172,13 @@ def _texts(row: FunctionRow) -> tuple[str, ...]:
     return (row.function, f"{row.calls:,}", *times, percent(row.cpu), failed, *sizes, compiled)
 
 
+def in_words(tasks: Sequence[TaskRecord]) -> str:
+    """Return how many calls of actors and how many tasks these are."""
+    calls = sum(task.run < 0 for task in tasks)
+    text = count(len(tasks) - calls, "task")
+    return f"{count(calls, 'call')} of actors and {text}" if calls else text
+
+
 def _headline(
     tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, functions: int
 ) -> str:
@@ -183,7 +190,7 @@ def _headline(
         for rows in workers.values()
     )
     text = (
-        f"{count(len(tasks), 'task')} of {count(functions, 'function')} in "
+        f"{in_words(tasks)} of {count(functions, 'function')} in "
         f"{count(len(runs), 'run')} on {count(len(workers), 'worker')}; {seconds(time)}, of which "
         f"{seconds(alone)} ({percent(alone / time)}) outside of runs, in the caller's own code"
     )
