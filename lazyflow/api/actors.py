@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from itertools import count
 from typing import Any, NoReturn
 
 from lazyflow import config
@@ -20,12 +21,14 @@ from lazyflow.api.lazy import Delayed
 from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.api.run_options import RunOptions, scheduler_or_default
 from lazyflow.api.runs import start_background
+from lazyflow.api.works import watching
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import SerializationError
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.store.owned import copied
@@ -60,7 +63,7 @@ class ActorClass:
         self._settings = ActorSettings.of(settings)
         self._methods: dict[str, Method] = {}
         self._checkpoint = checkpoint_of(cls, self._settings)
-        self._init = Method(cls.__name__, "__init__")
+        self._init = Method(cls.__name__, "__init__", cls.__module__)
 
     def options(self, **settings: Any) -> ActorClass:
         """Return a copy of this class with other options; parameters are those of `actor`.
@@ -128,7 +131,7 @@ class ActorClass:
         known = self._methods.get(name)
         if known is None:
             self._check(name)
-            known = self._methods[name] = Method(self.__name__, name)
+            known = self._methods[name] = Method(self.__name__, name, self.__module__)
         return known
 
     def _check(self, name: str) -> None:
@@ -229,6 +232,7 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
 
 # -- handles --------------------------------------------------------------------------------
 
+_numbers = count(1)
 _names_lock = threading.Lock()
 _named: WeakValues[_Core] = WeakValues()
 
@@ -239,6 +243,7 @@ class _Core:
     def __init__(self, cls: ActorClass, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         settings = cls._settings
         self.cls = cls
+        self.number = next(_numbers)
         self.scheduler = scheduler_or_default(settings.scheduler)
         self.label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
         if not provides(self.scheduler, KeepsActors):
@@ -277,7 +282,9 @@ class _Core:
             args, kwargs = copied(args), copied(kwargs)
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
-        return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler))
+        who = watching()
+        watch = None if who is None else WatchedCall(task, self.label, self.number, who)
+        return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler), watch)
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
         """Return the futures of input tasks, after starting those that do not run yet."""

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
 from lazyflow.api.works import WatchedWork
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.program_observer import ProgramObserver
@@ -118,8 +119,9 @@ class ProgressBar(ProgramObserver):
 
     Runs that overlap (a `compute` inside a task) share one bar, whose total grows. The fit of an
     estimator has one bar for all its runs: the passes over the rows that are done, and how near it
-    is, by its gradient and its gap. Nothing is drawn where standard error is no terminal, in a log
-    file for example, unless `file` is given.
+    is, by its gradient and its gap. Calls of actors are counted like tasks; where they are alone, a
+    bar appears when they have lasted for `interval`. Nothing is drawn where standard error is no
+    terminal, in a log file for example, unless `file` is given.
 
     Parameters
     ----------
@@ -232,6 +234,9 @@ class ProgressBar(ProgramObserver):
         self._running.pop((id(run), i), None)
         if id(run) not in self._runs:  # the block was left, or another thread ended the run
             return
+        self._one_done()
+
+    def _one_done(self) -> None:
         self._latest = next(self._done)
         if monotonic() >= self._next_drawing and self._lock.acquire(blocking=False):
             try:
@@ -242,6 +247,24 @@ class ProgressBar(ProgramObserver):
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         self._failed.append(i)
         self.task_ended(run, i)
+
+    def call_made(self, call: WatchedCall) -> None:
+        with self._lock:
+            if not self._runs:
+                self._clear()
+                self._next_drawing += max(0.0, self._interval - self._minimum)
+            self._runs.add(id(call))
+            self._total += 1
+
+    def call_ended(self, call: WatchedCall) -> None:
+        if id(call) not in self._runs:
+            return
+        if call.failed:
+            self._failed.append(0)
+        self._one_done()
+        self._runs.discard(id(call))
+        if not self._runs:
+            self._finish()
 
     def run_ended(self, run: AnyRun | WatchedWork) -> None:
         self._runs.discard(id(run))

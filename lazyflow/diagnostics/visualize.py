@@ -29,7 +29,7 @@ def visualize(
     format: str | None = None,
     engine: str | None = None,
     rankdir: str = "TB",
-    optimize_graph: bool = True,
+    optimize_graph: bool = False,
     color: str | None = None,
     profile: Profile | None = None,
 ) -> Picture:
@@ -49,7 +49,7 @@ def visualize(
     rankdir
         The direction of the edges: ``"TB"``, ``"BT"``, ``"LR"`` or ``"RL"`` (T: top, L: left).
     optimize_graph
-        False: the graph as it was written, without merging equal pure tasks.
+        True: the graph as it would run, with equal pure tasks merged; else as it was written.
     color
         ``"function"``: a colour for each function; ``"order"``: from yellow, what one worker would
         run first, to blue; ``"time"``: from green to red by the time that calls took in `profile`.

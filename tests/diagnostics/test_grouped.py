@@ -126,3 +126,10 @@ def test_an_unknown_colour_is_refused():
 
 def test_a_chain_of_one_function_is_one_box():
     assert [vertex.label for vertex in grouped(chain(600), 100)][-1].startswith("600 ×")
+
+
+def test_the_graph_is_drawn_as_it_was_written_unless_asked():
+    f = delayed(abs, pure=True)
+    twice = [f(-1), f(-1)]
+    assert visualize(twice).summary == "2 nodes, 0 edges"
+    assert visualize(twice, optimize_graph=True).summary == "1 node, 0 edges"

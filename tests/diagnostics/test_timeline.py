@@ -32,9 +32,10 @@ def test_tasks_that_overlap_on_a_worker_stand_in_rows_of_their_own():
 
 def test_gaps_are_the_times_without_a_run():
     runs = [run(2, 5), run(3, 4), run(1, 3), run(7, 9)]
-    assert gaps(runs, 12.0) == [(0.0, 1), (5, 7), (9, 12.0)]
-    assert gaps([run(0, 5)], 3.0) == []
-    assert gaps([], 3.0) == [(0.0, 3.0)]
+    assert gaps(runs, [], 12.0) == [(0.0, 1), (5, 7), (9, 12.0)]
+    assert gaps([run(0, 5)], [], 3.0) == []
+    assert gaps([], [task(0, 3)], 3.0) == [(0.0, 3.0)]
+    assert gaps([run(0, 1)], [task(2, 3)._replace(run=-1)], 4.0) == [(1, 2), (3, 4.0)]
 
 
 def test_bars_have_lanes_colours_and_words():

@@ -14,10 +14,13 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.dashboard.window import AdviceWindow
+from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.recording import Recording, Span
 from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.texts import shown
-from lazyflow.graph.task import task_name
+from lazyflow.diagnostics.profiling.usage import UsageMeter
+from lazyflow.graph.task import Task, task_name
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
 from lazyflow.schedulers.core.program_observer import ProgramObserver
 
@@ -77,7 +80,10 @@ class Monitor(ProgramObserver):
         self._totals: Counter[int] = Counter()
         self._over = 0
         self._watch = GraphWatch()
-        self._window = AdviceWindow()
+        self._calls_of_actors = ActorCalls()
+        self._calls_open: dict[int, WatchedCall] = {}  # by id
+        self._meter = UsageMeter(lambda: tuple(self._schedulers.values()))
+        self._window = AdviceWindow(self._calls_of_actors, self._meter)
 
     # -- by the threads that run tasks ------------------------------------------------------
 
@@ -104,6 +110,13 @@ class Monitor(ProgramObserver):
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         self._watch.returned(run, values)
 
+    def call_made(self, call: WatchedCall) -> None:
+        self._raw.append((self._make_call, call))
+        self.wake()
+
+    def call_ended(self, call: WatchedCall) -> None:
+        self._raw.append((self._end_call, call))
+
     def run_ended(self, run: AnyRun) -> None:
         self._raw.append((self._end, run, perf_counter()))
 
@@ -111,7 +124,7 @@ class Monitor(ProgramObserver):
 
     def is_busy(self) -> bool:
         """Return whether a run goes on, or something was not taken in yet."""
-        return bool(self._runs or self._raw)
+        return bool(self._runs or self._calls_open or self._raw)
 
     def news(self, since: int) -> dict[str, Any]:
         """Return what a page needs that has seen so many calls, as plain data.
@@ -149,13 +162,14 @@ class Monitor(ProgramObserver):
             method(*args)
         for number, i in [pair for pair in self._running.copy() if pair[0] not in self._runs]:
             self._running.pop((number, i), None)
-        if not self._runs:
+        self._meter.read()
+        if not self._runs and not self._calls_open:
             self._window.look()
 
     def _begin(self, run: AnyRun, recording: Recording) -> None:
         leaves = set(run.plan.leaves)
         to_come = Counter(
-            self._function(run, i) for i in range(len(run.plan)) if i not in leaves
+            self._function(task) for i, task in enumerate(run.plan.tasks) if i not in leaves
         )
         self._runs[id(run)] = _OpenRun(run, recording, to_come)
         self._totals += to_come
@@ -167,18 +181,37 @@ class Monitor(ProgramObserver):
             return
         i, worker, start, end, _, _ = span
         opened.recording.spans.append(span)
-        function = self._function(run, i)
+        function = self._function(run.plan.tasks[i])
         opened.to_come[function] -= 1
+        self._ran(shown(worker), function, start, end)
+
+    def _ran(self, worker: str, function: int, start: float, end: float) -> None:
         self._done[function] += 1
-        number = self._workers.setdefault(shown(worker), len(self._workers))
+        number = self._workers.setdefault(worker, len(self._workers))
         self._calls.append(_Call(number, function, start - self._began, end - self._began))
         self._told += 1
+
+    def _make_call(self, call: WatchedCall) -> None:
+        self._calls_open[id(call)] = call
+        self._calls_of_actors.made(call)
+        self._totals[self._function(call.task)] += 1
+
+    def _end_call(self, call: WatchedCall) -> None:
+        if self._calls_open.pop(id(call), None) is None:  # it was made before the page
+            return
+        function = self._function(call.task)
+        if not self._calls_of_actors.ended(call):  # it was cancelled
+            self._totals[function] -= 1
+            return
+        self._failed[function] += call.failed
+        now = perf_counter()
+        self._ran(self._calls_of_actors.lane(call), function, call.start or now, call.end or now)
 
     def _fail(self, run: AnyRun, i: int, when: float, refused: Refusal | None) -> None:
         opened = self._runs.get(id(run))
         if opened is not None:
             opened.recording.fail(i, when, refused)
-            self._failed[self._function(run, i)] += 1
+            self._failed[self._function(run.plan.tasks[i])] += 1
 
     def _end(self, run: AnyRun, when: float) -> None:
         opened = self._runs.pop(id(run), None)
@@ -189,8 +222,8 @@ class Monitor(ProgramObserver):
             opened.recording.end = when
             self._window.add(opened.recording)
 
-    def _function(self, run: AnyRun, i: int) -> int:
-        name = shown(task_name(run.plan.tasks[i]))
+    def _function(self, task: Task) -> int:
+        name = shown(task_name(task))
         if name not in self._functions and len(self._functions) >= _NAMED:
             name = _OTHERS
         return self._functions.setdefault(name, len(self._functions))
@@ -200,11 +233,18 @@ class Monitor(ProgramObserver):
         now = perf_counter()
         often: Counter[int] = Counter()
         longest: dict[int, float] = {}
-        for (key, i), (run, start) in self._running.copy().items():
-            if key in self._runs:
-                function = self._function(run, i)
-                often[function] += 1
-                longest[function] = max(longest.get(function, 0.0), now - start)
+        running = [
+            (run.plan.tasks[i], start) for (key, i), (run, start) in self._running.copy().items()
+            if key in self._runs
+        ]
+        running += [
+            (call.task, call.start) for call in self._calls_open.values()
+            if call.start is not None and call.end is None
+        ]
+        for task, start in running:
+            function = self._function(task)
+            often[function] += 1
+            longest[function] = max(longest.get(function, 0.0), now - start)
         return [
             (
                 function, self._done[function], self._failed[function],

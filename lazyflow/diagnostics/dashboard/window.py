@@ -5,10 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from time import perf_counter
 
+from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.advice import Advice, advice
-from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds
+from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+from lazyflow.diagnostics.profiling.usage import UsageMeter
 
 __all__ = ["AdviceWindow"]
 
@@ -20,6 +22,13 @@ _KEPT = 6  # pieces of advice that are shown
 class AdviceWindow:
     """Collects runs that are over, and judges them between two runs, every five seconds or more.
 
+    Parameters
+    ----------
+    calls
+        The calls of actors, which it takes out.
+    meter
+        Has read memory and CPU use.
+
     Attributes
     ----------
     found : list of Advice
@@ -27,21 +36,23 @@ class AdviceWindow:
 
     Examples
     --------
-    >>> AdviceWindow().found
+    >>> AdviceWindow(ActorCalls(), UsageMeter(tuple)).found
     []
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: ActorCalls, meter: UsageMeter) -> None:
         self.found: list[Advice] = []
+        self._calls = calls
+        self._meter = meter
         self._clear()
 
     def _clear(self) -> None:
         self._runs: list[Recording] = []
+        self._meter.forget()
         self._start, self._idle = perf_counter(), idle_seconds()
 
     def add(self, recording: Recording) -> None:
-        """Add a run that is over.
-        """
+        """Add a run that is over."""
         if sum(len(each.spans) for each in self._runs) < _MOST:
             self._runs.append(recording)
 
@@ -50,23 +61,26 @@ class AdviceWindow:
 
         Examples
         --------
-        >>> AdviceWindow().look()
+        >>> AdviceWindow(ActorCalls(), UsageMeter(tuple)).look()
         """
         seconds = perf_counter() - self._start
+        words = Words()
         if not self._runs:
-            self._start, self._idle = perf_counter(), idle_seconds()
+            self._calls.drop_records()  # of calls alone there is no advice
+            self._clear()
         if not self._runs or seconds < _LEAST:
             return
-        words = Words()
-        tasks: list[TaskRecord] = []
+        tasks: list[TaskRecord] = list(self._calls.take_records(self._start, words))
         runs: list[RunRecord] = []
         for each in self._runs:
             tasks += each.task_records(len(runs), self._start, words)
             runs.append(each.run_record(self._start, words))
         tasks.sort(key=attrgetter("start"))
         idle, now = self._idle, idle_seconds()
+        usage = [use for use in self._meter.records(self._start) if use.time > 0]
         evidence = Evidence(
-            tasks, runs, seconds, None if idle is None or now is None else now - idle
+            tasks, runs, seconds, None if idle is None or now is None else now - idle,
+            usage=usage, limit=memory_limit(usage),
         )
         latest = {(each.rule, each.place): each for each in [*self.found, *advice(evidence)]}
         self.found = list(latest.values())[-_KEPT:]

@@ -47,7 +47,7 @@ def bars_of(
     lanes = ["caller"]
     groups: dict[str, list[Bar]] = {"run": [], "outside of runs": []}
     groups["run"] += [_of_run(run) for run in runs]
-    for start, end in gaps(runs, time):
+    for start, end in gaps(runs, tasks, time):
         what = "no run: the caller's own code, and making graphs and plans"
         groups["outside of runs"].append(
             Bar(0, start, end, _ALONE, what, "", seconds(end - start), "", "")
@@ -61,7 +61,7 @@ def bars_of(
             largest = max(some, key=lambda task: task.seconds)
             label, color = (FAILED, "#cc0000") if largest.failed else legend[largest.function]
             groups[label].append(_of_tasks(len(lanes), some, largest, color))
-        lanes.append("" if lanes[-1] == worker else worker)
+        lanes.append("" if worker in lanes else worker)
     return lanes, {label: bars for label, bars in groups.items() if bars}
 
 
@@ -70,7 +70,7 @@ def _legend(tasks: Sequence[TaskRecord]) -> dict[str, tuple[str, str]]:
     times: Counter[str] = Counter()
     for task in tasks:
         times[task.function] += task.seconds  # type: ignore[assignment]
-    names = short_names(times)
+    names = short_names(tasks)
     found = {}
     for at, (function, _) in enumerate(times.most_common()):
         is_named = at < len(_COLORS)

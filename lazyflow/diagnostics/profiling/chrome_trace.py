@@ -26,7 +26,7 @@ def write_trace(
 ) -> None:
     """Write a trace: a track for the caller, one for each row of each worker, and counters."""
     events = [_named("process_name", 0, "lazyflow"), _named("thread_name", 0, "caller")]
-    for start, end in gaps(runs, seconds):
+    for start, end in gaps(runs, tasks, seconds):
         events.append(_slice("outside of runs", "caller", 0, start, end, {}))
     rows = [
         (worker, row) for worker, rows in rows_by_worker(tasks).items() for row in rows

@@ -67,9 +67,15 @@ class Evidence:
         """The calls of each run, by the index of the run."""
         found: defaultdict[int, list[TaskRecord]] = defaultdict(list)
         for task in self.tasks:
-            if task.worker:
+            if task.worker and task.run >= 0:
                 found[task.run].append(task)
         return found
+
+    def users_tasks(self) -> Iterator[tuple[RunRecord, TaskRecord]]:
+        """Yield the tasks of runs that the user's own code started, with their runs."""
+        for task in self.tasks:
+            if task.run >= 0 and self.runs[task.run].is_users:
+                yield self.runs[task.run], task
 
     def users_runs(self) -> Iterator[RunRecord]:
         """Yield the runs that the user's own code started."""
@@ -92,7 +98,7 @@ class Evidence:
     @cached_property
     def alone(self) -> float:
         """Seconds outside of runs."""
-        return total(gaps(self.runs, self.seconds))
+        return total(gaps(self.runs, self.tasks, self.seconds))
 
     @cached_property
     def idle_in_runs(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.compiling import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
@@ -23,6 +24,8 @@ class Looks:
     ----------
     runs
         Returns the runs that go on.
+    calls
+        Returns the calls of actors that go on, each named by its `WatchedCall`.
 
     Attributes
     ----------
@@ -34,7 +37,10 @@ class Looks:
         Those of the runs so far, by id: their workers' memory is read.
     """
 
-    def __init__(self, sample: float | None, runs: Callable[[], list[AnyRun]]) -> None:
+    def __init__(
+        self, sample: float | None, runs: Callable[[], list[AnyRun]],
+        calls: Callable[[], list[RunningTask]],
+    ) -> None:
         if sample is not None:
             given: Any = sample
             is_number = isinstance(given, Real) and not isinstance(given, bool)
@@ -49,6 +55,7 @@ class Looks:
         self.schedulers: dict[int, Any] = {}
         self.meter = UsageMeter(lambda: list(self.schedulers.values()))
         self._runs = runs
+        self._calls = calls
         self._sampler: Sampler | None = None
 
     def begin(self) -> None:
@@ -68,11 +75,14 @@ class Looks:
 
     def _running(self) -> list[RunningTask]:
         timers = [(run, run.observers.timer) for run in self._runs()]
-        return [task for run, timer in timers if timer for task in timer.running(run)]
+        tasks = [task for run, timer in timers if timer for task in timer.running(run)]
+        return tasks + self._calls()
 
-    def _sampled(self, task: tuple[AnyRun, int], stack: Stack, seconds: float) -> None:
-        run, i = task
-        self.samples.add(run.plan.tasks[i]._func, stack, 1, seconds)
+    def _sampled(
+        self, task: tuple[AnyRun, int] | WatchedCall, stack: Stack, seconds: float
+    ) -> None:
+        called = task.task if isinstance(task, WatchedCall) else task[0].plan.tasks[task[1]]
+        self.samples.add(called._func, stack, 1, seconds)
 
     def _looked(self) -> None:
         listen()  # a task may have imported Numba

@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.runs import observers
+from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
 from lazyflow.diagnostics.profiling.looking import Looks
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
 from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.program_observer import ProgramObserver
 from lazyflow.schedulers.core.sampling import Stack
@@ -34,7 +36,7 @@ class Profile(ProgramObserver):
     Attributes
     ----------
     tasks : list of TaskRecord
-        The calls of tasks, by their start.
+        The calls of tasks and of actors, by their start.
     runs : list of RunRecord
         The runs that are over, in the order of their ends.
     seconds : float
@@ -50,9 +52,12 @@ class Profile(ProgramObserver):
     <Profile: 1 task of 1 run>
     """
 
+    keeps_times = True
+
     def __init__(self, sample: float | None) -> None:
-        self._looks = Looks(sample, lambda: list(self._open))
+        self._looks = Looks(sample, lambda: list(self._open), lambda: self._calls.running())
         self._watch = GraphWatch()
+        self._calls = ActorCalls()
         self._open: dict[Any, Recording] = {}
         self._over: deque[Recording] = deque()
         self._tasks: list[TaskRecord] = []
@@ -63,8 +68,10 @@ class Profile(ProgramObserver):
         self._end: float | None = None
 
     def __repr__(self) -> str:
-        tasks, runs = len(self.tasks), len(self._runs)
-        return f"<Profile: {tasks:,} task{'s'[:tasks != 1]} of {runs:,} run{'s'[:runs != 1]}>"
+        from lazyflow.diagnostics.profiling.summary import in_words
+
+        runs = len(self.runs)
+        return f"<Profile: {in_words(self.tasks)} of {runs:,} run{'s'[:runs != 1]}>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
@@ -98,17 +105,10 @@ class Profile(ProgramObserver):
     # -- while tasks run --------------------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
-        self._open[run] = Recording(run, self._watch)
+        recording = self._open[run] = Recording(run, self._watch)
+        run.observers.keep_times(self, recording.spans)
         if self.sampling:
             self._looks.schedulers[id(run.scheduler)] = run.scheduler
-
-    def task_ran(
-        self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
-        size: int | None,
-    ) -> None:
-        recording = self._open.get(run)
-        if recording is not None:
-            recording.spans.append((i, worker, start, end, cpu, size))
 
     def task_moved(self, run: AnyRun, i: int, size: int) -> None:
         recording = self._open.get(run)
@@ -135,6 +135,12 @@ class Profile(ProgramObserver):
             return
         recording.close(run)
         self._over.append(recording)
+
+    def call_made(self, call: WatchedCall) -> None:
+        self._calls.made(call)
+
+    def call_ended(self, call: WatchedCall) -> None:
+        self._calls.ended(call)
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
         self._watch.planned(arrays)
@@ -340,10 +346,11 @@ class Profile(ProgramObserver):
 
     def _resolve(self) -> None:
         """Make records of what was recorded."""
-        if not self._over:
-            return
-        runs, tasks = list(self._runs), list(self._tasks)
         words = Words()
+        calls = list(self._calls.take_records(self._start, words))
+        if not self._over and not calls:
+            return
+        runs, tasks = list(self._runs), [*self._tasks, *calls]
         while self._over:
             one = self._over.popleft()
             tasks += one.task_records(len(runs), self._start, words)
@@ -355,10 +362,10 @@ class Profile(ProgramObserver):
 def profile(sample: float | None = 0.01) -> Profile:
     """Return a context manager that records what runs in its block, on any scheduler.
 
-    In the block a task costs one to two microseconds more; elsewhere nothing. Runs that this
+    In the block a task costs about a microsecond more; elsewhere nothing. Runs that this
     thread begins in it are recorded, and what their tasks compute; those that end later appear
-    when they end. Calls of actors are not recorded, and of results the size only where they are
-    in other processes.
+    when they end. So are the calls of actors that are made in it; `Profile.flame` sees those of
+    actors on sync and threads. Of results the size is known only where they are in other processes.
 
     Parameters
     ----------

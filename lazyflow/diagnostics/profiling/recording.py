@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -25,9 +25,12 @@ from lazyflow.schedulers.remote.task_stub import bare_task
 Span = tuple[int, str, float, float, float | None, int | None]
 
 #: What tasks of one name, function and line have in common.
-_common: Callable[[Any], tuple[Any, ...]] = attrgetter(
+naming: Callable[[Any], tuple[Any, ...]] = attrgetter(
     "_func", "_options", "_code", "_lasti", "_key"
 )
+
+
+_number: Callable[[Span], int] = itemgetter(0)
 
 
 class Recording:
@@ -74,7 +77,7 @@ class Recording:
             if i not in ran:  # for example, it could not be sent
                 self.spans.append((i, "", when, when, None, None))
         tasks = run.plan.tasks
-        self.kinds = [_common(tasks[span[0]]) for span in self.spans]
+        self.kinds = list(map(naming, map(tasks.__getitem__, map(_number, self.spans))))
 
     def task_records(self, run: int, began: float, words: Words) -> Iterator[TaskRecord]:
         """Yield the records of the tasks; `run` is the index of the run."""
@@ -123,7 +126,7 @@ class Words:
         return self.of((abs, DEFAULT, *line, None))[2]
 
     def of(self, kind: tuple[Any, ...]) -> tuple[str, str, str]:
-        """Return name, function and place of a task with such fields as `_common` gets."""
+        """Return name, function and place of a task with such fields as `naming` gets."""
         func, options, code, lasti, name = kind
         key = id(func), id(options), id(code), lasti, name  # functions need not be hashable
         if key not in self._known:

@@ -11,7 +11,7 @@ from lazyflow.diagnostics.profiling.sights import NOTHING, Sights
 
 
 class TaskRecord(NamedTuple):
-    """A call of a task.
+    """A call of a task, or of an actor's method.
 
     Attributes
     ----------
@@ -22,9 +22,9 @@ class TaskRecord(NamedTuple):
     place
         The line that made the task, as text.
     run
-        The index of its run among those of the profile.
+        The index of its run among those of the profile; -1: it is the call of an actor.
     worker
-        The thread or process that called it; empty if it failed before it was called.
+        The thread or process that called it, or the actor; empty if it failed before it was called.
     start, end
         Seconds since the profile began.
     cpu
@@ -153,15 +153,25 @@ def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def gaps(runs: Iterable[RunRecord], end: float) -> list[tuple[float, float]]:
-    """Return the times, from 0 to `end`, at which no run was under way: the caller's own.
+def under_way(
+    runs: Iterable[RunRecord], tasks: Iterable[TaskRecord]
+) -> list[tuple[float, float]]:
+    """Return the times at which a run or the call of an actor was under way."""
+    calls = ((task.start, task.end) for task in tasks if task.run < 0)
+    return union([*((run.start, run.end) for run in runs), *calls])
+
+
+def gaps(
+    runs: Iterable[RunRecord], tasks: Iterable[TaskRecord], end: float
+) -> list[tuple[float, float]]:
+    """Return the times, from 0 to `end`, at which no run or actor was at work: the caller's own.
 
     >>> run = RunRecord(1, 2, "main.py:3 in <module>", True, "sync", 1, 1)
-    >>> gaps([run, run._replace(start=4, end=9)], 8)
+    >>> gaps([run, run._replace(start=4, end=9)], [], 8)
     [(0.0, 1), (2, 4)]
     """
     found, at = [], 0.0
-    for start, stop in union((run.start, run.end) for run in runs):
+    for start, stop in under_way(runs, tasks):
         if min(start, end) > at:
             found.append((at, min(start, end)))
         at = max(at, stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ class Summary:
         groups: defaultdict[str, list[TaskRecord]] = defaultdict(list)
         for task in tasks:
             groups[task.function].append(task)
-        names = short_names(groups)
+        names = short_names(tasks)
         rows = [_row(names[function], group) for function, group in groups.items()]
         self.rows = sorted(rows, key=lambda row: (-row.total, row.function))
         self.headline = _headline(tasks, runs, time, len(rows))
@@ -124,13 +124,21 @@ class Summary:
         return f"<p>{escape(self.headline)}</p><table>{body}</table>"
 
 
-def short_names(functions: Collection[str]) -> dict[str, str]:
-    """Return names without modules, where one name is not that of several functions.
+def short_names(tasks: Iterable[TaskRecord]) -> dict[str, str]:
+    """Return the functions' names without modules, where one name is not that of several.
 
-    >>> short_names(["a.load", "b.load", "a.sum"])
+    Those of actors' methods keep the class.
+
+    >>> from lazyflow.diagnostics.profiling import records
+    >>> load = records.TaskRecord("load", "a.load", "", 0, "", 0, 1, None, None, False)
+    >>> short_names([load, load._replace(function="b.load"), load._replace(function="a.sum")])
     {'a.load': 'a.load', 'b.load': 'b.load', 'a.sum': 'sum'}
     """
-    short = {function: function.rpartition(".")[2] or function for function in functions}
+    short = {
+        task.function: task.name if task.run < 0 else task.function.rpartition(".")[2]
+        or task.function
+        for task in tasks
+    }
     often = Counter(short.values())
     return {function: name if often[name] == 1 else function for function, name in short.items()}
 
@@ -164,18 +172,25 @@ def _texts(row: FunctionRow) -> tuple[str, ...]:
     return (row.function, f"{row.calls:,}", *times, percent(row.cpu), failed, *sizes, compiled)
 
 
+def in_words(tasks: Sequence[TaskRecord]) -> str:
+    """Return how many calls of actors and how many tasks these are."""
+    calls = sum(task.run < 0 for task in tasks)
+    text = count(len(tasks) - calls, "task")
+    return f"{count(calls, 'call')} of actors and {text}" if calls else text
+
+
 def _headline(
     tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, functions: int
 ) -> str:
     workers = rows_by_worker(tasks)
-    alone = total(gaps(runs, time))
+    alone = total(gaps(runs, tasks, time))
     inside = max(time - alone, 1e-9)
     busy = sum(
         total(union((task.start, task.end) for row in rows for task in row))
         for rows in workers.values()
     )
     text = (
-        f"{count(len(tasks), 'task')} of {count(functions, 'function')} in "
+        f"{in_words(tasks)} of {count(functions, 'function')} in "
         f"{count(len(runs), 'run')} on {count(len(workers), 'worker')}; {seconds(time)}, of which "
         f"{seconds(alone)} ({percent(alone / time)}) outside of runs, in the caller's own code"
     )

@@ -71,6 +71,11 @@ class UsageMeter:
                 for worker in scheduler.info().get("workers", ()):
                     yield worker["pid"], worker["shared_bytes"]
 
+    def forget(self) -> None:
+        """Drop the readings but the last, from which on the next one counts."""
+        self._readings = self._readings[-1:]
+        self._step = _STEP
+
     def records(self, began: float) -> list[UsageRecord]:
         """Return what was read, with the use of the CPU between one reading and the next."""
         return [

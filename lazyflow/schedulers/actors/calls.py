@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
@@ -33,9 +34,10 @@ _IN_CHECKPOINT = "while the actor's checkpoint was taken, after the call"
 class Method:
     """A method as the function of a task, so that its calls are named and located like tasks."""
 
-    def __init__(self, actor: str, name: str) -> None:
+    def __init__(self, actor: str, name: str, module: str) -> None:
         self.name = name
         self.__name__ = f"{actor}.{name}"
+        self.__module__ = module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.__name__} is called by its actor only")
@@ -52,14 +54,20 @@ class ActorCall:
         The future of the result. The call holds it until it is done: calls always run.
     begun
         Whether it has begun, in this process.
+    watch
+        What its observers hear of, a `WatchedCall`; None: nobody observes.
     """
 
-    __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task")
+    __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task", "watch")
 
     engine = None  # those of actors see by themselves whether they can go on
 
-    def __init__(self, task: Task, inputs: list[TaskFuture], future: TaskFuture) -> None:
+    def __init__(
+        self, task: Task, inputs: list[TaskFuture], future: TaskFuture,
+        watch: WatchedCall | None = None,
+    ) -> None:
         self.task = task
+        self.watch = watch
         self.inputs = inputs
         self.future = future
         self.begun = False
@@ -134,6 +142,11 @@ class PackedCall:
             self.sources = tuple([places[id(f)] for f in call.inputs])
         self.values: list[Any] = [MISSING] * len(self.futures)
         self.missing = len(self.futures)
+
+    def tell(self, error: BaseException | None = None) -> None:
+        """Tell observers that the call is over, unless they know."""
+        if self.call.watch is not None:
+            self.call.watch.over(failed=error is not None)
 
     @property
     def task(self) -> Task:

@@ -16,11 +16,12 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.schedulers.actors import call_executors, ports
 from lazyflow.schedulers.actors.calls import Checkpoint, finish
+from lazyflow.schedulers.actors.watched_call import CallTimer
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.calls import RecordCall, is_short
+from lazyflow.schedulers.remote.calls import TIMED, RecordCall, is_short
 from lazyflow.schedulers.remote.failures import failure_record
 
 _NAME = "lazyflow-actor"  # of its threads
@@ -40,6 +41,7 @@ class ActorInstance:
         self.value: Any = None
         self.checkpoint: Checkpoint | None = None
         self.skipped: set[int] = set()
+        self.is_async = False
         self._ended = 0  # calls
         self._made_by = 0  # number of the constructor's call: higher than those of earlier objects
         self._executor: call_executors.Executor | None = None
@@ -53,6 +55,7 @@ class ActorInstance:
         self._made_by = message.number
         making = _ConstructorCall(self, message)
         count = message.max_concurrency
+        self.is_async = message.is_async
         if message.is_async:  # a constructor may make what belongs to the loop
             self._executor = call_executors.LoopExecutor(_NAME, count, context)
         elif not port.runs_here:
@@ -99,6 +102,7 @@ class _MethodCall:
         self.arguments = arguments
         self.inputs = actor.port.inputs(number, arguments)
         self.call: RecordCall | None = None
+        self.timer: CallTimer | None = None
         self.has_saved = False  # or tried to: then saving may be what has failed
 
     def waits(self) -> Sequence[TaskFuture]:
@@ -111,6 +115,8 @@ class _MethodCall:
             actor.skipped.discard(self.number)
             self.inputs.discard()
             raise Cancelled(f"{self.method} was cancelled before it began")
+        if self.arguments[1] & TIMED:
+            self.timer = CallTimer(not actor.is_async)
         _, flags, binding, sources, _ = self.arguments
         arguments, values, copied = self.inputs.opened()
         if sources is not None:
@@ -127,7 +133,13 @@ class _MethodCall:
         finish(box, port.scheduler)
         is_plain = box[0].__class__ in IMMUTABLE and is_short(box[0])
         outcome = (ports.VALUE, box.pop()) if is_plain else (ports.PACKED, port.encode_result(box))
-        port.send_answer(self.number, outcome, self.saved())
+        self.answer(outcome, self.saved())
+
+    def answer(self, outcome: tuple[Any, ...], state: ports.SavedState | None) -> None:
+        """Send the outcome, with the times of the call if they are asked for."""
+        if self.arguments[1] & TIMED:
+            outcome = *outcome, None if self.timer is None else self.timer.times()
+        self.actor.port.send_answer(self.number, outcome, state)
 
     def saved(self) -> ports.SavedState | None:
         """Return the state to save after this call, if any. Called once for each call."""
@@ -146,7 +158,7 @@ class _MethodCall:
             words = None if self.call is None else self.call.words()
         except BaseException:  # a hostile container must not stop an error message
             words = None
-        self.actor.port.send_answer(self.number, (ports.FAILURE, record, words), state)
+        self.answer((ports.FAILURE, record, words), state)
 
 
 class _ConstructorCall(_MethodCall):
@@ -168,7 +180,7 @@ class _ConstructorCall(_MethodCall):
         if self.state is not None:
             assert actor.checkpoint is not None
             actor.checkpoint.restore(actor.value, actor.port.open(self.state, "the state"))
-        actor.port.send_answer(self.number, (ports.VALUE, None), None)
+        self.answer((ports.VALUE, None), None)
 
     def failed(self, error: BaseException) -> None:
         self.actor.checkpoint = None

@@ -64,6 +64,8 @@ class _LocalCall:
         self.given = given
         actor.running[self] = None
         call.begun = True
+        if call.watch is not None:
+            call.watch.begin(not actor.spec.is_async)
         args, kwargs = call_arguments(call.task, given)
         if call is actor.init:
             return actor.spec.cls(*args, **kwargs)
@@ -72,17 +74,20 @@ class _LocalCall:
     def done(self, box: list[Any]) -> None:
         actor, call = self.actor, self.call
         if call is actor.init:
-            actor.instance = box.pop()
-            call.future.set_value(None)
+            actor.instance, value = box.pop(), None
         else:
             finish(box, actor.scheduler)
             value = detached(box)
-            call.future.set_value(read_only(value) if kinds[type(value)] == ARRAY else value)
+        if call.watch is not None:
+            call.watch.over()
+        call.future.set_value(read_only(value) if kinds[type(value)] == ARRAY else value)
         actor.running.pop(self, None)
 
     def failed(self, error: BaseException) -> None:
         actor, call = self.actor, self.call
         actor.running.pop(self, None)
+        if call.watch is not None:
+            call.watch.over(failed=True)
         if is_users_interrupt(error):
             call.future.cancel()
             raise error

@@ -24,7 +24,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
 #: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
-#: keeps).
+#: keeps). Of a call with the flag TIMED, the last item is its `CallTimes`, or None.
 VALUE, PACKED, FAILURE, KEPT = range(4)
 
 NOT_HERE: Any = object()  #: stands for a value that will be fetched

@@ -19,7 +19,7 @@ from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
 from lazyflow.schedulers.actors.inputs import InputGatherer
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.calls import BLOB, packed_call
+from lazyflow.schedulers.remote.calls import BLOB, TIMED, packed_call
 from lazyflow.schedulers.remote.failures import error_of
 
 AHEAD = 64  # calls that are sent before the first of them is answered
@@ -87,6 +87,8 @@ class RemoteActor:
             item.arguments, item.flags, item.binding = packed_call(item.task, self.port.encode)
         except Exception as error:
             item.error = self.port.unsendable(item.task, "args", error)
+        if item.call.watch is not None:
+            item.flags |= TIMED
 
     # -- in any thread ----------------------------------------------------------------------
 
@@ -261,6 +263,9 @@ class RemoteActor:
         item = self.flying.pop(number, None)
         if item is None:  # it has failed meanwhile
             return
+        if item.call.watch is not None:
+            item.call.watch.took(outcome[-1])
+            outcome = outcome[:-1]
         value = error = None
         if outcome[0] == ports.FAILURE:
             error = error_of(item.task, *outcome[1:])
@@ -288,6 +293,7 @@ class RemoteActor:
             self._start()
 
     def _finish(self, item: PackedCall, value: Any, error: BaseException | None) -> None:
+        item.tell(error)
         if item is self._init:
             self._made(error)
             return
@@ -370,13 +376,16 @@ class RemoteActor:
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
             self._init.call.future.local_outcome()  # its error is reported by this one
-        item.call.future.set_error(error(item))
+        broken = error(item)
+        item.tell(broken)
+        item.call.future.set_error(broken)
         self._release(item)
 
     def _release(self, item: PackedCall) -> None:
         """Release the arguments and inputs of a call that is over."""
         if item.values or item.flags & BLOB:
             self.port.release(item.arguments, *item.values)
+        item.tell()
         item.arguments, item.values, item.futures = None, [], []
         item.is_over = True
 

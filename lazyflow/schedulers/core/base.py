@@ -107,11 +107,16 @@ class Observer:
     Methods are called by whichever thread runs the task, between its tasks: keep them short.
     An observer that raises is logged once and dropped; it changes no result. Nothing is called,
     made or timed when nobody observes. ``i`` is a task's number in ``run.plan``;
-    ``run.task_name(i)`` is its name.
+    ``run.task_name(i)`` is its name. Of values that are spilled nothing is told: no scheduler here
+    writes values to disk to make room; what engines spill by themselves, their dashboards show.
     """
 
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
     sampling: float = 0.0
+
+    #: It overrides no `task_ran`: when a run starts, it calls ``run.observers.keep_times(self, x)``
+    #: with a list, to which the arguments of `task_ran` after the first are added as a tuple.
+    keeps_times = False
 
     def run_started(self, run: AnyRun) -> None:
         """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
@@ -128,8 +133,8 @@ class Observer:
     ) -> None:
         """Hear where and when task `i` was called, before its end or its failure is told.
 
-        Tasks are timed only where an observer overrides this. A task that is still running when
-        its run ends early is told of then, with that moment as its end.
+        Tasks are timed only where an observer overrides this or keeps times. A task that is still
+        running when its run ends early is told of then, with that moment as its end.
 
         Parameters
         ----------

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.program_observer import ProgramObserver
-from lazyflow.schedulers.core.task_timer import TaskTimer
+from lazyflow.schedulers.core.task_timer import TaskTimer, WorkerTimer
 
 #: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
 #: (a dataclass, for example); they are held so that their ids are not reused.
 _broken: dict[int, Any] = {}
+
+_nowhere = deque[Any](maxlen=0).append  # times that come before somebody keeps them
 
 
 class RunObservers:
     """The observers of one run.
 
     A run without observers looks at one empty list per task. `on_start`, `on_end` and `on_ran`
-    have only the observers that override the method, each with that method. The lists are changed
-    in place and never replaced, since running loops hold them.
+    have only the observers that override the method, each with that method; in `on_ran` stands
+    also whether it takes the event as one tuple, see `keep_times`. The lists are changed in place
+    and never replaced, since running loops hold them.
     """
 
     __slots__ = ("members", "on_end", "on_ran", "on_start", "timer")
@@ -29,7 +33,10 @@ class RunObservers:
         self.members = [o for o in observers if id(o) not in _broken]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
-        self.on_ran = _overriding(self.members, "task_ran")
+        self.on_ran: list[tuple[Any, Callable[..., object], bool]] = [
+            *((*pair, False) for pair in _overriding(self.members, "task_ran")),
+            *((o, _nowhere, True) for o in self.members if getattr(o, "keeps_times", False)),
+        ]
         self.timer: TaskTimer | None = None
 
     @property
@@ -44,6 +51,20 @@ class RunObservers:
         self.members.insert(0, timer)  # a task has run before its failure is told
         self.on_start.append((timer, timer.task_started))
         self.on_end.insert(0, (timer, timer.task_ended))
+
+    def alone_in(self, worker: Worker) -> RunObservers | WorkerTimer:
+        """Return what to tell of a start or end of which just one hears, in a worker's thread."""
+        return self if self.timer is None else self.timer.of(worker)
+
+    def keep_times(self, observer: Observer, kept: list[tuple[Any, ...]]) -> None:
+        """Have the times of tasks added to a list: see `Observer.keeps_times`."""
+        self.on_ran[:] = [
+            (o, kept.append, True) if o is observer else (o, *rest) for o, *rest in self.on_ran
+        ]
+
+    def only_keeper(self) -> Callable[[tuple[Any, ...]], object] | None:
+        """Return the `append` of the only list, if nobody else is told of times."""
+        return self.on_ran[0][1] if len(self.on_ran) == 1 and self.on_ran[0][2] else None
 
     def add(self, observer: Observer) -> None:
         """Have an observer hear of the ends of tasks from now on, unless it does already."""
@@ -84,6 +105,14 @@ class RunObservers:
         """Tell observers that a piece of work is over."""
         self._tell(work, "work_ended", kind=ProgramObserver)
 
+    def call_made(self, call: Any) -> None:
+        """Tell observers that an actor is called."""
+        self._tell(call, "call_made", kind=ProgramObserver)
+
+    def call_ended(self, call: Any) -> None:
+        """Tell observers that the call of an actor is over."""
+        self._tell(call, "call_ended", kind=ProgramObserver)
+
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Tell observers that a task failed for good."""
         self._tell(run, "task_failed", i, error)
@@ -121,9 +150,12 @@ class RunObservers:
         size: int | None,
     ) -> None:
         """Tell observers where and when a task was called."""
-        for observer, method in tuple(self.on_ran):
+        for observer, method, is_append in tuple(self.on_ran):
             try:
-                method(run, i, worker, start, end, cpu, size)
+                if is_append:
+                    method((i, worker, start, end, cpu, size))
+                else:
+                    method(run, i, worker, start, end, cpu, size)
             except BaseException as error:
                 self._drop(observer, "task_ran", error)
 
@@ -143,7 +175,8 @@ class RunObservers:
         if is_users_interrupt(error):
             raise error
         self.members[:] = [o for o in self.members if o is not observer]
-        for pairs in (self.on_start, self.on_end, self.on_ran):
+        self.on_ran[:] = [one for one in self.on_ran if one[0] is not observer]
+        for pairs in (self.on_start, self.on_end):
             pairs[:] = [pair for pair in pairs if pair[0] is not observer]
         mine = [observer]  # made here, so that just one of several threads finds it in the dict
         if _broken.setdefault(id(observer), mine) is not mine:

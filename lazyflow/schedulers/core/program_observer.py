@@ -10,7 +10,7 @@ from lazyflow.schedulers.core.base import AnyRun, Observer
 class ProgramObserver(Observer):
     """Watches, beside runs, what the program around them does.
 
-    Its methods are called in the thread that the program computes in.
+    Its methods are called in the thread that the program computes in, unless they say otherwise.
     """
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
@@ -22,6 +22,12 @@ class ProgramObserver(Observer):
 
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
+
+    def call_made(self, call: Any) -> None:
+        """Hear that a method of an actor is called, or its constructor: see `WatchedCall`."""
+
+    def call_ended(self, call: Any) -> None:
+        """Hear that such a call is over, in whichever thread has its outcome."""
 
     def work_started(self, work: Any) -> None:
         """Hear that several runs of this thread begin that are one piece of work, as a fit.

@@ -125,7 +125,7 @@ class Run(Lifecycle):
         tasks, inputs, consumers, end = plan.tasks, plan.inputs, plan.consumers, plan.end
         stop, attention, futures = self.stop, self.attention, self.futures
         observers = self.observers
-        on_start, on_end = observers.on_start, observers.on_end
+        on_start, on_end, alone = observers.on_start, observers.on_end, observers.alone_in(worker)
         take = self.ready.pop
         prioritized = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
@@ -152,7 +152,7 @@ class Run(Lifecycle):
                                 return
                         else:
                             if on_start:
-                                observers.task_started(self, i)
+                                (observers if len(on_start) > 1 else alone).task_started(self, i)
                             if numbers is not None:
                                 for j in numbers:
                                     given.append(values[j])
@@ -166,7 +166,7 @@ class Run(Lifecycle):
                             else:
                                 value = task._func(*(task._args if numbers is None else given))
                             if on_end and not stop:  # nobody hears of a run that is over
-                                observers.task_ended(self, i)
+                                (observers if len(on_end) > 1 else alone).task_ended(self, i)
                     except BaseException as error:
                         value = slow_path.retried(self, i, given, error)
                         if stop:

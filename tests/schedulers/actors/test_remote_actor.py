@@ -123,7 +123,7 @@ class FakePort:
 
 
 def a_call(name: str, *args: Any, inputs: tuple[TaskFuture, ...] = ()) -> ActorCall:
-    task = new_task(Task, Method("Plain", name), args, {}, depth=1)
+    task = new_task(Task, Method("Plain", name, __name__), args, {}, depth=1)
     return ActorCall(task, list(inputs), TaskFuture(f"Plain.{name}", None))
 
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from lazyflow.diagnostics.profiling.advice.piece import OFTEN, Advice, matters
 from lazyflow.diagnostics.profiling.evidence import Evidence
-from lazyflow.diagnostics.profiling.records import RunRecord, total, union
+from lazyflow.diagnostics.profiling.records import RunRecord, total, under_way, union
 from lazyflow.diagnostics.profiling.texts import seconds
 
 _GAPS = 3  # of one line that make a habit
@@ -24,7 +24,7 @@ def gaps_between_computes(evidence: Evidence) -> Iterator[Advice]:
         if sum(chunks.blocks for chunks in run.sights.arrays if chunks.is_tiny()) < _MANY
     }
     waits: defaultdict[str, list[float]] = defaultdict(list)
-    for (_, end), (start, _) in pairwise(union((run.start, run.end) for run in evidence.runs)):
+    for (_, end), (start, _) in pairwise(under_way(evidence.runs, evidence.tasks)):
         if end in ends and start in starts:
             waits[ends[end]].append(start - end)
     for place, times in waits.items():

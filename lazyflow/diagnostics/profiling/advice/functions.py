@@ -44,8 +44,8 @@ def calls_before_delayed(evidence: Evidence) -> Iterator[Advice]:
 def compiled_again(evidence: Evidence) -> Iterator[Advice]:
     """Numba compiles in one call of a function after the other."""
     groups: defaultdict[str, list[TaskRecord]] = defaultdict(list)
-    for task in evidence.tasks:
-        if task.compiled > 0 and evidence.runs[task.run].is_users:
+    for _, task in evidence.users_tasks():
+        if task.compiled > 0:
             groups[task.function].append(task)
     for tasks in groups.values():
         workers = len({task.worker for task in tasks})

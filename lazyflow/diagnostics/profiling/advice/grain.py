@@ -20,11 +20,11 @@ _OVERHEADS = {"sync": 2.0, "threads": 3.0, "processes": 8.0, "distributed": 30.0
 def tasks_too_short(evidence: Evidence) -> Iterator[Advice]:
     """Tasks take less time than it takes to handle them."""
     groups: defaultdict[tuple[str, str], list[TaskRecord]] = defaultdict(list)
-    for task in evidence.tasks:
+    for run, task in evidence.users_tasks():
         is_accessor = task.function.endswith("]") or task.name.startswith(".")
         is_block = task.place in evidence.arrays
-        if evidence.runs[task.run].is_users and not is_accessor and not is_block:
-            groups[evidence.runs[task.run].scheduler, task.function].append(task)
+        if not is_accessor and not is_block:
+            groups[run.scheduler, task.function].append(task)
     for (scheduler, _), tasks in groups.items():
         overhead = _OVERHEADS.get(scheduler, 3.0) * 1e-6
         mean = sum(task.seconds for task in tasks) / len(tasks)
@@ -48,9 +48,9 @@ _LARGE_CHUNK = 32 << 20  # bytes
 def chunks_too_small(evidence: Evidence) -> Iterator[Advice]:
     """Blocks of an array take less time than it takes to handle them."""
     groups: defaultdict[tuple[str, str], list[TaskRecord]] = defaultdict(list)
-    for task in evidence.tasks:
-        if evidence.runs[task.run].is_users and task.place in evidence.arrays:
-            groups[evidence.runs[task.run].scheduler, task.place].append(task)
+    for run, task in evidence.users_tasks():
+        if task.place in evidence.arrays:
+            groups[run.scheduler, task.place].append(task)
     for (scheduler, place), tasks in groups.items():
         overhead = _OVERHEADS.get(scheduler, 3.0) * 1e-6 + _OF_A_BLOCK
         mean = sum(task.seconds for task in tasks) / len(tasks)

@@ -133,7 +133,7 @@ class EngineActor(ABC):
         value = None
         if outcome[0] == ports.PACKED and outcome[1].size() > SHORT:
             value = outcome[1]
-            outcome = KEPT, value.size()
+            outcome = KEPT, value.size(), *outcome[2:]  # times, if they are asked for
         if state is not None and state[1].size() > SHORT:
             seen, kept = state
             self.report(protocol.CallAnswer(number, outcome, (seen, KEPT)), value, kept)
