@@ -22,7 +22,6 @@ from lazyflow.array.nodes.tree import TreeReduction, merged
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 
-
 _LITTLE = 1 << 18  # bytes of partial results that cost less to send to the caller than a message
 
 

@@ -28,7 +28,7 @@ def merges_of(plan: Plan, request: Request) -> dict[int, None]:
     Nothing that a worker runs needs their results.
     """
     first = max((i for i in plan.outputs if _is_merge(plan.tasks[i])), default=-1)
-    if first < 0 or request.background or request.check_mutation:
+    if first < 0 or request.background:
         return {}
     found: set[int] = {plan.end}
     for i in range(first, -1, -1):
