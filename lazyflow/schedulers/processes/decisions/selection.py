@@ -51,10 +51,8 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         found = _local(queues, worker, lane, job)
         if found is not None or following or lane.arrived or lane.queue:
             return found
-    node = pop(job) if job.ready else None
-    if node is None and queues.queued:
-        node = _steal(state, worker, job)
-    return node
+    free = pop(job) if job.ready else None
+    return _steal(state, worker, job) if free is None and queues.queued else free
 
 
 def first(state: State, worker: WorkerRecord) -> Node | None:
