@@ -1,7 +1,8 @@
 """What every ordinary array operation costs: lazyflow, dask, NumPy, and loops by hand.
 
 Each expression of survey_cases.py is one case. The sides take turns; of each the least time
-counts. Cases are printed worst first, by the larger of the ratios to dask and to the loop by hand.
+counts. Cases are printed worst first, by the larger of the ratios to dask and to the loop by hand;
+with `--scheduler processes` by the ratio to ours on threads, which stands in the place of dask.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from benchmarks.survey_cases import LEFT_OUT, arrays, expressions, namespace
 MB = 1_000_000
 SIZES = {"tiny": MB // 10, "8": 8 * MB, "80": 80 * MB, "800": 800 * MB}
 LIBRARIES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
-SIDES = ("lazyflow", "dask", "numpy", "by hand")
+PEERS = ("dask", "threads")  # which of them is there: see `--scheduler`
 PATIENCE = 1.5  # seconds after which a side has no further turns
 
 
@@ -51,8 +52,12 @@ class Case(NamedTuple):
 
     @property
     def worst(self) -> float:
-        """The larger of the ratios to dask and to the loop by hand; NumPy's without both."""
-        found = [r for r in map(self.ratio, ("dask", "by hand")) if r is not None]
+        """The ratio to ours on threads, or the larger of those to dask and to the loop by hand.
+
+        NumPy's without all these.
+        """
+        sides = ("threads",) if "threads" in self.seconds else ("dask", "by hand")
+        found = [r for r in map(self.ratio, sides) if r is not None]
         return max(found, default=self.ratio("numpy") or 0.0)
 
 
@@ -152,26 +157,32 @@ def _compare(ours: Any, right: Any) -> None:
 
 def lines(cases: Sequence[Case]) -> list[str]:
     """Write the cases, worst first."""
-    head = "".join(f"{side:>10}" for side in SIDES)
-    found = [f"{'least, ms':74}{head}{'/ dask':>9}{'/ numpy':>9}{'/ hand':>9}"]
+    others = _others(cases)
+    head = "".join(f"{side:>10}" for side in ("lazyflow", *others))
+    head += "".join(f"{'/ ' + side.removeprefix('by '):>10}" for side in others)
+    found = [f"{'least, ms':74}{head}"]
     for case in sorted(cases, key=lambda c: -c.worst):
         cells = "".join(
             f"{measure.number(case.seconds[side] * 1e3):>10}" if side in case.seconds
             else f"{'failed' if side == 'lazyflow' else '-':>10}"
-            for side in SIDES
+            for side in ("lazyflow", *others)
         )  # fmt: skip
         ratios = "".join(
-            f"{'-' if (r := case.ratio(side)) is None else f'{r:.2f}':>9}"
-            for side in ("dask", "numpy", "by hand")
+            f"{'-' if (r := case.ratio(side)) is None else f'{r:.2f}':>10}" for side in others
         )
         found.append(f"{case.expression[:73]:74}{cells}{ratios}")
     return found
 
 
+def _others(cases: Sequence[Case]) -> tuple[str, ...]:
+    peer = next((p for p in PEERS if any(p in case.seconds for case in cases)), PEERS[0])
+    return (peer, "numpy", "by hand")
+
+
 def summary(cases: Sequence[Case]) -> list[str]:
     """Write the medians, and how many cases are slower than each side."""
     found = []
-    for side in ("dask", "numpy", "by hand"):
+    for side in _others(cases):
         ratios = [r for case in cases if (r := case.ratio(side)) is not None]
         if ratios:
             slower = sum(r > 1 for r in ratios)
@@ -195,7 +206,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add("--only", metavar="TEXT", action="append",
         help="expressions with this text, or of this group; * and ? as in file names")  # fmt: skip
     add("--scheduler", choices=("threads", "processes"), default="threads",
-        help="ours; on processes, arrays are persisted first")  # fmt: skip
+        help="ours; on processes, arrays are persisted first, and ours on threads is the peer")
     add("--json", metavar="FILE", help="write all figures to FILE")
     given = parser.parse_args(argv)
     check_options(parser, given)
@@ -231,11 +242,7 @@ def main(argv: Sequence[str]) -> int:
         name: np.asarray(array, order=given.order)
         for name, array in arrays(SIZES[given.size]).items()
     }
-    names = {"lazyflow": _ours(data, given.chunks, given.scheduler)}
-    try:
-        names["dask"] = namespace(import_module("dask.array"), data, given.chunks)
-    except ImportError:
-        print("dask is not installed; pip install 'lazyflow[bench]'")
+    names = _libraries(data, given.chunks, given.scheduler)
     names["numpy"] = namespace(np, data, given.chunks)
     cases: list[Case] = []
     asked = _asked_for(given.only)
@@ -256,8 +263,20 @@ def main(argv: Sequence[str]) -> int:
     return int(any({"lazyflow", "by hand"} & case.failed.keys() for case in cases))
 
 
-def _ours(data: Mapping[str, np.ndarray], parts: int, scheduler: str) -> dict[str, Any]:
-    names = namespace(import_module(LIBRARIES["lazyflow"]), dict(data), parts)
+def _libraries(
+    data: Mapping[str, np.ndarray], parts: int, scheduler: str
+) -> dict[str, dict[str, Any]]:
+    """Return what expressions are read with, for ours and its peer."""
+    given, ours = dict(data), import_module(LIBRARIES["lazyflow"])
+    names = {"lazyflow": namespace(ours, given, parts)}
     if scheduler != "threads":
-        names |= {name: names[name].persist(scheduler=scheduler) for name in data}
+        names["threads"] = dict(names["lazyflow"])
+        for name in data:
+            names["lazyflow"][name] = names["lazyflow"][name].persist(scheduler=scheduler)
+        names["lazyflow"]["rng"] = ours.random.default_rng(0)  # each has its own draws
+        return names
+    try:
+        names["dask"] = namespace(import_module(LIBRARIES["dask"]), given, parts)
+    except ImportError:
+        print("dask is not installed; pip install 'lazyflow[bench]'")
     return names

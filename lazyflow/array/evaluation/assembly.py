@@ -89,6 +89,8 @@ class Result:
 class ResultPart:
     """The part of a result that a task writes; an argument not searched for lazy values.
 
+    To pickle it is quick, and makes the lent memory.
+
     written
         What the task returns that has written it: None, or, of lent memory, whether it was a
         worker of the process that lent it.
@@ -96,6 +98,7 @@ class ResultPart:
 
     __slots__ = ("_array", "_result")
     _lazyflow_kind = ATOM
+    _lazyflow_quick = True
 
     @property
     def written(self) -> bool | None:

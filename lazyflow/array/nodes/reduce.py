@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.tree import TreeReduction, merged
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
+
+_LITTLE = 1 << 18  # bytes of partial results that cost less to send to the caller than a message
 
 
 class Reduce(Expr):
@@ -114,8 +117,16 @@ class Reduced(Expr):
         parts = [low.block(partials, i) for i in product(*ranges)]
         if isinstance(partials, Fused) and partials.last is not None:
             return parts[0]
-        op = low.shared(self, "op", MergePartials, self.reduction, self.finish, self.axes)
+        op = low.shared(self, "op", self._merging, len(parts))
         return merged(low, self, parts, op, self.which)
+
+
+    def _merging(self, count: int) -> MergePartials:
+        """Return how so many partial results are merged."""
+        op = MergePartials(self.reduction, self.finish, self.axes)
+        dtype, size = self.reduction.dtype, prod(map(max, self.chunks))
+        op.by_caller = not dtype.hasobject and count * size * dtype.itemsize <= _LITTLE
+        return op
 
 
 class MergePartials(TreeReduction):

@@ -42,6 +42,8 @@ class TreeReduction:
         What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
     takes_out
         `merge` has a keyword ``out``, as functions of blocks that take it.
+    by_caller
+        `merge` and `last` call no code of the user's, and get little: see `merged`.
     """
 
     __name__ = "tree"
@@ -49,6 +51,7 @@ class TreeReduction:
     together = TOGETHER
     merge_name = ""
     takes_out = False
+    by_caller = False
 
     def first(self, *blocks: Any) -> Any:
         """Return the part of one block, given its position if `placed`, and all inputs' blocks."""
@@ -152,9 +155,10 @@ def merged_parts(
     return op.last(found) if is_last else found
 
 
-def _last_step(op: TreeReduction, which: int | None) -> Any:
-    made = named(op.__name__, merged_parts, op, True, which)
-    made.takes_out = takes_out(op)
+def _step(name: str, op: TreeReduction, is_last: bool, which: int | None) -> Any:
+    made = named(name, merged_parts, op, is_last, which)
+    made.takes_out = is_last and takes_out(op)
+    made._lazyflow_by_caller = op.by_caller  # who waits for the result may run this itself
     return made
 
 
@@ -165,13 +169,13 @@ def merged(
     """Return the task of some parts merged, neighbours first: a tree whose order is fixed."""
     while len(parts) > op.together:
         name = op.merge_name or f"{op.__name__}-merge"
-        step = low.shared(node, ("merge", which), named, name, merged_parts, op, False, which)
+        step = low.shared(node, ("merge", which), _step, name, op, False, which)
         parts = [
             low.task(step, parts[i:i + op.together], node)
             for i in range(0, len(parts), op.together)
         ]
         which = None
-    last = low.shared(node, ("last", which), _last_step, op, which)
+    last = low.shared(node, ("last", which), _step, op.__name__, op, True, which)
     return low.task(last, parts, node)
 
 

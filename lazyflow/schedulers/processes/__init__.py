@@ -7,7 +7,8 @@ For its users:
   `lazyflow.shutdown` ends it. Scripts need no ``if __name__ == "__main__":``, and functions of
   notebooks and of the prompt work. ``lazyflow.schedulers.info()["processes"]`` has the workers and
   what they hold, in bytes.
-- A result stays in the worker that made it, and tasks go to where their inputs are. What another
+- A result stays in the worker that made it, and tasks go to where their inputs are; only the last,
+  small step of an array's sum, mean or maximum is left to the caller. What another
   process needs goes through shared memory: large arrays are mapped, not copied, by other workers
   and by the caller, whose result is writable all the same. Nothing is left in ``/dev/shm``, not by
   ``kill -9`` either: the memory has no name.
@@ -61,6 +62,7 @@ parent/, the way of one call first:
     worker_handle.py  one worker as the driver knows it, and what it prints; launch.py starts it
     pool_value.py     values that stay in the pool: results, and what is put
     packing.py        arguments that are pickled in a thread of their own; repeats.py: advice
+    merging.py        small last steps of reductions, run by the caller
     memory.py         shared memory, as the parent has it
     functions.py      functions by number
     actor_port.py     the end of actors here, and their processes

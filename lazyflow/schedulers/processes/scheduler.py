@@ -82,6 +82,8 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Sleep until the run is over."""
         is_over: bool = run.wait(timeout)
+        if is_over and run.merges and run.error is None:
+            run.merge()
         if run.driver is not None and run.driver.copies.advice:
             _advise(run.driver)
         return is_over

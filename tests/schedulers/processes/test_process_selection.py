@@ -6,6 +6,7 @@ import pytest
 from fake_worker import LARGE
 from state_scene import Plan, Scene, chain, option
 
+from lazyflow.schedulers.processes.decisions import values
 from lazyflow.schedulers.processes.decisions import workers as worker_events
 from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, TARGET
 from lazyflow.schedulers.processes.decisions.nodes import FETCHING, GROWTH
@@ -155,6 +156,27 @@ def test_an_idle_worker_steals_when_it_is_worth_it():
         assert (at.count(scene.state.workers[1]) == 1) is is_stolen, size
         if is_stolen:
             assert [u.node.phase for u in users].count(FETCHING) == 1
+        scene.finish()
+
+
+def test_tasks_on_values_in_shared_memory_are_shared_out_evenly():
+    scene = Scene()
+    scene.learn(2, seconds=TARGET / 4)
+    many = [Plan(kind=LARGE) for _ in range(8)]
+    scene.learn(1, seconds=1e-6)
+    scene.job(many, held=True)
+    scene.act(0)
+    first = scene.state.workers[0]
+    assert {x.at for x in many} == {first}
+    for are_shared, sent in [(False, [8, 0]), (True, [4, 4])]:
+        for x in many:
+            x.node.size = 20_000_000  # 2 ms to map, 10 ms to move
+            if are_shared:
+                values.want(scene.state, x.node)
+        scene.perform()
+        scene.finish()
+        scene.job([Plan(x, function=2) for x in many])
+        assert [sum(map(len, flights)) for flights in scene.to_run()] == sent
         scene.finish()
 
 

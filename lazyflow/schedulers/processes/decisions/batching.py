@@ -29,7 +29,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.queues import is_at
-from lazyflow.schedulers.processes.decisions.selection import another, first, put_back
+from lazyflow.schedulers.processes.decisions.selection import another, first, is_at_hand, put_back
 from lazyflow.schedulers.processes.decisions.state import State
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker
@@ -173,16 +173,18 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
 
     The worker's part of all the work that is sent and ready goes in equal flights of about
     `TARGET`, or in one flight where two would be sent at once anyway. What is queued for the
-    worker, or follows from what it was sent, is its own.
+    worker is its own, unless all can have the inputs, and so is what follows from what it was sent.
     """
     if lane.following:
         return TARGET
-    if lane.queue:
+    if lane.queue and not is_at_hand(lane.queue[0]):
         part = (len(lane.queue) + 1) * mean
     else:
         there = [w for w in state.workers if w.up and not w.doomed]
         flying = sum(f.cost for w in there for f in w.flights)
-        whole = (len(job.ready) + 1) * mean + flying
+        queues = [w.lanes[job.background].queue for w in there]
+        shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
+        whole = (len(job.ready) + shared + 1) * mean + flying
         part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
     flights = 1 if part <= 2 * TARGET else round(part / TARGET)
     return max(part / flights, LEAST) - mean / 2

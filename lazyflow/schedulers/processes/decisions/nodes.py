@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lazyflow.graph.task import Task
 
 BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
+MAPPING = 1e10  # bytes a second to map what is in shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
 
 WAITING = 0  # for inputs

@@ -4,7 +4,8 @@ Foreground jobs go before background jobs, at every step, and of each kind tasks
 above 0 before all others, and those below 0 after them. A worker's own tasks are those that follow
 from what it was sent, those for which inputs were fetched, and those that are queued for it since
 most bytes of the inputs are there. A worker with nothing of all that steals from one that is busy,
-when moving the inputs takes less time than the task would have to wait.
+when moving the inputs takes less time than the task would have to wait. What is in shared memory
+moves by mapping it once, so tasks on such values are shared out evenly, wherever they were made.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     BANDWIDTH,
     FETCH,
     FETCHING,
+    MAPPING,
+    MISSING,
     READY,
     WAITING,
     Job,
@@ -48,7 +51,8 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         found = _local(queues, worker, lane, job)
         if found is not None or following or lane.arrived or lane.queue:
             return found
-    return pop(job) if job.ready else None
+    free = pop(job) if job.ready else None
+    return _steal(state, worker, job) if free is None and queues.queued else free
 
 
 def first(state: State, worker: WorkerRecord) -> Node | None:
@@ -190,37 +194,62 @@ def may_spread(job: Job) -> bool:
     return len(job.active) < job.cap
 
 
-def _steal(state: State, thief: WorkerRecord) -> Node | None:
-    """Take the oldest task of a busy worker's queue, when moving its inputs is worth it."""
-    for at in (0, 1):
+def _steal(state: State, thief: WorkerRecord, job: Job | None = None) -> Node | None:
+    """Take the oldest task of another worker's queue, when moving its inputs is worth it.
+
+    One for a further place in a flight is of a given job, and has inputs that are at hand.
+    """
+    for at in (0, 1) if job is None else (job.background,):
         for victim in sorted(state.workers, key=lambda w: -len(w.lanes[at].queue)):
-            if victim is not thief and (victim.flights or victim.fetching or victim.recalling):
-                node = _steal_from(state, victim, victim.lanes[at], thief)
+            if victim is not thief:
+                node = _steal_from(state, victim, victim.lanes[at], thief, job)
                 if node is not None:
                     return node
     return None
 
 
-def _steal_from(state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRecord) -> Node | None:
+def _steal_from(
+    state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRecord, job: Job | None
+) -> Node | None:
     queues, queue = state.queues, lane.queue
     while queue and (queue[0].phase != READY or queue[0].home is not victim):
         queue.popleft()
     if not queue:
         return None
+    is_busy = bool(victim.flights or victim.fetching or victim.recalling)
     wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
-    wait += state.paces[queue[0].function].mean * len(queue)
+    wait += state.paces[queue[0].function].mean * (len(queue) - (not is_busy))
     for at, node in enumerate(islice(queue, _LOOKED_AT)):
         if node.phase != READY or node.home is not victim or not may(thief, node.job):
             continue
         if is_bound(queues, node):
             continue
-        size = sum(s.size for s in node.distinct if not is_at(s, thief))
-        if wait > FETCH + size / BANDWIDTH:
+        if job is not None and node.job is not job:
+            continue
+        if (job is not None or not is_busy) and not is_at_hand(node):
+            continue
+        if wait > _seconds_to_move(node, thief):
             del queue[at]
             queues.queued -= 1
             node.home = None
             return node
     return None
+
+
+def _seconds_to_move(node: Node, thief: WorkerRecord) -> float:
+    """Return how long it takes until a worker has the inputs of a task, roughly."""
+    seconds = FETCH
+    for source in node.distinct:
+        if source.value is MISSING:
+            seconds += 0 if is_at(source, thief) else source.size / BANDWIDTH
+        elif source.holder is not thief and thief not in (source.copies or ()):
+            seconds += source.size / MAPPING
+    return seconds
+
+
+def is_at_hand(node: Node) -> bool:
+    """Tell whether any worker can have the inputs of a task without asking another for them."""
+    return all(source.value is not MISSING for source in node.distinct)
 
 
 def is_bound(queues: Queues, node: Node) -> bool:

@@ -22,6 +22,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Node,
 )
 from lazyflow.schedulers.processes.parent.functions import FunctionTable
+from lazyflow.schedulers.processes.parent.merging import merges_of, wanted_of
 from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.remote.calls import is_quick, is_quickly_packed, is_short
@@ -71,6 +72,8 @@ class NewJob:
         self._errors: dict[int, BaseException] = {}  # of functions that can't be sent
         self._nodes: list[Node] = []
         self._literals: list[Node] = []
+        if run.parent is None:
+            run.merges = merges_of(plan, request)
         self._link_all()
         self._want_outputs(is_background and run.parent is None)
 
@@ -83,6 +86,9 @@ class NewJob:
             func = task._func
             if numbers is None and (func is VALUE or func is HELD):
                 nodes.append(self._leaf(i, task))
+                continue
+            if i in run.merges:
+                nodes.append(Node(job, i, task, 0))  # in no list of the job: no worker gets it
                 continue
             function = known.get(id(func))
             if function is None:
@@ -215,7 +221,7 @@ class NewJob:
     def _want_outputs(self, is_held: bool) -> None:
         """Mark what the end of the run needs, and have held values of other runs handed on."""
         job, nodes = self.job, self._nodes
-        for i in dict.fromkeys(self.run.plan.outputs):
+        for i in wanted_of(self.run.plan, self.run.merges):
             node = nodes[i]
             if node.job is job and (node.phase == DONE or type(node.value) is Literal):
                 value = node.value

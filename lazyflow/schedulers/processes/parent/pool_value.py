@@ -58,7 +58,8 @@ class PoolValue:
         self.node = node  # whose value to fetch when `value` is None
         self.task = name_only(task)
         self.value = value  # an Encoded, counted in
-        driver.hold(self)
+        if node is not None or value.segments():  # else there is nothing to let go of
+            driver.hold(self)
 
     def get(self) -> Any:
         """Return the value, fetched if need be.

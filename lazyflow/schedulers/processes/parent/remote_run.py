@@ -14,6 +14,7 @@ from lazyflow.schedulers.core.lifecycle import Lifecycle, plan_of
 from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.processes.decisions.nodes import Job, Node
 from lazyflow.schedulers.processes.parent.functions import Function
+from lazyflow.schedulers.processes.parent.merging import merge
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue
 from lazyflow.schedulers.processes.protocol import TaskNote, TaskSpan
 from lazyflow.schedulers.remote.calls import BLOB, Record
@@ -52,6 +53,7 @@ class RemoteRun(Lifecycle):
         self.start_told: set[int] = set()  # tasks of whose start observers heard
         self.functions: dict[int, Function] = {}  # of its tasks
         self.literals: dict[Any, Any] = {}  # memory of arguments that was copied for workers
+        self.merges: dict[int, None] = {}  # tasks that the caller runs, when all else is there
 
     def task(self, i: int) -> Task:
         """Return the task of a number."""
@@ -102,7 +104,24 @@ class RemoteRun(Lifecycle):
 
     def finish(self) -> None:
         """End the run: every wanted value is there, or has failed."""
-        self._complete()
+        if not self.merges:
+            self._complete()
+            return
+        try:
+            self._closing.pop()
+        except IndexError:
+            return
+        self._ended.set()  # the caller ends it
+
+    def merge(self) -> None:
+        """Run what is left for the caller, which has waited for the end, and tell of that."""
+        try:
+            for i in self.merges:
+                if self.error is not None:
+                    return
+                merge(self, i)
+        finally:
+            self.observers.run_ended(self)
 
     def fetch(self) -> None:
         """Open the wanted values, in the caller's thread: that may run the user's code."""
