@@ -70,15 +70,16 @@ class _ActorInWorker(EngineActor):
         self.client = client
         self.is_closed = False
         self._reply: asyncio.Future[bytes] | None = None  # a reply that waits for an answer
+        self._fetches: set[Any] = set()  # held here: the loop has weak references only
 
     def report(
-        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
+        self, number: int, report: bytes,
+        value: PackedValue | None = None, state: PackedValue | None = None,
     ) -> None:
         if self.is_closed:  # kept values would never be released
             return
-        data = pickle.dumps((self.key, report))
+        data = pickle.dumps((self.key, report), 5)
         found = {"value": value, "state": state}
-        number = report.number
         kept = {
             kept_key(self.key, number, what): GroupOutcome({number: packed}, {})
             for what, packed in found.items() if packed is not None
@@ -118,15 +119,23 @@ class _ActorInWorker(EngineActor):
         super().close()
         self.is_closed = True
 
-    async def fetched(self, key: str) -> Any:
+    def fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
+        found = self.worker.data.get(key)
+        if found is not None:
+            have(found)
+            return
+        task = asyncio.get_running_loop().create_task(self._fetch(key, have))
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+
+    async def _fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
         worker = self.worker
-        if key in worker.data:
-            return worker.data[key]
-        who_has = await worker.scheduler.who_has(keys=[key])
-        if not who_has.get(key):
-            return None
-        data, *_ = await gather_from_workers(who_has, rpc=worker.rpc, who=worker.address)
-        return data.get(key)
+        data: dict[str, Any] = {}
+        with suppress(Exception):  # of those that hold it, or the scheduler
+            who_has = await worker.scheduler.who_has(keys=[key])
+            if who_has.get(key):
+                data, *_ = await gather_from_workers(who_has, rpc=worker.rpc, who=worker.address)
+        have(data.get(key))
 
 
 def kept_key(key: str, number: int, what: str) -> str:
@@ -142,7 +151,7 @@ class DaskActor:
         self._actor = _ActorInWorker(worker, topic, key, client)
         self._end = LastCall(self._actor.close)
         opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
-        worker.log_event(topic, pickle.dumps((key, opened)))
+        worker.log_event(topic, pickle.dumps((key, pickle.dumps(opened, 5)), 5))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
         """Handle messages, on the worker's loop; return the next report if it comes soon."""
@@ -185,7 +194,6 @@ class DaskLink(EngineLink):
         (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
 
     def receive(self, report: Report | _Opened) -> None:
-        """Handle a report."""
         if not isinstance(report, _Opened):
             super().receive(report)
             return
