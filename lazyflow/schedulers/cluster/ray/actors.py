@@ -13,6 +13,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
 from lazyflow.schedulers.cluster.actors.protocol import ActorMessages
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and one with messages
@@ -34,8 +35,8 @@ _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and o
 # -- in the actor's process -----------------------------------------------------------------
 
 
-#: The pickled reports, and the values and the states that Ray is to keep, by number of the call.
-_Reply = tuple[list[bytes], GroupOutcome | None, GroupOutcome | None]
+#: Pickled reports, one after the other, and the values and states of calls that Ray is to keep.
+_Reply = tuple[bytes, GroupOutcome | None, GroupOutcome | None]
 
 
 class _ActorOnRay(EngineActor):
@@ -75,7 +76,7 @@ class _ActorOnRay(EngineActor):
             reports, self._reports = self._reports, []
             values, self._values = self._values, {}
             states, self._states = self._states, {}
-        return reports, _outcome(values), _outcome(states)
+        return b"".join(reports), _outcome(values), _outcome(states)
 
     def report(
         self, number: int, report: bytes,
@@ -116,9 +117,9 @@ class RayActor:
         """Return the process, its node, and the path of its journal."""
         return os.getpid(), ray.get_runtime_context().get_node_id(), self._actor.journal.path
 
-    def exchange(self, given: tuple[Any, ...]) -> _Reply:
-        """Pass messages on, given as their serial number and parts: one object costs least."""
-        serial, *parts = given
+    def exchange(self, given: bytes | tuple[Any, ...]) -> _Reply:
+        """Pass messages on, given as their serial number and parts, pickled or not."""
+        serial, *parts = pickle.loads(given) if type(given) is bytes else given
         return self._actor.exchange(serial, ActorMessages(*parts))
 
 
@@ -132,6 +133,7 @@ class RayLink(EngineLink):
         super().__init__(engine, actor)
         self._serial = 0
         self._there = 0
+        self._has_refs = False  # a message has references, which only Ray may pickle
         self._node = ""
         self._values: dict[str, Any] = {}
         self._theirs: Any = remote_class.options(
@@ -162,15 +164,30 @@ class RayLink(EngineLink):
 
     def send(self, messages: ActorMessages) -> None:
         self._there += 1
-        reports, *kept = self._exchange.remote((self._serial, *messages.parts()))
+        reports, *kept = self._exchange.remote(self._given(messages))
         self._serial += 1
         self._when_done(reports, self._take, kept)
 
-    def _take(self, reports: list[bytes], refs: list[Any]) -> None:
+    def _given(self, messages: ActorMessages) -> Any:
+        """Return messages as they travel: bytes, on which Ray spends least, where that does."""
+        parts = self._serial, *messages.parts()
+        has_refs, self._has_refs = self._has_refs, False
+        if has_refs:
+            return parts
+        large: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(parts, 5, buffer_callback=large.append)
+        return parts if large else data
+
+    def lend(self, packed: Any) -> Any:
+        self._has_refs = self._has_refs or isinstance(packed, HeldValue)
+        return super().lend(packed)
+
+    def _take(self, reports: bytes, refs: list[Any]) -> None:
         self._there -= 1
         self._values = dict(zip(("value", "state"), refs, strict=True))
-        for report in reports:
-            self.receive(pickle.loads(report))
+        stream = BytesIO(reports)
+        while stream.tell() < len(reports):
+            self.receive(pickle.load(stream))
         self._values = {}
         self.actor.pump()
         if not self._there and self.actor.flying and self._theirs is not None:
