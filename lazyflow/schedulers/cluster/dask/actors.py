@@ -39,6 +39,7 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _SOON = 0.002  # seconds that a reply waits for an answer
+_ALONE = 0.02  # and of an actor that runs one call at a time: others can't begin before that
 _ASKING = 5.0  # seconds that another process of the machine gets to read a file
 _numbers = count(1)
 _unique = uuid.uuid4().hex
@@ -59,7 +60,8 @@ class _Opened:
 class _ActorInWorker(EngineActor):
     """Sends reports of an actor with the worker's events, or with the reply to a message.
 
-    Events wait for each other for some milliseconds, so a reply waits as long for an answer.
+    Events wait for each other for some milliseconds, twice on their way, so a reply waits for an
+    answer. The next message comes after the reply.
     """
 
     def __init__(self, worker: Any, topic: str, key: str, client: str) -> None:
@@ -69,6 +71,7 @@ class _ActorInWorker(EngineActor):
         self.key = key
         self.client = client
         self.is_closed = False
+        self._patience = _SOON
         self._reply: asyncio.Future[bytes] | None = None  # a reply that waits for an answer
         self._fetches: set[Any] = set()  # held here: the loop has weak references only
 
@@ -94,11 +97,15 @@ class _ActorInWorker(EngineActor):
         if reply is None or not settle(reply, data):
             self.worker.log_event(self.topic, data)
 
-    async def reply(self) -> bytes | None:
-        """Return the next report, if it comes soon."""
+    async def exchange(self, messages: ActorMessages) -> bytes | None:
+        """Handle messages; return the next report, if it comes soon."""
+        make = messages.make
+        if make is not None and make.max_concurrency == 1:
+            self._patience = _ALONE
+        self.take(messages)
         loop = asyncio.get_running_loop()
         reply = self._reply = loop.create_future()
-        timer = loop.call_later(_SOON, settle, reply, None)
+        timer = loop.call_later(self._patience, settle, reply, None)
         try:
             return await reply
         finally:
@@ -155,8 +162,7 @@ class DaskActor:
 
     async def take(self, messages: ActorMessages) -> bytes | None:
         """Handle messages, on the worker's loop; return the next report if it comes soon."""
-        self._actor.take(messages)
-        return await self._actor.reply()
+        return await self._actor.exchange(messages)
 
 
 # -- with the caller ------------------------------------------------------------------------
