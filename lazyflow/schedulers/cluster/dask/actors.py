@@ -105,7 +105,8 @@ class _ActorInWorker(EngineActor):
         self.take(messages)
         loop = asyncio.get_running_loop()
         reply = self._reply = loop.create_future()
-        timer = loop.call_later(self._patience, settle, reply, None)
+        patience = self._patience if messages.calls else _SOON
+        timer = loop.call_later(patience, settle, reply, None)
         try:
             return await reply
         finally:
@@ -137,7 +138,7 @@ class _ActorInWorker(EngineActor):
 
     async def _fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
         worker = self.worker
-        data: dict[str, Any] = {}
+        data: dict[Any, Any] = {}
         with suppress(Exception):  # of those that hold it, or the scheduler
             who_has = await worker.scheduler.who_has(keys=[key])
             if who_has.get(key):
