@@ -179,7 +179,7 @@ class Engine(ABC):
         if type(report[0]) is str:
             link = self.links.get(report[0])
             if link is not None:
-                link.receive(report[1])
+                link.receive(pickle.loads(report[1]))
             return
         found = self._groups.pop(report[0], None)
         if found is not None:

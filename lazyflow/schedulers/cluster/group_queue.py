@@ -220,7 +220,7 @@ class GroupQueue:
         total = sum(known, 0.0)
         sizes_known = all(self.size(i) is not None for i in apart)
         self.knows_all = sizes_known and len(known) == len(costs)
-        is_tiny = self.knows_all and total <= LEAST and not apart and self._reads_little(todo)
+        is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
         if is_tiny and not plan.has_scheduler_options:
             found = [todo] if todo else []
         else:
@@ -238,11 +238,18 @@ class GroupQueue:
         for group in groups:
             self.line_up(group)
 
-    def _reads_little(self, todo: Collection[int]) -> bool:
-        """Tell whether all results of others that some tasks need may be brought together."""
+    def _moves_little(self, todo: Collection[int]) -> bool:
+        """Tell whether all that some tasks read and return to the caller may be brought together.
+
+        Large results that the caller gets are made, and copied to it, by several workers.
+        """
         inputs = self.plan.inputs
         read = {j for i in todo for j in inputs[i] or () if j not in self.todo}
-        return len(read) < 2 or sum([self.size(j) or 0 for j in read]) <= _PACKED
+        wanted = self.todo.intersection(self.plan.outputs)
+        return all(
+            len(some) < 2 or sum([self.size(j) or 0 for j in some]) <= _PACKED
+            for some in (read, wanted)
+        )
 
     def _width(self) -> int:
         width = self.engine.width()

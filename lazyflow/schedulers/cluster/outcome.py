@@ -20,6 +20,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
 from lazyflow.schedulers.core.errors.records import rebuilt, record
+from lazyflow.store.memory.copying import copy_by_two
 from lazyflow.store.owned import copied
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -29,6 +30,7 @@ from lazyflow.store.sizes import size_of
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 _APART = 1 << 16  # bytes from which memory stays out of a stream
+_BY_TWO = 6 << 20  # bytes of new memory that are filled by two threads
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -92,7 +94,11 @@ def _copy(buffer: Any) -> memoryview:
     import numpy as np
 
     copy = np.empty(memoryview(buffer).nbytes, np.uint8)
-    copy[:] = np.frombuffer(buffer, np.uint8)
+    source = np.frombuffer(buffer, np.uint8)
+    if len(source) >= _BY_TWO:
+        copy_by_two(copy, source)
+    else:
+        copy[:] = source
     return copy.data
 
 

@@ -10,10 +10,10 @@ import fcntl
 import mmap
 import os
 import sys
-import threading
 from typing import Any
 
 from lazyflow.departures import owned
+from lazyflow.store.memory.copying import copy_by_two
 
 __all__ = ["Arena", "memory_file"]
 
@@ -48,18 +48,6 @@ def memory_file(size: int, label: str = "lazyflow") -> int:
         raise
     finally:
         os.unlink(path)
-
-
-def _join(thread: threading.Thread) -> None:
-    """Wait for a thread that writes here; a Ctrl-C meanwhile is raised when it has ended."""
-    interrupt: KeyboardInterrupt | None = None
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt as caught:
-            interrupt = caught
-    if interrupt is not None:
-        raise interrupt
 
 
 class Arena:
@@ -110,17 +98,7 @@ class Arena:
             return
         to = numpy.frombuffer(self.map, numpy.uint8, size, offset)
         source = numpy.frombuffer(data, numpy.uint8)
-        half = size // 2
-        other = threading.Thread(target=numpy.copyto, args=(to[:half], source[:half]))
-        try:
-            other.start()
-        except RuntimeError:  # the system gives no more threads
-            numpy.copyto(to, source)
-            return
-        try:
-            numpy.copyto(to[half:], source[half:])
-        finally:
-            _join(other)
+        copy_by_two(to, source)
 
     def close(self, mapped: bool = True) -> None:
         if mapped:

@@ -132,6 +132,20 @@ def test_large_persisted_results_are_kept_and_freed_one_by_one(client, handed):
     assert len(handed) == 20
 
 
+def larger(i):
+    return numpy.full(50_000, float(i))
+
+
+@pytest.mark.parametrize(("made", "groups"), [(small, 1), (larger, 4)])
+def test_large_results_of_quick_tasks_go_to_the_caller_from_several_groups(handed, made, groups):
+    calls = [delayed(made)(i) for i in range(4)]
+    compute(calls, **ON)  # so that costs and sizes are known
+    del handed[:]
+    (found,) = compute(calls, **ON)
+    assert [x[0] for x in found] == [0, 1, 2, 3]
+    assert len(handed) == groups
+
+
 def test_of_persisted_results_that_are_made_together_each_has_its_own_failure():
     kept = persist(*[delayed(fails_at_7)(i) for i in range(50)], scheduler="distributed")
     kept = persist(*[delayed(fails_at_7)(i) for i in range(500)], scheduler="distributed")

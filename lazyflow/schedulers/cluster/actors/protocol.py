@@ -32,6 +32,10 @@ class ActorMessages:
     skipped: list[int] = field(default_factory=list)
     given: list[GivenInput] = field(default_factory=list)
 
+    def parts(self) -> tuple[Any, ...]:
+        """Return what another one can be made of, which pickles in a third of the time."""
+        return self.make, self.calls, self.skipped, self.given
+
     def __bool__(self) -> bool:
         return bool(self.make or self.calls or self.skipped or self.given)
 

@@ -7,9 +7,10 @@ loop has to do goes on beside them.
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lazyflow.errors import Cancelled, SerializationError
@@ -65,23 +66,28 @@ class EngineActor(ABC):
         self.journal = Journal(folder)
         self._actor = ActorInstance(self)
         self._waiting: dict[int, _FetchedInputs] = {}  # of calls that wait for values
-        self._tasks: set[Any] = set()  # held here: the loop has weak references only
 
     # -- for engines --------------------------------------------------------------------------
 
     @abstractmethod
     def report(
-        self, report: protocol.Report,
+        self, number: int, report: bytes,
         value: PackedValue | None = None, state: PackedValue | None = None,
     ) -> None:
-        """Send a report; keep the large value and state of its call. Called by any thread."""
+        """Send a pickled report; keep the large value and state of its call.
+
+        Called by any thread.
+        """
 
     @abstractmethod
-    async def fetched(self, token: Any) -> GroupOutcome | None:
-        """Fetch a value that the engine holds; return None, or raise, if that can't be done."""
+    def fetch(self, token: Any, have: Callable[[GroupOutcome | None], None]) -> None:
+        """Fetch a value that the engine holds; call `have` with it, or None if that can't be done.
+
+        Called where messages are handled; `have` may be called by any thread.
+        """
 
     def take(self, messages: protocol.ActorMessages) -> None:
-        """Handle messages, in the engine's event loop; return soon."""
+        """Handle messages, one after the other; return soon."""
         self._actor.skipped.update(messages.skipped)
         for each in messages.given:
             inputs = self._waiting.get(each.number)
@@ -105,19 +111,14 @@ class EngineActor(ABC):
         inputs = _FetchedInputs(arguments)
         for k, token in inputs.tokens():
             self._waiting[number] = inputs
-            fetch = self._fetch(inputs, number, k, token)
-            task = asyncio.get_running_loop().create_task(fetch)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.fetch(token, partial(self._have, inputs, number, k))
         return inputs
 
-    async def _fetch(self, inputs: _FetchedInputs, number: int, k: int, token: Any) -> None:
-        try:
-            outcome = await self.fetched(token)
-        except Exception:
-            outcome = None
+    def _have(
+        self, inputs: _FetchedInputs, number: int, k: int, outcome: GroupOutcome | None
+    ) -> None:
         if outcome is None:  # the caller sends it
-            self.report(protocol.MissingInput(number, k))
+            self.report(number, pickle.dumps(protocol.MissingInput(number, k), 5))
         else:
             inputs.give(k, outcome)
 
@@ -134,14 +135,14 @@ class EngineActor(ABC):
         if outcome[0] == ports.PACKED and outcome[1].size() > SHORT:
             value = outcome[1]
             outcome = KEPT, value.size(), *outcome[2:]  # times, if they are asked for
+        kept = None
         if state is not None and state[1].size() > SHORT:
-            seen, kept = state
-            self.report(protocol.CallAnswer(number, outcome, (seen, KEPT)), value, kept)
-            return
-        answer = protocol.CallAnswer(number, outcome, state)
-        if value is None:
-            self.journal.ended(pickle.dumps(answer, 5))
-        self.report(answer, value)
+            kept = state[1]
+            state = state[0], KEPT
+        answer = pickle.dumps(protocol.CallAnswer(number, outcome, state), 5)
+        if value is None and kept is None:
+            self.journal.ended(answer)
+        self.report(number, answer, value, kept)
 
 
 class _FetchedInputs:

@@ -39,6 +39,7 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _SOON = 0.002  # seconds that a reply waits for an answer
+_ALONE = 0.02  # and of an actor that runs one call at a time: others can't begin before that
 _ASKING = 5.0  # seconds that another process of the machine gets to read a file
 _numbers = count(1)
 _unique = uuid.uuid4().hex
@@ -59,7 +60,8 @@ class _Opened:
 class _ActorInWorker(EngineActor):
     """Sends reports of an actor with the worker's events, or with the reply to a message.
 
-    Events wait for each other for some milliseconds, so a reply waits as long for an answer.
+    Events wait for each other for some milliseconds, twice on their way, so a reply waits for an
+    answer. The next message comes after the reply.
     """
 
     def __init__(self, worker: Any, topic: str, key: str, client: str) -> None:
@@ -69,16 +71,18 @@ class _ActorInWorker(EngineActor):
         self.key = key
         self.client = client
         self.is_closed = False
+        self._patience = _SOON
         self._reply: asyncio.Future[bytes] | None = None  # a reply that waits for an answer
+        self._fetches: set[Any] = set()  # held here: the loop has weak references only
 
     def report(
-        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
+        self, number: int, report: bytes,
+        value: PackedValue | None = None, state: PackedValue | None = None,
     ) -> None:
         if self.is_closed:  # kept values would never be released
             return
-        data = pickle.dumps((self.key, report))
+        data = pickle.dumps((self.key, report), 5)
         found = {"value": value, "state": state}
-        number = report.number
         kept = {
             kept_key(self.key, number, what): GroupOutcome({number: packed}, {})
             for what, packed in found.items() if packed is not None
@@ -93,11 +97,16 @@ class _ActorInWorker(EngineActor):
         if reply is None or not settle(reply, data):
             self.worker.log_event(self.topic, data)
 
-    async def reply(self) -> bytes | None:
-        """Return the next report, if it comes soon."""
+    async def exchange(self, messages: ActorMessages) -> bytes | None:
+        """Handle messages; return the next report, if it comes soon."""
+        make = messages.make
+        if make is not None and make.max_concurrency == 1:
+            self._patience = _ALONE
+        self.take(messages)
         loop = asyncio.get_running_loop()
         reply = self._reply = loop.create_future()
-        timer = loop.call_later(_SOON, settle, reply, None)
+        patience = self._patience if messages.calls else _SOON
+        timer = loop.call_later(patience, settle, reply, None)
         try:
             return await reply
         finally:
@@ -118,15 +127,23 @@ class _ActorInWorker(EngineActor):
         super().close()
         self.is_closed = True
 
-    async def fetched(self, key: str) -> Any:
+    def fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
+        found = self.worker.data.get(key)
+        if found is not None:
+            have(found)
+            return
+        task = asyncio.get_running_loop().create_task(self._fetch(key, have))
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+
+    async def _fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
         worker = self.worker
-        if key in worker.data:
-            return worker.data[key]
-        who_has = await worker.scheduler.who_has(keys=[key])
-        if not who_has.get(key):
-            return None
-        data, *_ = await gather_from_workers(who_has, rpc=worker.rpc, who=worker.address)
-        return data.get(key)
+        data: dict[Any, Any] = {}
+        with suppress(Exception):  # of those that hold it, or the scheduler
+            who_has = await worker.scheduler.who_has(keys=[key])
+            if who_has.get(key):
+                data, *_ = await gather_from_workers(who_has, rpc=worker.rpc, who=worker.address)
+        have(data.get(key))
 
 
 def kept_key(key: str, number: int, what: str) -> str:
@@ -142,12 +159,11 @@ class DaskActor:
         self._actor = _ActorInWorker(worker, topic, key, client)
         self._end = LastCall(self._actor.close)
         opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
-        worker.log_event(topic, pickle.dumps((key, opened)))
+        worker.log_event(topic, pickle.dumps((key, pickle.dumps(opened, 5)), 5))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
         """Handle messages, on the worker's loop; return the next report if it comes soon."""
-        self._actor.take(messages)
-        return await self._actor.reply()
+        return await self._actor.exchange(messages)
 
 
 # -- with the caller ------------------------------------------------------------------------
@@ -185,7 +201,6 @@ class DaskLink(EngineLink):
         (self._future,) = client.get(graph, [self.key], sync=False, actors=True)
 
     def receive(self, report: Report | _Opened) -> None:
-        """Handle a report."""
         if not isinstance(report, _Opened):
             super().receive(report)
             return

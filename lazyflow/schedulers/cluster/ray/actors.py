@@ -1,16 +1,19 @@
 """Actors on Ray: what is in the actor's process, and the way to it.
 
-An actor is a Ray actor with an event loop, in a process of its own. Not Ray starts it again but
+An actor is a Ray actor in a process of its own, with two threads of Ray's: with an event loop in
+their place each message would take a third of a millisecond more. Not Ray starts it again but
 `RemoteActor`, which knows the calls that have run. Ray returns nothing but results of calls, so
 `exchange` brings messages there, and returns when there are reports or it is called again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
+import pickle
+import threading
 from collections.abc import Callable
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,12 +21,13 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from lazyflow import config
+from lazyflow.schedulers.actors.ports import SavedState
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.link import EngineLink
-from lazyflow.schedulers.cluster.actors.protocol import ActorMessages, Report
+from lazyflow.schedulers.cluster.actors.protocol import ActorMessages
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and one with messages
@@ -31,72 +35,92 @@ _AT_ONCE = 2  # calls of `exchange` under way: one that waits for reports, and o
 # -- in the actor's process -----------------------------------------------------------------
 
 
+#: Pickled reports, one after the other, and the values and states of calls that Ray is to keep.
+_Reply = tuple[bytes, GroupOutcome | None, GroupOutcome | None]
+
+
 class _ActorOnRay(EngineActor):
     """Collects reports until a call of `exchange` returns them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, folder: str | None) -> None:
+    def __init__(self, folder: str | None) -> None:
         super().__init__("ray", folder)
-        self._loop = loop
-        self._reports: list[Report] = []
-        self._kept: dict[str, dict[int, PackedValue]] = {"value": {}, "state": {}}
-        self._waiter: asyncio.Future[None] | None = None
+        self._early: dict[int, ActorMessages] = {}  # calls of `exchange` may begin in another order
+        self._next = 0
+        self._taking = threading.Lock()
+        self._owed = 0  # answers
+        self._news = threading.Condition()
+        self._reports: list[bytes] = []
+        self._values: dict[int, PackedValue] = {}
+        self._states: dict[int, PackedValue] = {}
+        self._turn = 0  # the latest call of `exchange`, the only one that waits
+
+    def exchange(self, serial: int, messages: ActorMessages) -> _Reply:
+        """Handle messages in their order; return the reports that there are, or wait for one."""
+        with self._taking:
+            self._early[serial] = messages
+            while self._next in self._early:
+                messages = self._early.pop(self._next)
+                with self._news:
+                    self._owed += len(messages.calls) + (messages.make is not None)
+                contextvars.Context().run(self.take, messages)
+                self._next += 1
+        return self._reply()
+
+    def _reply(self) -> _Reply:
+        with self._news:
+            self._turn += 1
+            turn = self._turn
+            self._news.notify()
+            while not self._reports and self._owed and turn == self._turn:
+                self._news.wait()
+            reports, self._reports = self._reports, []
+            values, self._values = self._values, {}
+            states, self._states = self._states, {}
+        return b"".join(reports), _outcome(values), _outcome(states)
 
     def report(
-        self, report: Report, value: PackedValue | None = None, state: PackedValue | None = None
+        self, number: int, report: bytes,
+        value: PackedValue | None = None, state: PackedValue | None = None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._add, report, value, state)
+        with self._news:
+            self._reports.append(report)
+            if value is not None:
+                self._values[number] = value
+            if state is not None:
+                self._states[number] = state
+            self._news.notify()
 
-    def _add(self, report: Report, value: PackedValue | None, state: PackedValue | None) -> None:
-        self._reports.append(report)
-        for what, packed in (("value", value), ("state", state)):
-            if packed is not None:
-                self._kept[what][report.number] = packed
-        self.wake()
+    def send_answer(
+        self, number: int, outcome: tuple[Any, ...], state: SavedState | None
+    ) -> None:
+        super().send_answer(number, outcome, state)
+        with self._news:
+            self._owed -= 1
+            self._news.notify()
 
-    def wake(self) -> None:
-        """End the call that waits here."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def fetch(self, token: list[Any], have: Callable[[GroupOutcome | None], None]) -> None:
+        token[0].future().add_done_callback(
+            lambda future: have(None if future.exception() else future.result()))
 
-    async def reply(self) -> tuple[list[Report], GroupOutcome, GroupOutcome]:
-        """Wait for a report, or for the next call; return the reports and kept values."""
-        self.wake()
-        if not self._reports:
-            waiter = self._waiter = self._loop.create_future()
-            await waiter
-        reports, self._reports = self._reports, []
-        kept, self._kept = self._kept, {"value": {}, "state": {}}
-        return reports, GroupOutcome(dict(kept["value"])), GroupOutcome(dict(kept["state"]))
 
-    async def fetched(self, token: list[Any]) -> Any:
-        return await token[0]
+def _outcome(values: dict[int, Any]) -> GroupOutcome | None:
+    return GroupOutcome(values) if values else None
 
 
 class RayActor:
     """The actor, as Ray sees it."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder if os.path.isdir(folder) else None
-        self._actor: _ActorOnRay | None = None
-        self._early: dict[int, ActorMessages] = {}  # calls of `exchange` may begin in another order
-        self._next = 0
+        self._actor = _ActorOnRay(folder if os.path.isdir(folder) else None)
 
-    async def where(self) -> tuple[int, str, str]:
+    def where(self) -> tuple[int, str, str]:
         """Return the process, its node, and the path of its journal."""
-        self._actor = _ActorOnRay(asyncio.get_running_loop(), self._folder)
-        node = ray.get_runtime_context().get_node_id()
-        return os.getpid(), node, self._actor.journal.path
+        return os.getpid(), ray.get_runtime_context().get_node_id(), self._actor.journal.path
 
-    async def exchange(
-        self, serial: int, messages: ActorMessages
-    ) -> tuple[list[Report], GroupOutcome, GroupOutcome]:
-        """Handle messages; return the reports that there are, or wait for the first."""
-        assert self._actor is not None
-        self._early[serial] = messages
-        while self._next in self._early:
-            contextvars.Context().run(self._actor.take, self._early.pop(self._next))
-            self._next += 1
-        return await self._actor.reply()
+    def exchange(self, given: bytes | tuple[Any, ...]) -> _Reply:
+        """Pass messages on, given as their serial number and parts, pickled or not."""
+        serial, *parts = pickle.loads(given) if type(given) is bytes else given
+        return self._actor.exchange(serial, ActorMessages(*parts))
 
 
 # -- with the caller ------------------------------------------------------------------------
@@ -109,11 +133,12 @@ class RayLink(EngineLink):
         super().__init__(engine, actor)
         self._serial = 0
         self._there = 0
+        self._has_refs = False  # a message has references, which only Ray may pickle
         self._node = ""
         self._values: dict[str, Any] = {}
         self._theirs: Any = remote_class.options(
             **{"num_cpus": 0, **(config.get("ray_options") or {})},
-            max_restarts=0, max_concurrency=1000, name=None,
+            max_restarts=0, max_concurrency=_AT_ONCE, name=None,
         ).remote(folder)
         self._exchange: Any = self._theirs.exchange.options(num_returns=3)
         self._when_done(self._theirs.where.remote(), self._is_there)
@@ -139,15 +164,30 @@ class RayLink(EngineLink):
 
     def send(self, messages: ActorMessages) -> None:
         self._there += 1
-        reports, *kept = self._exchange.remote(self._serial, messages)
+        reports, *kept = self._exchange.remote(self._given(messages))
         self._serial += 1
         self._when_done(reports, self._take, kept)
 
-    def _take(self, reports: list[Report], refs: list[Any]) -> None:
+    def _given(self, messages: ActorMessages) -> Any:
+        """Return messages as they travel: bytes, on which Ray spends least, where that does."""
+        parts = self._serial, *messages.parts()
+        has_refs, self._has_refs = self._has_refs, False
+        if has_refs:
+            return parts
+        large: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(parts, 5, buffer_callback=large.append)
+        return parts if large else data
+
+    def lend(self, packed: Any) -> Any:
+        self._has_refs = self._has_refs or isinstance(packed, HeldValue)
+        return super().lend(packed)
+
+    def _take(self, reports: bytes, refs: list[Any]) -> None:
         self._there -= 1
         self._values = dict(zip(("value", "state"), refs, strict=True))
-        for report in reports:
-            self.receive(report)
+        stream = BytesIO(reports)
+        while stream.tell() < len(reports):
+            self.receive(pickle.load(stream))
         self._values = {}
         self.actor.pump()
         if not self._there and self.actor.flying and self._theirs is not None:

@@ -154,12 +154,13 @@ class RayEngine(Engine):
     def bring(self, remotes: Sequence[EngineResult]) -> None:
         if not self.is_usable():
             raise _lost()
+        refs = list({remote.handle.ref: None for remote in remotes})  # Ray opens each as often
         try:
-            found = ray.get([r.handle.ref for r in remotes])
+            found = dict(zip(refs, ray.get(refs), strict=True))
         except ray.exceptions.RayError as error:
             raise self.translated(error) from None
-        for remote, outcome in zip(remotes, found, strict=True):
-            remote.outcome = outcome
+        for remote in remotes:
+            remote.outcome = found[remote.handle.ref]
 
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         return []  # Ray knows groups only: the run names their tasks
