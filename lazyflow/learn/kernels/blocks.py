@@ -50,9 +50,9 @@ def largest_curvature(
 
 @kernel
 def _bounds(
-    X: np.ndarray, root: np.ndarray | None, block: int, mean: np.ndarray, free: float
+    X: np.ndarray, root: np.ndarray, block: int, mean: np.ndarray, free: float
 ) -> np.ndarray:
-    """Return for each block a bound of its largest eigenvalue.
+    """Return for each block a bound of its largest eigenvalue; without weights `root` is empty.
 
     With G the products of its rows, it is the bound by the traces of G and G², or the root of that
     by those of G² and G⁴, which is nearer and only computed if the other is above what a vector has
@@ -67,7 +67,7 @@ def _bounds(
         low = at * block
         count = min(block, rows - low)
         for i in range(count):
-            factor = 1.0 if root is None else root[low + i]
+            factor = root[low + i] if len(root) else 1.0
             for j in range(d):
                 Z[i, j] = factor * (X[low + i, j] - mean[j])
             Z[i, d] = factor * free

@@ -68,11 +68,11 @@ def _logistic_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.
 
 @kernel
 def logistic_sums(
-    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Return the logistic loss of rows and its gradient, both summed; rows are read once.
 
-    `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None.
+    `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None, no numbers.
     Without weights one logarithm does for a tile: the logarithm of a product of numbers from 1
     to 2 is the sum of theirs.
 
@@ -98,12 +98,12 @@ def logistic_sums(
             above = max(-margin[i], 0.0)
             part = e[i] if margin[i] >= 0 else 1.0
             slope = -y[low + i] * part / (1.0 + e[i])
-            if weight is None:
-                loss += above
-                product *= 1.0 + e[i]
-            else:
+            if len(weight):
                 loss += weight[low + i] * (above + log1p(e[i]))
                 slope *= weight[low + i]
+            else:
+                loss += above
+                product *= 1.0 + e[i]
             margin[i] = slope
         loss += log(product)
         add_rows(margin, X, low, high, gradient)
