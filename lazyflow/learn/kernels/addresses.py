@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
 from lazyflow.learn.kernels.slopes import compiled
 
-__all__ = ["Addresses", "addresses_of", "chunk_of", "numbers_at", "rows_at"]
+__all__ = ["Addresses", "addresses_of", "ask_for_rows", "chunk_of", "numbers_at", "rows_at"]
 
 
 class Addresses(NamedTuple):
@@ -74,6 +75,37 @@ def _pointer(context: Any, address: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.int64), code
+
+
+@intrinsic
+def _prefetch(context: Any, address: Any) -> Any:
+    """Ask for the bytes at an address, and go on."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", (pointer.type,),
+            ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number]),
+        )
+        builder.call(function, [pointer, number(0), number(2), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), code
+
+
+@compiled
+def ask_for_rows(arrays: Addresses, low: int, count: int) -> None:
+    """Ask the memory for rows that are read soon: in random order, nothing foresees them.
+
+    Those of the next chunk are left out.
+    """
+    k = chunk_of(arrays.ends, low)
+    before = arrays.ends[k - 1] if k else 0
+    width = arrays.like.shape[1] * arrays.like.itemsize
+    first = arrays.first[k] - before * width
+    for address in range(first + low * width, first + min(low + count, arrays.ends[k]) * width, 64):
+        _prefetch(address)
 
 
 @compiled

@@ -12,6 +12,7 @@ import numpy as np
 from lazyflow.learn.kernels.addresses import (
     Addresses,
     addresses_of,
+    ask_for_rows,
     chunk_of,
     numbers_at,
     rows_at,
@@ -20,6 +21,8 @@ from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel, write_slop
 from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_scores
 
 __all__ = ["StepSizes", "dense_steps"]
+
+_AHEAD = 3
 
 Space = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """For the way: scores and slopes of a row (K,), of a block of rows (block,), and of int64."""
@@ -205,7 +208,11 @@ def _steps(
     X_across = np.empty((block, len(mean)), Xs.like.dtype)
     y_across, weight_across = np.empty((block, ys.like.shape[1])), np.empty(block)
     nothing = np.empty(0)
-    for start in starts:
+    for number in range(len(starts)):
+        start = starts[number]
+        if number + _AHEAD < len(starts):
+            ask_for_rows(Xs, starts[number + _AHEAD], block)
+            ask_for_rows(ys, starts[number + _AHEAD], block)
         high = min(start + block, ends[-1])
         at = chunk_of(ends, start)
         X, y, weight = rows_at(Xs, at), rows_at(ys, at), nothing

@@ -126,13 +126,15 @@ def test_curvatures_are_the_largest_eigenvalues_of_blocks(block, weighted, free)
     Z = np.column_stack([X - mean, np.full(N, float(free))])
     Z *= 1.0 if weight is None else np.sqrt(weight)[:, None]
     wanted = max(np.linalg.norm(Z[a:a + block], 2) ** 2 for a in range(0, N, block))
-    assert largest_curvature(X, weight, block, mean, free) == pytest.approx(wanted)
-    assert largest_curvature(X[:0], None, block, mean, free) == 0
+    assert largest_curvature([(X, weight)], block, mean, free) == pytest.approx(wanted)
+    cut = [(X[a:b], weight[a:b] if weighted else None) for a, b in ((0, 3), (3, 3), (3, 20), (20, N))]
+    assert largest_curvature(cut, block, mean, free) == pytest.approx(wanted)
+    assert largest_curvature([(X[:0], None)], block, mean, free) == 0
 
 
 def test_curvature_of_rows_whose_squares_overflow_is_infinite():
     with np.errstate(over="ignore", invalid="ignore"):
-        assert largest_curvature(np.full((4, 2), 1e200), None, 2, np.zeros(2), True) == np.inf
+        assert largest_curvature([(np.full((4, 2), 1e200), None)], 2, np.zeros(2), True) == np.inf
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -146,4 +148,6 @@ def test_sums_that_plan_steps(weighted):
         np.testing.assert_allclose(product_with_gram(form, weight, mean, vector)[0], wanted)
         wanted = (s * ((X**2).sum(axis=1) + 1)).max()
         assert largest_row(form, weight, True) == pytest.approx(wanted)
-    np.testing.assert_allclose(row_sums(X, weight)[0], s @ X)
+    np.testing.assert_allclose(row_sums([(X, weight)])[0], s @ X)
+    halves = [(X[a:b], weight[a:b] if weighted else None) for a, b in ((0, 9), (9, N))]
+    np.testing.assert_array_equal(row_sums(halves)[0], row_sums([(X, weight)])[0])
