@@ -117,19 +117,24 @@ def _add_changes_of_one(
     change: np.ndarray, tile: np.ndarray, bits: np.ndarray,
 ) -> None:
     """Do as `_add_changes` for one score."""
-    y, weight, low = rows.y, rows.weight, rows.low
+    weight, low, seen = rows.weight, rows.low, rows.seen
     count = rows.high - low
+    y, slopes = rows.y.reshape(rows.y.size), table.reshape(table.size)  # of one column each
     write_scores(w, offset, rows.X, low, rows.high, tile)
     if kind == LossKind.LOGISTIC:
         for i in range(count):
-            tile[i] *= y[low + i, 0]
+            tile[i] *= y[low + i]
         write_exponentials(tile, bits)
+        for i in range(count):
+            tile[i] = -y[low + i] / (1.0 + tile[i])
+    else:
+        for i in range(count):
+            tile[i] -= y[low + i]
     for i in range(count):
-        target = y[low + i, 0]
-        fresh = -target / (1.0 + tile[i]) if kind == LossKind.LOGISTIC else tile[i] - target
-        tile[i] = fresh - table[rows.seen + i, 0]
+        fresh = tile[i]
+        tile[i] -= slopes[seen + i]
         if not fixed:
-            table[rows.seen + i, 0] = fresh
+            slopes[seen + i] = fresh
     if len(weight):
         for i in range(count):
             tile[i] *= weight[low + i]

@@ -16,6 +16,7 @@ from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_sco
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
 
+_TINY = np.finfo(float).tiny  # its product with 0, as 0 log 0, is 0
 _TILE = 16  # rows whose scores are there at once; their losses take one logarithm
 
 
@@ -52,7 +53,9 @@ class Loss(NamedTuple):
 
 def _logistic(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     margin = scores * target
-    return np.logaddexp(0.0, -margin)[:, 0], -target * expit(-margin)
+    e = np.exp(-abs(margin))  # cannot overflow
+    losses = np.log1p(e) + np.maximum(-margin, 0.0)
+    return losses[:, 0], -target * np.where(margin >= 0, e, 1.0) / (1.0 + e)
 
 
 def _logistic_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -61,9 +64,11 @@ def _logistic_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _logistic_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.ndarray:
-    a = factor * expit(-scores * target)[:, 0]
-    found: np.ndarray = -xlogy(a, a) - xlogy(1.0 - a, 1.0 - a)
-    return found
+    margin = (scores * target)[:, 0]
+    e = np.exp(-abs(margin))
+    a = factor * np.where(margin >= 0, e, 1.0) / (1.0 + e)
+    rest = 1.0 - a
+    return -a * np.log(np.maximum(a, _TINY)) - rest * np.log(np.maximum(rest, _TINY))
 
 
 @kernel
