@@ -22,7 +22,7 @@ from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_sco
 
 __all__ = ["StepSizes", "dense_steps"]
 
-_AHEAD = 3
+_AHEAD = 3  # blocks for whose rows the memory is asked beforehand
 
 Space = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """For the way: scores and slopes of a row (K,), of a block of rows (block,), and of int64."""

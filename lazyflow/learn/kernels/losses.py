@@ -77,7 +77,7 @@ def logistic_sums(
 ) -> tuple[float, np.ndarray]:
     """Return the logistic loss of rows and its gradient, both summed; rows are read once.
 
-    `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None, no numbers.
+    `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None.
     Without weights one logarithm does for a tile: the logarithm of a product of numbers from 1
     to 2 is the sum of theirs.
 

@@ -35,7 +35,8 @@ class _SparseRows(NamedTuple):
 
 @compiled
 def _step_of_row(
-    kind: int, theta: np.ndarray, average: np.ndarray, rows: tuple[np.ndarray, np.ndarray, np.ndarray], y: np.ndarray, i: int,
+    kind: int, theta: np.ndarray, average: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray], y: np.ndarray, i: int,
     weight: float, table: np.ndarray, seen: int, rarity: np.ndarray, sizes: StepSizes,
     scores: np.ndarray, fresh: np.ndarray,
 ) -> None:

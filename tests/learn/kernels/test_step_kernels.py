@@ -127,7 +127,10 @@ def test_curvatures_are_the_largest_eigenvalues_of_blocks(block, weighted, free)
     Z *= 1.0 if weight is None else np.sqrt(weight)[:, None]
     wanted = max(np.linalg.norm(Z[a:a + block], 2) ** 2 for a in range(0, N, block))
     assert largest_curvature([(X, weight)], block, mean, free) == pytest.approx(wanted)
-    cut = [(X[a:b], weight[a:b] if weighted else None) for a, b in ((0, 3), (3, 3), (3, 20), (20, N))]
+    cut = [
+        (X[a:b], weight[a:b] if weighted else None)
+        for a, b in ((0, 3), (3, 3), (3, 20), (20, N))
+    ]
     assert largest_curvature(cut, block, mean, free) == pytest.approx(wanted)
     assert largest_curvature([(X[:0], None)], block, mean, free) == 0
 
