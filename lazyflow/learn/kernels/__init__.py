@@ -3,6 +3,7 @@
 `losses`        the three losses: values, residuals, curvatures; of logistic regression in Numba
 `sums`          loss, gradient and Hessian of one chunk, dense or sparse, read in tiles
 `tiles`         scores, exponentials and sums of a few rows, of which the others are made
+`addresses`     any number of arrays as one argument, by where their memory is
 `slopes`        derivatives of the losses for one row, for the kernels of steps
 `dense_steps`   steps of SAGA and SVRG through blocks of rows of dense chunks
 `sparse_steps`  the same through rows of sparse chunks, touching only what a row has

@@ -6,11 +6,19 @@ rows' products with each other, intercept included, which is far below the large
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from lazyflow.learn.kernels.addresses import (
+    Addresses,
+    addresses_of,
+    chunk_of,
+    numbers_at,
+    rows_at,
+)
 from lazyflow.learn.kernels.slopes import compiled, kernel
 
 __all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]
@@ -19,9 +27,10 @@ _LANES, _ROWS = 8, 4  # to multiples of which a block is filled up by zeros, for
 
 
 def largest_curvature(
-    X: np.ndarray, weight: np.ndarray | None, block: int, mean: np.ndarray, free: bool
+    pieces: Sequence[tuple[np.ndarray, np.ndarray | None]], block: int, mean: np.ndarray,
+    free: bool,
 ) -> float:
-    """Return the largest eigenvalue of Z_b Z_b' over the blocks b of rows of one chunk.
+    """Return the largest eigenvalue of Z_b Z_b' over the blocks b of rows, with their weights.
 
     Z is the rows less `mean`, and a column of ones where intercepts are `free`, multiplied by the
     roots of the weights. Only the few blocks are decomposed whose bounds are above what is known
@@ -29,28 +38,39 @@ def largest_curvature(
 
     Examples
     --------
-    >>> largest_curvature(np.array([[3.0], [1.0]]), None, 2, np.array([2.0]), free=True)
+    >>> rows = np.array([[3.0], [1.0]])
+    >>> largest_curvature([(rows, None)], 2, np.array([2.0]), free=True)
     2.0
     """
-    root = None if weight is None else np.sqrt(weight)
-    bounds = _bounds(X, root, block, mean, float(free))
+    Xs, weights = zip(*pieces, strict=True)
+    roots = [None if weight is None else np.sqrt(weight) for weight in weights]
+    bounds = _bounds(addresses_of(Xs), addresses_of(roots), block, mean, float(free))
     best = 0.0
     for at in np.argsort(-bounds):  # NaN and infinity, of squares that overflow, are first or last
         if not math.isfinite(bounds[at]):
             return math.inf
         if bounds[at] <= best:
             break
-        rows = slice(at * block, (at + 1) * block)
-        Z = np.column_stack([X[rows] - mean, np.full(len(X[rows]), float(free))])
-        if root is not None:
-            Z *= root[rows, None]
+        rows = _between(Xs, at * block, (at + 1) * block)
+        Z = np.column_stack([rows - mean, np.full(len(rows), float(free))])
+        if roots[0] is not None:
+            Z *= _between(roots, at * block, (at + 1) * block)[:, None]
         best = max(best, float(np.linalg.eigvalsh(Z @ Z.T)[-1]))
     return best
 
 
+def _between(arrays: Sequence[Any], low: int, high: int) -> np.ndarray:
+    """Return some rows of several arrays."""
+    parts = []
+    for each in arrays:
+        parts.append(each[max(low, 0):max(high, 0)])
+        low, high = low - len(each), high - len(each)
+    return np.concatenate(parts)
+
+
 @kernel
 def _bounds(
-    X: np.ndarray, root: np.ndarray | None, block: int, mean: np.ndarray, free: float
+    Xs: Addresses, roots: Addresses, block: int, mean: np.ndarray, free: float
 ) -> np.ndarray:
     """Return for each block a bound of its largest eigenvalue.
 
@@ -58,7 +78,7 @@ def _bounds(
     by those of G² and G⁴, which is nearer and only computed if the other is above what a vector has
     shown to be there.
     """
-    rows, d = X.shape
+    rows, d = Xs.ends[-1], len(mean)
     Z = np.zeros((-(-block // _ROWS) * _ROWS, -(-(d + 1) // _LANES) * _LANES))
     gram, power = np.zeros((len(Z), len(Z))), np.zeros((len(Z), len(Z)))
     bounds = np.zeros(-(-rows // block))
@@ -66,10 +86,15 @@ def _bounds(
     for at in range(len(bounds)):
         low = at * block
         count = min(block, rows - low)
+        k = chunk_of(Xs.ends, low)
         for i in range(count):
-            factor = 1.0 if root is None else root[low + i]
+            while low + i >= Xs.ends[k]:
+                k += 1
+            X = rows_at(Xs, k)
+            row = low + i - Xs.ends[k] + len(X)
+            factor = numbers_at(roots, k)[row] if len(roots.first) else 1.0
             for j in range(d):
-                Z[i, j] = factor * (X[low + i, j] - mean[j])
+                Z[i, j] = factor * (X[row, j] - mean[j])
             Z[i, d] = factor * free
         trace, squares = _write_products(Z, count, gram)
         bounds[at] = _bound(trace, squares, count)
@@ -149,16 +174,28 @@ def _stretched(Z: np.ndarray, power: np.ndarray, count: int) -> float:
     return total / length if length > 0.0 else 0.0
 
 
-def row_sums(X: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray]:
-    """Return the sum of dense rows, with weights.
+def row_sums(pieces: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> tuple[np.ndarray]:
+    """Return the sum of dense rows, with weights; the same bits for any pieces.
 
     Examples
     --------
-    >>> row_sums(np.array([[3.0], [1.0]]), np.array([1.0, 2.0]))
+    >>> row_sums([(np.array([[3.0], [1.0]]), np.array([1.0, 2.0]))])
     (array([5.]),)
     """
-    weighted = X if weight is None else X * weight[:, None]
-    return (weighted.sum(axis=0, dtype=np.float64),)
+    Xs, weights = zip(*pieces, strict=True)
+    return (_row_sums(addresses_of(Xs), addresses_of(weights)),)
+
+
+@kernel
+def _row_sums(Xs: Addresses, weights: Addresses) -> np.ndarray:
+    sums = np.zeros(Xs.like.shape[1])
+    for k in range(len(Xs.first)):
+        X = rows_at(Xs, k)
+        for i in range(len(X)):
+            factor = numbers_at(weights, k)[i] if len(weights.first) else 1.0
+            for j in range(len(sums)):
+                sums[j] += factor * X[i, j]
+    return sums
 
 
 def largest_row(X: Any, weight: np.ndarray | None, free: bool) -> float:

@@ -4,14 +4,25 @@ Rows are read as if their mean were zero, without a copy: the shift goes into th
 (one product with the mean) and into what the block changes.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.learn.kernels.addresses import (
+    Addresses,
+    addresses_of,
+    ask_for_rows,
+    chunk_of,
+    numbers_at,
+    rows_at,
+)
 from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel, write_slopes
 from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_scores
 
-__all__ = ["StepSizes", "steps_in_chunk", "steps_in_chunks"]
+__all__ = ["StepSizes", "dense_steps"]
+
+_AHEAD = 3  # blocks for whose rows the memory is asked beforehand
 
 Space = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """For the way: scores and slopes of a row (K,), of a block of rows (block,), and of int64."""
@@ -56,20 +67,33 @@ def _write_offsets(theta: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None
         out[k] = offset
 
 
+class _Rows(NamedTuple):
+    """Rows `low` to `high` of a chunk, of which `seen` is the first one's place in the table."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    low: int
+    high: int
+    seen: int
+
+
 @compiled
 def _add_changes(
-    kind: int, theta: np.ndarray, offsets: np.ndarray, X: np.ndarray, y: np.ndarray,
-    weight: np.ndarray | None, table: np.ndarray, fixed: bool, change: np.ndarray, space: Space,
+    kind: int, theta: np.ndarray, offsets: np.ndarray, rows: _Rows, table: np.ndarray, fixed: bool,
+    change: np.ndarray, space: Space,
 ) -> None:
     """Add what rows change in the gradient since `table`, and write their slopes there."""
     scores, fresh, tile, bits = space
     if len(theta) == 1:
         _add_changes_of_one(
-            kind, theta[0], offsets[0], X, y, weight, table, fixed, change[0], tile, bits
+            kind, theta[0], offsets[0], rows, table, fixed, change[0], tile, bits
         )
         return
-    rows, d = X.shape
-    for i in range(rows):
+    X, y, weight = rows.X, rows.y, rows.weight
+    d = X.shape[1]
+    for i in range(rows.low, rows.high):
+        seen = i - rows.low + rows.seen
         for k in range(len(theta)):
             score = offsets[k]
             for j in range(d):
@@ -77,10 +101,10 @@ def _add_changes(
             scores[k] = score
         write_slopes(kind, scores, y, i, fresh)
         for k in range(len(theta)):
-            new = fresh[k] - table[i, k]
+            new = fresh[k] - table[seen, k]
             if not fixed:
-                table[i, k] = fresh[k]
-            if weight is not None:
+                table[seen, k] = fresh[k]
+            if len(weight):
                 new *= weight[i]
             for j in range(d):
                 change[k, j] += new * X[i, j]
@@ -89,25 +113,32 @@ def _add_changes(
 
 @compiled
 def _add_changes_of_one(
-    kind: int, w: np.ndarray, offset: float, X: np.ndarray, y: np.ndarray,
-    weight: np.ndarray | None, table: np.ndarray, fixed: bool, change: np.ndarray,
-    tile: np.ndarray, bits: np.ndarray,
+    kind: int, w: np.ndarray, offset: float, rows: _Rows, table: np.ndarray, fixed: bool,
+    change: np.ndarray, tile: np.ndarray, bits: np.ndarray,
 ) -> None:
     """Do as `_add_changes` for one score."""
-    rows = len(X)
-    write_scores(w, offset, X, 0, rows, tile)
+    weight, low, seen = rows.weight, rows.low, rows.seen
+    count = rows.high - low
+    y, slopes = rows.y.reshape(rows.y.size), table.reshape(table.size)  # of one column each
+    write_scores(w, offset, rows.X, low, rows.high, tile)
     if kind == LossKind.LOGISTIC:
-        for i in range(rows):
-            tile[i] *= y[i, 0]
+        for i in range(count):
+            tile[i] *= y[low + i]
         write_exponentials(tile, bits)
-    for i in range(rows):
-        fresh = -y[i, 0] / (1.0 + tile[i]) if kind == LossKind.LOGISTIC else tile[i] - y[i, 0]
-        tile[i] = fresh - table[i, 0]
+        for i in range(count):
+            tile[i] = -y[low + i] / (1.0 + tile[i])
+    else:
+        for i in range(count):
+            tile[i] -= y[low + i]
+    for i in range(count):
+        fresh = tile[i]
+        tile[i] -= slopes[seen + i]
         if not fixed:
-            table[i, 0] = fresh
-        if weight is not None:
-            tile[i] *= weight[i]
-    add_rows(tile, X, 0, rows, change)
+            slopes[seen + i] = fresh
+    if len(weight):
+        for i in range(count):
+            tile[i] *= weight[low + i]
+    add_rows(tile, rows.X, low, rows.high, change)
 
 
 @compiled
@@ -131,89 +162,81 @@ def _take_step(
         change[k, d] = 0.0
 
 
-@kernel
-def steps_in_chunk(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, X: np.ndarray,
-    y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, block: int, mean: np.ndarray,
-    sizes: StepSizes, fixed: bool,
+def dense_steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: Sequence[Any],
+    starts: np.ndarray, block: int, mean: np.ndarray, sizes: StepSizes, fixed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each block of one chunk; return (theta, table, average), new arrays.
+    """Take a step for each block of rows; return (theta, table, average), new arrays.
 
-    `theta` and `average` are (K, d + 1), intercepts last; `table` is (rows, K). The blocks are
-    rows ``starts[j]`` to ``starts[j] + block``. `fixed`: table and average stay (SVRG).
+    `theta` and `average` are (K, d + 1), intercepts last; `table` is (rows, K). Of each chunk
+    there are X, y and weights or None. The blocks are rows ``starts[j]`` to ``starts[j] + block``,
+    counted through all chunks, and a block may lie in several: the result has the same bits for
+    any chunks. `fixed`: table and average stay (SVRG).
 
     Examples
     --------
-    >>> theta, table, average = steps_in_chunk(
-    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)), np.array([[2.0]]),
-    ...     np.array([[1.0]]), None, np.array([0]), 1, np.zeros(1),
-    ...     StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0), False,
+    >>> theta, table, average = dense_steps(
+    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)),
+    ...     [(np.array([[2.0]]), np.array([[1.0]]), None)], np.array([0]), 1, np.zeros(1),
+    ...     StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0),
     ... )
     >>> theta, table
     (array([[0.1 , 0.05]]), array([[-0.5]]))
     """
-    theta, table, average = theta.copy(), table.copy(), average.copy()
-    K = len(theta)
-    change, offsets = np.zeros_like(theta), np.empty(K)
-    space = np.empty(K), np.empty(K), np.zeros(block), np.zeros(block, np.int64)
-    for low in starts:
-        high = min(low + block, len(X))
-        _write_offsets(theta, mean, offsets)
-        _add_changes(
-            kind, theta, offsets, X[low:high], y[low:high],
-            None if weight is None else weight[low:high], table[low:high], fixed, change, space,
-        )
-        _take_step(theta, average, change, mean, sizes)
-    return theta, table, average
+    Xs, ys, weights = map(addresses_of, zip(*chunks, strict=True))
+    found: tuple[np.ndarray, np.ndarray, np.ndarray] = _steps(
+        kind, theta, table, average, Xs, ys, weights, starts, block, mean, sizes, fixed
+    )
+    return found
+
+
+@compiled
+def _copy_row(rows: np.ndarray, i: int, to: np.ndarray, k: int) -> None:
+    """Copy one row, from behind the end if `i` is negative.
+
+    A loop is compiled in a tenth of the time that an assignment takes, with its message of error.
+    """
+    for j in range(rows.shape[1]):
+        to[k, j] = rows[i, j]
 
 
 @kernel
-def steps_in_chunks(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, Xs: list[np.ndarray],
-    ys: list[np.ndarray], weights: list[np.ndarray] | None, starts: np.ndarray, block: int,
-    mean: np.ndarray, sizes: StepSizes,
+def _steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, Xs: Addresses,
+    ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, mean: np.ndarray,
+    sizes: StepSizes, fixed: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each block of all rows, whatever chunks they are in; as `steps_in_chunk`.
-
-    Places of rows are counted through all chunks, and a block may lie in several: the result has
-    the same bits for any chunks.
-    """
     theta, table, average = theta.copy(), table.copy(), average.copy()
-    ends = np.empty(len(Xs), np.int64)
-    total = 0
-    for at in range(len(Xs)):
-        total += len(Xs[at])
-        ends[at] = total
-    K = len(theta)
+    K, ends = len(theta), Xs.ends
     change, offsets = np.zeros_like(theta), np.empty(K)
     space = np.empty(K), np.empty(K), np.zeros(block), np.zeros(block, np.int64)
-    rows_across = np.empty((block, len(mean)), Xs[0].dtype)
-    y_across, weight_across = np.empty((block, ys[0].shape[1])), np.empty(block)
-    for start in starts:
-        low, high = start, min(start + block, total)
-        at = np.searchsorted(ends, low, side="right")
-        first = ends[at] - len(Xs[at])
-        _write_offsets(theta, mean, offsets)
-        if high <= ends[at]:
-            a, b = low - first, high - first
-            _add_changes(
-                kind, theta, offsets, Xs[at][a:b], ys[at][a:b],
-                None if weights is None else weights[at][a:b], table[low:high], False, change,
-                space,
-            )
-        else:  # copied, since sums of its parts would have other bits than that of the whole
-            for row in range(low, high):
+    X_across = np.empty((block, len(mean)), Xs.like.dtype)
+    y_across, weight_across = np.empty((block, ys.like.shape[1])), np.empty(block)
+    nothing = np.empty(0)
+    for number in range(len(starts)):
+        start = starts[number]
+        if number + _AHEAD < len(starts):
+            ask_for_rows(Xs, starts[number + _AHEAD], block)
+            ask_for_rows(ys, starts[number + _AHEAD], block)
+        high = min(start + block, ends[-1])
+        at = chunk_of(ends, start)
+        X, y, weight = rows_at(Xs, at), rows_at(ys, at), nothing
+        if len(weights.first):
+            weight = numbers_at(weights, at)
+        before = ends[at] - len(X)
+        if high > ends[at]:  # copied, since sums of its parts would have other bits than the whole
+            for row in range(start, high):
                 while row >= ends[at]:
                     at += 1
-                i = row - ends[at] + len(Xs[at])
-                rows_across[row - low] = Xs[at][i]
-                y_across[row - low] = ys[at][i]
-                if weights is not None:
-                    weight_across[row - low] = weights[at][i]
-            _add_changes(
-                kind, theta, offsets, rows_across[:high - low], y_across[:high - low],
-                None if weights is None else weight_across[:high - low], table[low:high], False,
-                change, space,
-            )
+                _copy_row(rows_at(Xs, at), row - ends[at], X_across, row - start)
+                _copy_row(rows_at(ys, at), row - ends[at], y_across, row - start)
+                if len(weights.first):
+                    weight_across[row - start] = numbers_at(weights, at)[row - ends[at]]
+            X, y, before = X_across, y_across, start
+            if len(weights.first):
+                weight = weight_across
+        _write_offsets(theta, mean, offsets)
+        rows = _Rows(X, y, weight, start - before, high - before, start)
+        _add_changes(kind, theta, offsets, rows, table, fixed, change, space)
         _take_step(theta, average, change, mean, sizes)
     return theta, table, average

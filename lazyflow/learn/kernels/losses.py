@@ -16,6 +16,7 @@ from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_sco
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
 
+_TINY = np.finfo(float).tiny  # its product with 0, as 0 log 0, is 0
 _TILE = 16  # rows whose scores are there at once; their losses take one logarithm
 
 
@@ -52,7 +53,9 @@ class Loss(NamedTuple):
 
 def _logistic(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     margin = scores * target
-    return np.logaddexp(0.0, -margin)[:, 0], -target * expit(-margin)
+    e = np.exp(-abs(margin))  # cannot overflow
+    losses = np.log1p(e) + np.maximum(-margin, 0.0)
+    return losses[:, 0], -target * np.where(margin >= 0, e, 1.0) / (1.0 + e)
 
 
 def _logistic_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -61,14 +64,16 @@ def _logistic_curvatures(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _logistic_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.ndarray:
-    a = factor * expit(-scores * target)[:, 0]
-    found: np.ndarray = -xlogy(a, a) - xlogy(1.0 - a, 1.0 - a)
-    return found
+    margin = (scores * target)[:, 0]
+    e = np.exp(-abs(margin))
+    a = factor * np.where(margin >= 0, e, 1.0) / (1.0 + e)
+    rest = 1.0 - a
+    return -a * np.log(np.maximum(a, _TINY)) - rest * np.log(np.maximum(rest, _TINY))
 
 
 @kernel
 def logistic_sums(
-    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Return the logistic loss of rows and its gradient, both summed; rows are read once.
 
@@ -98,12 +103,12 @@ def logistic_sums(
             above = max(-margin[i], 0.0)
             part = e[i] if margin[i] >= 0 else 1.0
             slope = -y[low + i] * part / (1.0 + e[i])
-            if weight is None:
-                loss += above
-                product *= 1.0 + e[i]
-            else:
+            if len(weight):
                 loss += weight[low + i] * (above + log1p(e[i]))
                 slope *= weight[low + i]
+            else:
+                loss += above
+                product *= 1.0 + e[i]
             margin[i] = slope
         loss += log(product)
         add_rows(margin, X, low, high, gradient)

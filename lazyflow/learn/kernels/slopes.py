@@ -13,6 +13,9 @@ __all__ = ["REORDER", "LossKind", "compiled", "kernel", "slope", "write_slopes"]
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
 
+_NONE = np.empty(0)
+_NONE.flags.writeable = False
+
 #: The decorator of all kernels: without the GIL, compiled once per machine.
 compiled: Any = njit(nogil=True, cache=True, fastmath=REORDER, error_model="numpy")
 
@@ -21,6 +24,9 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that Python calls, as `compiled`; Ctrl-C ends it by KeyboardInterrupt.
 
     Python sees the signal while results are made into its objects, and would raise SystemError.
+
+    It is compiled once for each type of rows: all arrays are read-only to it, since those of a
+    store are, and None is an array of no numbers.
 
     Examples
     --------
@@ -33,7 +39,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any) -> Any:
         try:
-            return machine_code(*args)
+            return machine_code(*map(_alike, args))
         except SystemError as error:
             cause = error.__cause__
             while isinstance(cause, SystemError):
@@ -43,6 +49,15 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return call
+
+
+def _alike(value: Any) -> Any:
+    if value is None:
+        return _NONE
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
 
 
 class LossKind(IntEnum):

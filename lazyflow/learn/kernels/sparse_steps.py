@@ -7,20 +7,36 @@ AISTATS 2017. The lagged updates of other programs need sums that grow with the 
 this needs no state beside SAGA's own.
 """
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from lazyflow.learn.kernels.addresses import (
+    Addresses,
+    addresses_of,
+    chunk_of,
+    numbers_at,
+    rows_at,
+)
 from lazyflow.learn.kernels.dense_steps import StepSizes
 from lazyflow.learn.kernels.slopes import compiled, kernel, write_slopes
 
-__all__ = ["SparseRows", "sparse_steps_in_chunk", "sparse_steps_in_chunks"]
+__all__ = ["sparse_steps"]
 
-SparseRows = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""The data, the indices and the pointers of a matrix in CSR format."""
+
+class _SparseRows(NamedTuple):
+    """The data, the indices and the pointers of matrices in CSR format."""
+
+    data: Addresses
+    indices: Addresses
+    pointers: Addresses
 
 
 @compiled
 def _step_of_row(
-    kind: int, theta: np.ndarray, average: np.ndarray, rows: SparseRows, y: np.ndarray, i: int,
+    kind: int, theta: np.ndarray, average: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray], y: np.ndarray, i: int,
     weight: float, table: np.ndarray, seen: int, rarity: np.ndarray, sizes: StepSizes,
     scores: np.ndarray, fresh: np.ndarray,
 ) -> None:
@@ -49,64 +65,62 @@ def _step_of_row(
         average[k, d] += sizes.per_weight * new
 
 
-@kernel
-def sparse_steps_in_chunk(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, rows: SparseRows,
-    y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, block: int, rarity: np.ndarray,
-    sizes: StepSizes,
+def sparse_steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: Sequence[Any],
+    starts: np.ndarray, block: int, rarity: np.ndarray, sizes: StepSizes,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each row of blocks of one chunk; return (theta, table, average), new.
+    """Take a step for each row of blocks; return (theta, table, average), new arrays.
 
-    Shapes are those of `lazyflow.learn.kernels.dense_steps.steps_in_chunk`; `rarity` (d,) is the
+    As `lazyflow.learn.kernels.dense_steps.dense_steps`, with X in CSR format; `rarity` (d,) is the
     number of rows divided by the number of those that have each feature.
 
     Examples
     --------
-    >>> row = np.array([2.0]), np.array([0]), np.array([0, 1])
-    >>> theta, table, average = sparse_steps_in_chunk(
-    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)), row, np.array([[1.0]]), None,
-    ...     np.array([0]), 1, np.ones(1), StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0),
+    >>> from scipy.sparse import csr_array
+    >>> theta, table, average = sparse_steps(
+    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)),
+    ...     [(csr_array([[2.0]]), np.array([[1.0]]), None)], np.array([0]), 1, np.ones(1),
+    ...     StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0),
     ... )
     >>> theta, table
     (array([[0.1 , 0.05]]), array([[-0.5]]))
     """
-    theta, table, average = theta.copy(), table.copy(), average.copy()
-    scores, fresh = np.empty(len(theta)), np.empty(len(theta))
-    for low in starts:
-        for i in range(low, min(low + block, len(y))):
-            _step_of_row(
-                kind, theta, average, rows, y, i, 1.0 if weight is None else weight[i], table, i,
-                rarity, sizes, scores, fresh,
-            )
-    return theta, table, average
+    Xs, ys, weights = zip(*chunks, strict=True)
+    places = np.result_type(*[each for X in Xs for each in (X.indices, X.indptr)])
+    parts = [
+        (X.data, X.indices.astype(places, copy=False), X.indptr.astype(places, copy=False))
+        for X in Xs
+    ]
+    data, indices, pointers = map(addresses_of, zip(*parts, strict=True))
+    found: tuple[np.ndarray, np.ndarray, np.ndarray] = _steps(
+        kind, theta, table, average, _SparseRows(data, indices, pointers), addresses_of(ys),
+        addresses_of(weights), starts, block, rarity, sizes,
+    )
+    return found
 
 
 @kernel
-def sparse_steps_in_chunks(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, parts: list[SparseRows],
-    ys: list[np.ndarray], weights: list[np.ndarray] | None, starts: np.ndarray, block: int,
-    rarity: np.ndarray, sizes: StepSizes,
+def _steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: _SparseRows,
+    ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, rarity: np.ndarray,
+    sizes: StepSizes,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each row of all chunks; as `sparse_steps_in_chunk`, in the order of starts.
-
-    Places of rows are counted through all chunks: the result has the same bits for any chunks.
-    """
     theta, table, average = theta.copy(), table.copy(), average.copy()
     scores, fresh = np.empty(len(theta)), np.empty(len(theta))
-    ends = np.empty(len(ys), np.int64)
-    total = 0
-    for at in range(len(ys)):
-        total += len(ys[at])
-        ends[at] = total
     for low in starts:
-        at = np.searchsorted(ends, low, side="right")
-        for row in range(low, min(low + block, total)):
-            while row >= ends[at]:
+        at = chunk_of(ys.ends, low)
+        for row in range(low, min(low + block, ys.ends[-1])):
+            while row >= ys.ends[at]:
                 at += 1
-            i = row - ends[at] + len(ys[at])
+            y = rows_at(ys, at)
+            i = row - ys.ends[at] + len(y)
+            rows = (
+                numbers_at(chunks.data, at), numbers_at(chunks.indices, at),
+                numbers_at(chunks.pointers, at),
+            )
             _step_of_row(
-                kind, theta, average, parts[at], ys[at], i,
-                1.0 if weights is None else weights[at][i], table, row, rarity, sizes, scores,
-                fresh,
+                kind, theta, average, rows, y, i,
+                numbers_at(weights, at)[i] if len(weights.first) else 1.0, table, row, rarity,
+                sizes, scores, fresh,
             )
     return theta, table, average

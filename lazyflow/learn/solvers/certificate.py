@@ -84,11 +84,11 @@ class Certificate(NamedTuple):
 
 
 def exact_gap(
-    problem: Problem, theta: np.ndarray, gradient: np.ndarray | None = None
+    problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
 ) -> tuple[float, np.ndarray]:
     """Return (duality gap, theta with the best intercepts for its weights).
 
-    NaN without any penalty. `gradient` of the smooth part at theta saves a pass.
+    NaN without any penalty. `known`, value and gradient of the smooth part at theta, saves a pass.
 
     Examples
     --------
@@ -101,16 +101,15 @@ def exact_gap(
     >>> round(gap, 12), theta
     (0.0, array([[0.5, 1. ]]))
     """
-    return certificate(problem, theta, gradient)[:2]
+    return certificate(problem, theta, known)[:2]
 
 
 def certificate(
-    problem: Problem, theta: np.ndarray, gradient: np.ndarray | None = None
+    problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
 ) -> Certificate:
     """Return the gap as `exact_gap`, and what was computed on the way.
     """
-    if gradient is None:
-        _, gradient = problem.value_and_gradient(theta)
+    value, gradient = known or problem.value_and_gradient(theta)
     if not (problem.l1 or problem.l2):
         return Certificate(math.nan, theta, None)
     smooth = None
@@ -119,13 +118,13 @@ def certificate(
         theta = theta.copy()
         theta[:, -1] += _best_shift(problem, scores)
         smooth = problem.value_and_gradient(theta)
-        gradient = smooth[1]
+        value, gradient = smooth
         steep = float(abs(gradient[:, -1]).max())
         if problem.loss.kind != LossKind.SQUARES and not steep <= _STEEP:
             return Certificate(math.inf, theta, smooth)  # nothing is known
     if problem.l2:
         return Certificate(max(gap_at(problem, theta, gradient), 0.0), theta, smooth)
-    return Certificate(_gap_of_box(problem, theta, gradient), theta, smooth)
+    return Certificate(_gap_of_box(problem, theta, value, gradient), theta, smooth)
 
 
 def is_separated(problem: Problem, theta: np.ndarray) -> bool:
@@ -197,17 +196,17 @@ def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
     return shift
 
 
-def _gap_of_box(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
+def _gap_of_box(
+    problem: Problem, theta: np.ndarray, value: float, gradient: np.ndarray
+) -> float:
     """Return the gap of an l1 penalty alone, by a dual point inside of what it allows."""
     largest = float(abs(gradient[:, :-1]).max())
     factor = min(1.0, problem.l1 / largest) if largest else 1.0
     zero = np.zeros(problem.shape[0])
-    scores = _kept_scores(problem, theta)
-    part = delayed(dual_sum)
+    part, score = delayed(dual_sum), delayed(scores_of)
     sums = compute(*[
-        part(problem.loss, zero, factor, kept, chunk.y, chunk.weight)
-        for kept, chunk in zip(scores, problem.rows.chunks, strict=True)
+        part(problem.loss, zero, factor, score(theta, chunk.X), chunk.y, chunk.weight)
+        for chunk in problem.rows.chunks
     ], **problem.run)
-    value, _ = problem.value_and_gradient(theta)
     primal = value + problem.l1 * float(abs(theta[:, :-1]).sum())
     return max(primal - sum(sums) / problem.rows.total, 0.0)

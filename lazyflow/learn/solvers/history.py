@@ -168,7 +168,7 @@ class History:
         self.began = perf_counter()
         self.passes: float = 0
         self.trace: list[Progress] = []
-        self.gradient: np.ndarray | None = None  # of the last point
+        self.smooth: tuple[float, np.ndarray] | None = None  # value and gradient at the last point
         self.converged = False
         self.stopped = False
 
@@ -193,10 +193,10 @@ class History:
         )
         self.trace.append(point)
         went_on(self.passes, point.text)
-        self.gradient = gradient.copy()
+        self.smooth = value, gradient.copy()
         self.converged = norm <= rule.tol
         if rule.gap_tol is not None and not self.converged and not gap > rule.gap_tol * objective:
-            self.converged = exact_gap(problem, theta, gradient)[0] <= rule.gap_tol * objective
+            self.converged = exact_gap(problem, theta, self.smooth)[0] <= rule.gap_tol * objective
         if rule.callback is not None:
             try:
                 self.stopped = bool(rule.callback(point))
@@ -212,11 +212,11 @@ class History:
         last = self._best()
         gap, theta, norm, decrement = math.nan, last.theta, last.gradient_norm, math.nan
         if math.isfinite(norm):
-            known = self.gradient if last is self.trace[-1] else None
+            known = self.smooth if last is self.trace[-1] else None
             if not (self.problem.l1 or self.problem.l2):
                 if known is None:
-                    known = self.problem.value_and_gradient(theta)[1]
-                decrement = half_decrement(self.problem, theta, known)
+                    known = self.problem.value_and_gradient(theta)
+                decrement = half_decrement(self.problem, theta, known[1])
             gap, theta, smooth = certificate(self.problem, last.theta, known)
             if smooth is not None:
                 gap, theta, norm = self._chosen(last, gap, theta, smooth)

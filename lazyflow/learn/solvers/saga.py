@@ -24,8 +24,8 @@ from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.learn.data.keeping import room_for_rows
-from lazyflow.learn.kernels.dense_steps import StepSizes, steps_in_chunk, steps_in_chunks
-from lazyflow.learn.kernels.sparse_steps import sparse_steps_in_chunk, sparse_steps_in_chunks
+from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
+from lazyflow.learn.kernels.sparse_steps import sparse_steps
 from lazyflow.learn.solvers.history import History, Solution, StopRule
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.schedule import (
@@ -148,7 +148,7 @@ def _planned(
     bounds = curvature(problem, block, mean, spans)
     step = step_length(problem, bounds)
     sizes = StepSizes(
-        step, problem.l1, problem.l2, bounds.terms / rows.total, 1 / rows.total,
+        step, float(problem.l1), float(problem.l2), bounds.terms / rows.total, 1 / rows.total,
         float(problem.free),
     )
     longest = None
@@ -170,6 +170,16 @@ def _started(problem: Problem, start: np.ndarray, visits: bool) -> tuple[Any, An
     return start, tables, np.zeros(problem.shape)
 
 
+def _stepped(
+    theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: list[Any],
+    starts: np.ndarray, walk: _Walk,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a state after the steps of some blocks."""
+    steps = sparse_steps if issparse(chunks[0][0]) else dense_steps
+    how = starts, walk.block, walk.dense, walk.sizes
+    return steps(walk.kind, theta, table, average, chunks, *how)
+
+
 # -- global ---------------------------------------------------------------------------------------
 
 
@@ -179,25 +189,7 @@ def _steps_of_all(
     key: tuple[int, int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Go through all rows once."""
-    from numba.typed import List  # only where a kernel runs: Numba takes 0.3 s to load
-
-    Xs, ys, weights = zip(*chunks, strict=True)
-    starts = epoch_order(len(table), walk.block, key)
-    typed_weights = None if weights[0] is None else List(weights)
-    rest = List(ys), typed_weights, starts, walk.block, walk.dense, walk.sizes
-    if issparse(Xs[0]):
-        parts = List([tuple(map(_read_only, (X.data, X.indices, X.indptr))) for X in Xs])
-        found = sparse_steps_in_chunks(walk.kind, theta, table, average, parts, *rest)
-    else:
-        found = steps_in_chunks(walk.kind, theta, table, average, List(Xs), *rest)
-    return found
-
-
-def _read_only(values: np.ndarray) -> np.ndarray:
-    """Return a view that can't be written: some chunks are so, and a list has one type."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
+    return _stepped(theta, table, average, chunks, epoch_order(len(table), walk.block, key), walk)
 
 
 def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int]) -> Any:
@@ -214,13 +206,7 @@ def _visit(
     weight: np.ndarray | None, starts: np.ndarray, walk: _Walk,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Go through some blocks of one chunk."""
-    rest = y, weight, starts, walk.block, walk.dense, walk.sizes
-    if issparse(X):
-        rows = X.data, X.indices, X.indptr
-        found = sparse_steps_in_chunk(walk.kind, theta, table, average, rows, *rest)
-    else:
-        found = steps_in_chunk(walk.kind, theta, table, average, X, *rest, False)
-    return found
+    return _stepped(theta, table, average, [(X, y, weight)], starts, walk)
 
 
 def _epoch_of_visits(

@@ -2,7 +2,7 @@
 
 A block of neighbouring rows counts as one term of the mean, and makes one step. Blocks are drawn
 in units of a few neighbours, whose rows come from memory in one go: on 200,000 rows of 50 features
-an epoch takes 17 ms with units of 32 rows and 19 with single blocks of 16, and as many epochs
+an epoch takes 10.6 ms with units of 32 rows and 12.3 with single blocks of 16, and as many epochs
 lead to the same gap.
 
 A visit of one chunk takes steps by an average gradient that knows the other chunks as they were.
@@ -104,12 +104,9 @@ def even_spans(sizes: Sequence[int], block: int) -> Spans:
 def _of_span(
     function: Callable[..., Any], pieces: list[tuple[RowChunk, int, int]], *rest: Any
 ) -> Any:
-    """Return a function of the rows and weights of one span."""
-    X = [chunk[0][a:b] for chunk, a, b in pieces]
-    weight = [chunk[2][a:b] for chunk, a, b in pieces if chunk[2] is not None]
-    if len(pieces) == 1:
-        return function(X[0], weight[0] if weight else None, *rest)
-    return function(np.concatenate(X), np.concatenate(weight) if weight else None, *rest)
+    """Return a function of the rows and weights of one span, which are not brought together."""
+    cut = [(X[a:b], None if s is None else s[a:b]) for (X, _, s), a, b in pieces]
+    return function(cut, *rest)
 
 
 def _pieces(problem: Problem, spans: Spans) -> list[list[Any]]:

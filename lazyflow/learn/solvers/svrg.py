@@ -13,7 +13,7 @@ import numpy as np
 
 from lazyflow import compute, delayed
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.dense_steps import StepSizes, steps_in_chunk
+from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
 from lazyflow.learn.kernels.losses import Loss
 from lazyflow.learn.kernels.sums import slopes_of
 from lazyflow.learn.solvers.history import History, Solution, StopRule
@@ -104,9 +104,9 @@ def _pass(
     starts = epoch_order(len(X), block, (seed, (iteration << 32) + number))
     sizes = sizes._replace(per_block=len(starts) / total)
     table = slopes_of(loss, theta, X, y)
-    ended, _, _ = steps_in_chunk(
-        int(loss.kind), centred(theta, mean), table, gradient, X, y, weight, starts, block, mean,
-        sizes, True,
+    ended, _, _ = dense_steps(
+        int(loss.kind), centred(theta, mean), table, gradient, [(X, y, weight)], starts, block,
+        mean, sizes, fixed=True,
     )
     return (total * ended,)
 
@@ -118,7 +118,7 @@ def _joined_passes(
     """Return the mean of where the chunks' passes end."""
     step, block, mean = how
     rows = problem.rows
-    sizes = StepSizes(step, 0.0, problem.l2, 0.0, 0.0, float(problem.free))
+    sizes = StepSizes(step, 0.0, float(problem.l2), 0.0, 0.0, float(problem.free))
     fixed = gradient.copy()
     fixed[:, :-1] -= problem.l2 * theta[:, :-1]  # the penalty's is added where the step is
     fixed[:, :-1] -= np.outer(gradient[:, -1], mean)  # as of rows less their mean

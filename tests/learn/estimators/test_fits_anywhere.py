@@ -3,7 +3,8 @@
 import pickle
 import signal
 import threading
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from os import getpid, kill
 
 import numpy as np
@@ -25,6 +26,8 @@ from lazyflow.learn import (
     log_loss,
 )
 from lazyflow.learn.data import joining
+from lazyflow.learn.estimators import elastic_net, least_squares
+from lazyflow.learn.kernels.losses import SQUARES
 
 X, Y = labelled(n=90, K=3)
 SOLVERS = ["lbfgs", "newton-cholesky", "saga", "svrg"]
@@ -74,6 +77,34 @@ def test_a_worker_that_is_killed_changes_nothing(k):
     model = clone(MODELS[k]).set_params(scheduler="processes", callback=strike)
     np.testing.assert_array_equal(theta_of(model.fit(*rows())), exact(k))
     assert killed and killed[0] != getpid()
+
+
+def squares_or_death(folder, fatal, scores, y):
+    """The loss of squares, whose call of that number kills its process instead."""
+    for number in count():
+        try:
+            (folder / str(number)).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        break
+    if number == fatal:
+        (folder / "killed").write_text(str(getpid()))
+        kill(getpid(), signal.SIGKILL)
+    return SQUARES.residuals(scores, y)
+
+
+@pytest.mark.parametrize(
+    "model", [Ridge(solver="lbfgs"), ElasticNet(0.1, solver="saga", random_state=3)], ids=str
+)
+def test_a_worker_that_dies_within_a_pass_changes_nothing(model, tmp_path, monkeypatch):
+    """In the second pass over five chunks: what it kept of rows and state is gone, too."""
+    wanted = theta_of(clone(model).set_params(scheduler="sync").fit(*rows()))
+    mortal = SQUARES._replace(residuals=partial(squares_or_death, tmp_path, 7))
+    for module in (least_squares, elastic_net):
+        monkeypatch.setattr(module, "SQUARES", mortal)
+    found = clone(model).set_params(scheduler="processes").fit(*rows())
+    np.testing.assert_array_equal(theta_of(found), wanted)
+    assert int((tmp_path / "killed").read_text()) != getpid()
 
 
 @pytest.mark.parametrize("scheduler", LOCAL)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from learn_tools import LOSS_NAMES, LOSSES, targets_for
-from numba.typed import List
 from scipy.sparse import csr_array
 
 from lazyflow.learn.kernels.blocks import (
@@ -12,8 +11,8 @@ from lazyflow.learn.kernels.blocks import (
     product_with_gram,
     row_sums,
 )
-from lazyflow.learn.kernels.dense_steps import StepSizes, steps_in_chunk, steps_in_chunks
-from lazyflow.learn.kernels.sparse_steps import sparse_steps_in_chunk, sparse_steps_in_chunks
+from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
+from lazyflow.learn.kernels.sparse_steps import sparse_steps
 
 N, D = 37, 5
 SIZES = StepSizes(step=0.05, l1=0.02, l2=0.1, per_block=0.3, per_weight=1 / N, free=1.0)
@@ -60,8 +59,8 @@ def test_dense_steps_are_those_of_a_plain_loop(loss, weighted, fixed, free):
     sizes = SIZES._replace(free=free, per_weight=0.0 if fixed else 1 / N)
     starts = np.array([16, 0, 32, 8, 24, 0])  # the last block is short, one comes twice
     average = np.zeros_like(theta)
-    found = steps_in_chunk(
-        int(loss.kind), theta, table, average, X, y, weight, starts, 8, mean, sizes, fixed
+    found = dense_steps(
+        int(loss.kind), theta, table, average, [(X, y, weight)], starts, 8, mean, sizes, fixed
     )
     wanted = plain_steps(loss, theta, table, X, y, weight, starts, 8, mean, sizes, fixed)
     for one, other in zip(found, wanted, strict=True):
@@ -75,12 +74,11 @@ def test_sparse_steps_of_full_rows_are_dense_ones(loss):
     X = np.where(X == 0, 0.5, X)
     sparse, starts = csr_array(X), np.array([30, 3, 20, 3])
     kind, average = int(loss.kind), np.zeros_like(theta)
-    found = sparse_steps_in_chunk(
-        kind, theta, table, average, (sparse.data, sparse.indices, sparse.indptr), y, weight,
-        starts, 1, np.ones(D), SIZES,
+    found = sparse_steps(
+        kind, theta, table, average, [(sparse, y, weight)], starts, 1, np.ones(D), SIZES
     )
-    wanted = steps_in_chunk(
-        kind, theta, table, average, X, y, weight, starts, 1, np.zeros(D), SIZES, False
+    wanted = dense_steps(
+        kind, theta, table, average, [(X, y, weight)], starts, 1, np.zeros(D), SIZES
     )
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
@@ -89,9 +87,9 @@ def test_sparse_steps_of_full_rows_are_dense_ones(loss):
 def test_a_sparse_step_touches_only_what_the_row_has():
     X = csr_array(np.array([[1.0, 0.0, 2.0]]))
     theta, rarity = np.ones((1, 4)), np.array([1.0, 4.0, 2.0])
-    found, _, _ = sparse_steps_in_chunk(
-        2, theta, np.zeros((1, 1)), np.ones((1, 4)), (X.data, X.indices, X.indptr),
-        np.zeros((1, 1)), None, np.array([0]), 1, rarity, SIZES._replace(l1=0.0),
+    found, _, _ = sparse_steps(
+        2, theta, np.zeros((1, 1)), np.ones((1, 4)), [(X, np.zeros((1, 1)), None)], np.array([0]),
+        1, rarity, SIZES._replace(l1=0.0),
     )
     assert found[0, 1] == 1.0
     dense = rarity * (1 + SIZES.l2)
@@ -105,23 +103,16 @@ def test_a_sparse_step_touches_only_what_the_row_has():
 def test_steps_have_the_same_bits_for_any_chunks(loss, edges):
     X, y, weight, theta, table = case(loss)
     kind, average, starts = int(loss.kind), np.zeros_like(theta), np.array([16, 0, 32, 8, 24])
-    cut = [List(np.split(each, edges)) for each in (X, y, weight)]
-    one = steps_in_chunk(
-        kind, theta, table, average, X, y, weight, starts, 8, X.mean(0), SIZES, False
-    )
-    many = steps_in_chunks(kind, theta, table, average, *cut, starts, 8, X.mean(0), SIZES)
+    cut = [np.split(each, edges) for each in (X, y, weight)]
+    how = starts, 8, X.mean(0), SIZES
+    one = dense_steps(kind, theta, table, average, [(X, y, weight)], *how)
+    many = dense_steps(kind, theta, table, average, list(zip(*cut, strict=True)), *how)
     for a, b in zip(one, many, strict=True):
         np.testing.assert_array_equal(a, b)
-    sparse = [csr_array(part) for part in np.split(X, edges)]
-    parts = List([(part.data, part.indices, part.indptr) for part in sparse])
-    many = sparse_steps_in_chunks(
-        kind, theta, table, average, parts, *cut[1:], starts, 8, np.ones(D), SIZES
-    )
-    whole = csr_array(X)
-    one = sparse_steps_in_chunk(
-        kind, theta, table, average, (whole.data, whole.indices, whole.indptr), y, weight, starts,
-        8, np.ones(D), SIZES,
-    )
+    cut[0] = [csr_array(part) for part in cut[0]]
+    how = starts, 8, np.ones(D), SIZES
+    one = sparse_steps(kind, theta, table, average, [(csr_array(X), y, weight)], *how)
+    many = sparse_steps(kind, theta, table, average, list(zip(*cut, strict=True)), *how)
     for a, b in zip(one, many, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -135,13 +126,18 @@ def test_curvatures_are_the_largest_eigenvalues_of_blocks(block, weighted, free)
     Z = np.column_stack([X - mean, np.full(N, float(free))])
     Z *= 1.0 if weight is None else np.sqrt(weight)[:, None]
     wanted = max(np.linalg.norm(Z[a:a + block], 2) ** 2 for a in range(0, N, block))
-    assert largest_curvature(X, weight, block, mean, free) == pytest.approx(wanted)
-    assert largest_curvature(X[:0], None, block, mean, free) == 0
+    assert largest_curvature([(X, weight)], block, mean, free) == pytest.approx(wanted)
+    cut = [
+        (X[a:b], weight[a:b] if weighted else None)
+        for a, b in ((0, 3), (3, 3), (3, 20), (20, N))
+    ]
+    assert largest_curvature(cut, block, mean, free) == pytest.approx(wanted)
+    assert largest_curvature([(X[:0], None)], block, mean, free) == 0
 
 
 def test_curvature_of_rows_whose_squares_overflow_is_infinite():
     with np.errstate(over="ignore", invalid="ignore"):
-        assert largest_curvature(np.full((4, 2), 1e200), None, 2, np.zeros(2), True) == np.inf
+        assert largest_curvature([(np.full((4, 2), 1e200), None)], 2, np.zeros(2), True) == np.inf
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -155,4 +151,6 @@ def test_sums_that_plan_steps(weighted):
         np.testing.assert_allclose(product_with_gram(form, weight, mean, vector)[0], wanted)
         wanted = (s * ((X**2).sum(axis=1) + 1)).max()
         assert largest_row(form, weight, True) == pytest.approx(wanted)
-    np.testing.assert_allclose(row_sums(X, weight)[0], s @ X)
+    np.testing.assert_allclose(row_sums([(X, weight)])[0], s @ X)
+    halves = [(X[a:b], weight[a:b] if weighted else None) for a, b in ((0, 9), (9, N))]
+    np.testing.assert_array_equal(row_sums(halves)[0], row_sums([(X, weight)])[0])
