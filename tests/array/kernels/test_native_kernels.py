@@ -237,6 +237,11 @@ def test_one_operation_that_broadcasts_gains_by_a_kernel():
     assert "as fast" in report(program, [whole, np.ones(())])
 
 
+def test_a_choice_alone_gains_by_a_kernel():
+    program = Program((B, F8, F8), (Step(WHERE, (0, 1, 2), (B, F8, F8, F8)),), ((3, None),))
+    assert "no kernel yet" in report(program, [np.ones(100_000, bool), *[np.ones(100_000)] * 2])
+
+
 @pytest.mark.parametrize("n", [1, 3, 10, 15, 16, 17, 31, 50])
 def test_functions_take_short_rows_and_rests_as_whole_vectors(n):
     exp, f4 = Step(np.exp, (0,), (F4, F4)), Step(CAST, (1,), (I1, F4))
