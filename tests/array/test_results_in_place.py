@@ -19,6 +19,7 @@ DATA = np.random.default_rng(3).random((3200, 1250))  # 32 MB
 IN_PLACE = {
     "one operation": lambda m, x: x + 1,
     "several operations": lambda m, x: 3 * x * x + 2 * x + 1,
+    "a cast": lambda m, x: x.astype("i8"),
     "a choice": lambda m, x: m.where(x > 0.5, x, 0),
     "a view": lambda m, x: x[::-1, ::2],
     "another shape": lambda m, x: (x + 1).reshape(100, 40, 1000),
@@ -31,7 +32,8 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("chunks", [(400, 1250), (800, 625)])
 @pytest.mark.parametrize(
-    ("kernels", "name"), [("numpy", "one operation"), *(("native", name) for name in IN_PLACE)]
+    ("kernels", "name"),
+    [("numpy", "one operation"), ("numpy", "a cast"), *(("native", name) for name in IN_PLACE)],
 )
 def test_the_blocks_of_a_result_take_no_memory_of_their_own(name, kernels, chunks):
     check_in_place(IN_PLACE[name], kernels, chunks)

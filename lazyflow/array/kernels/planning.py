@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
 from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.order import Form, in_order, rounds
-from lazyflow.array.kernels.program import CAST, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
 
 WHOLE = 1 << 14  # elements up to which kernels gain nothing
 
@@ -185,6 +185,7 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
     blockwise = any(each.kind == "moments" or in_order(each) for each in found)
     broadcasts = any(1 < prod(shape) < size for shape in shapes)
     one = len(lowered.steps) + len(found) <= 1
+    one = one and not any(step.op is WHERE for step in lowered.steps)  # np.where jumps
     if one and not (drawn or blockwise or broadcasts):
         return "there is one operation, for which NumPy's function is as fast"
     return ""

@@ -122,6 +122,9 @@ def _run(
         if simple:
             out = values[into] if into >= 0 else None
             values[result] = op(*given, out=outs.get(result, out) if outs else out)
+        elif op is CAST and result in outs:
+            values[result] = outs[result]
+            np.copyto(values[result], *given, casting="unsafe")
         else:
             for number, value in zip(step.results, _perform(step, given), strict=True):
                 values[number] = _array(value, plan.lowered.dtypes[number])

@@ -22,7 +22,9 @@ from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.testing.signals import Gate
 
-I1, U1, I2, U2, I4, I8, U8, F4 = map(np.dtype, ["i1", "u1", "i2", "u2", "i4", "i8", "u8", "f4"])
+I1, U1, I2, U2, I4, U4, I8, U8, F4 = map(
+    np.dtype, ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -235,6 +237,28 @@ def test_one_operation_that_broadcasts_gains_by_a_kernel():
     assert "no kernel yet" in report(program, [whole, np.ones((200, 1))])
     assert "no kernel yet" in report(program, [np.ones(100), np.ones((200, 1))])
     assert "as fast" in report(program, [whole, np.ones(())])
+
+
+@pytest.mark.parametrize("of", [F8, F4])
+@pytest.mark.parametrize("to", [U1, U2, U8])
+def test_floats_become_unsigned_numbers_as_numpys_do_and_beyond_their_range(of, to):
+    beyond = [0.5, -1.0, np.nan, np.inf, 2.0**31, 2.0**63, 1.5 * 2.0**63, 2.0**64, -(2.0**63)]
+    x = np.append(np.random.default_rng(0).uniform(0, 2.0**64, 1000), beyond).astype(of)
+    program = Program((of,), (Step(CAST, (0,), (of, to)),), ((1, None),))
+    for values in (x, x[:1000][x[:1000] < 2.0**63], x[-3:-1]):
+        with warnings.catch_warnings(record=True) as by_numpy:
+            warnings.simplefilter("always")
+            wanted = values.astype(to)
+        with warnings.catch_warnings(record=True) as ours, config.set(kernels="native"):
+            warnings.simplefilter("always")
+            (found,) = run_program(program, [values])
+        same_values(found, wanted)
+        assert [str(w.message) for w in ours] == [str(w.message) for w in by_numpy]
+
+
+def test_a_choice_alone_gains_by_a_kernel():
+    program = Program((B, F8, F8), (Step(WHERE, (0, 1, 2), (B, F8, F8, F8)),), ((3, None),))
+    assert "no kernel yet" in report(program, [np.ones(100_000, bool), *[np.ones(100_000)] * 2])
 
 
 @pytest.mark.parametrize("n", [1, 3, 10, 15, 16, 17, 31, 50])
@@ -499,7 +523,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step(CAST, (0,), (F8, U8)), "astype from float64 to uint64 is done by NumPy"),
+        (Step(CAST, (0,), (F8, U4)), "astype from float64 to uint32 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
         (Step(TileFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole blocks"),
     ],

@@ -19,7 +19,7 @@ from lazyflow.array.kernels.program import CAST, WHERE
 DType = np.dtype[Any]
 
 FLOATS = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
-BOOL, _I4 = np.dtype(bool), np.dtype("i4")
+BOOL, _I4, _U4, _I8, _U8 = map(np.dtype, ["?", "i4", "u4", "i8", "u8"])
 SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
     BOOL,
     *FLOATS,
@@ -324,13 +324,6 @@ def _table(dtype: DType) -> dict[Any, Emit]:
     return _FLOAT if dtype in FLOATS else _TRUTH if dtype == BOOL else _WHOLE
 
 
-def can_cast(have: DType, want: DType) -> bool:
-    """Return whether the cast that is emitted gives the same bits as NumPy's on all machines."""
-    if have not in SUPPORTED or want not in SUPPORTED:
-        return False
-    return have not in FLOATS or want.str[1:] not in ("u4", "u8")
-
-
 def cast(b: Body, have: DType, want: DType, x: str) -> str:
     """Emit a cast."""
     if want == BOOL:
@@ -356,6 +349,13 @@ def _to_whole(b: Body, have: DType, want: DType, x: str) -> str:
     # as a plain fptosi, there and back would be a truncation: other bits where it overflows
     if want.itemsize < 4:  # what C does: values beyond wrap, if they fit in 32 bits
         return cast(b, _I4, want, _to_whole(b, have, _I4, x))
+    if want == _U8:  # the upper half is moved to the lower one, and back
+        half = b.fixed(register(have), str(2.0**63))
+        large = compare_quietly(b, "oge", have, [x, half])
+        less = b.let(f"fsub {b.type(have)} {b.intrinsic('arithmetic.fence', have, x)}, {half}")
+        x = _to_whole(b, have, _I8, _select(b, have, [large, less, x]))
+        top = _select(b, _I8, [large, b.fixed("i64", str(-(1 << 63))), b.zero(_I8)])
+        return b.let(f"xor {b.type(_I8)} {x}, {top}")
     many = "" if b.width == 1 else f"v{b.width}"
     name = f"fptosi.{many}i{8 * want.itemsize}.{many}f{8 * have.itemsize}"
     return b.let(
@@ -375,8 +375,8 @@ def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
     """Return whether an operation is done by instructions, in registers."""
     if any(dtype not in SUPPORTED for dtype in loop):
         return False
-    if op is CAST:
-        return can_cast(loop[0], loop[1])
+    if op is CAST:  # NumPy's vectors and rests give floats beyond u4 other bits
+        return loop[0] not in FLOATS or loop[1] != _U4
     if op is WHERE or op in OWN:
         return True
     given = loop[:-1]
