@@ -123,11 +123,15 @@ class NewJob:
         if plan.has_scheduler_options:
             job.once = {node: False for node in own if node.task._options.crash_retries == 0}
         run.nodes = nodes
-        if job.once and run.parent is not None:  # nor must what returned these run again
-            maker, i = run.parent
-            made = maker.node_of(i)
-            if made is not None:
-                made.job.once.setdefault(made, False)
+        if job.once and run.parent is not None:
+            self._keep_once(*run.parent)
+
+    @staticmethod
+    def _keep_once(maker: RemoteRun, i: int) -> None:
+        """Nor must what returned tasks run again that must not."""
+        made = maker.node_of(i)
+        if made is not None:
+            made.job.once.setdefault(made, False)
 
     def _pack_first(self, node: Node) -> None:
         """Have a value that tasks need wait until another thread has pickled it, if need be."""
