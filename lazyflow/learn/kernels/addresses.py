@@ -1,6 +1,6 @@
 """Several arrays as one argument of kernels: where their memory is.
 
-Numba's own lists of arrays are compiled in every process that makes one, which takes 1.5 s, and
+Numba's own lists of arrays are compiled in every process that makes one, which takes 0.3 s, and
 kernels are compiled anew for each kind of arrays in them.
 """
 
@@ -15,6 +15,9 @@ from numba.extending import intrinsic
 from lazyflow.learn.kernels.slopes import compiled
 
 __all__ = ["Addresses", "addresses_of", "ask_for_rows", "chunk_of", "numbers_at", "rows_at"]
+
+
+machine_code: Any = intrinsic  # who calls one gives no context, as types would have it
 
 
 class Addresses(NamedTuple):
@@ -67,7 +70,7 @@ def addresses_of(arrays: Sequence[Any]) -> Addresses:
     return Addresses(first, np.cumsum([len(each) for each in arrays]), like)
 
 
-@intrinsic
+@machine_code
 def _pointer(context: Any, address: Any) -> Any:
     """Return an integer as a pointer."""
 
@@ -77,7 +80,7 @@ def _pointer(context: Any, address: Any) -> Any:
     return types.voidptr(types.int64), code
 
 
-@intrinsic
+@machine_code
 def _prefetch(context: Any, address: Any) -> Any:
     """Ask for the bytes at an address, and go on."""
 
@@ -131,7 +134,7 @@ def chunk_of(ends: np.ndarray, row: int) -> int:
     >>> [chunk_of(np.array([2, 2, 6]), row) for row in (0, 1, 2, 5)]
     [0, 0, 2, 2]
     """
-    low, high = np.int64(0), len(ends) - 1
+    low, high = 0, len(ends) - 1
     while low < high:
         middle = (low + high) // 2
         if ends[middle] > row:
