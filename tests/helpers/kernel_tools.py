@@ -8,7 +8,9 @@ from lazyflow.array.kernels.program import CAST, WHERE, Step
 from lazyflow.array.kernels.run import run_program
 
 B, F8 = np.dtype(bool), np.dtype("f8")
-DTYPES = [np.dtype(name) for name in ["bool", "i1", "i4", "i8", "u1", "u8", "f4", "f8", "c16"]]
+DTYPES = [
+    np.dtype(name) for name in ["bool", "i1", "i4", "i8", "u1", "u8", "f2", "f4", "f8", "c16"]
+]
 #: Not power: what it gives depends on the strides of exponents.
 BINARY = [
     *(np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.floor_divide),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
-from lazyflow.array.kernels.native.operations import is_inline
+from lazyflow.array.kernels.native.operations import HALF, is_inline
 from lazyflow.array.kernels.order import Form, in_order, rounds
 from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
 
@@ -185,7 +185,8 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
     blockwise = any(each.kind == "moments" or in_order(each) for each in found)
     broadcasts = any(1 < prod(shape) < size for shape in shapes)
     one = len(lowered.steps) + len(found) <= 1
-    one = one and not any(step.op is WHERE for step in lowered.steps)  # np.where jumps
+    # np.where jumps, and halves are converted one by one
+    one = one and not any(step.op is WHERE or HALF in step.loop for step in lowered.steps)
     if one and not (drawn or blockwise or broadcasts):
         return "there is one operation, for which NumPy's function is as fast"
     return ""

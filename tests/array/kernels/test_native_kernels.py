@@ -36,7 +36,8 @@ def folder(tmp_path):
 
 REASONS = (
     "(astype from .* is done by NumPy|.* can't be called from a kernel"
-    "|there are no kernels for values of dtype (complex128|complex64|float16))"
+    "|there are no kernels for values of dtype (complex128|complex64)"
+    "|float16 is reduced by NumPy)"
 )
 
 
@@ -254,6 +255,35 @@ def test_floats_become_unsigned_numbers_as_numpys_do_and_beyond_their_range(of, 
             (found,) = run_program(program, [values])
         same_values(found, wanted)
         assert [str(w.message) for w in ours] == [str(w.message) for w in by_numpy]
+
+
+def test_all_numbers_of_half_precision_are_computed_as_numpy_does():
+    x = np.arange(1 << 16, dtype="u2").view("f2")
+    y = np.random.default_rng(0).permutation(x)
+    f2, whole = x.dtype, np.arange(1 << 16) * 7 - 100_000
+    two = (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.copysign)
+    one = (np.sqrt, np.abs, np.negative, np.rint, np.square, np.reciprocal, np.exp)
+    steps = [
+        *[Step(op, (0, 1), (f2, f2, f2)) for op in two],
+        *[Step(op, (0,), (f2, f2)) for op in one],
+        *[Step(np.less, (0, 1), (f2, f2, B)), Step(np.isnan, (0,), (f2, B))],
+        *[Step(CAST, (0,), (f2, to)) for to in (F4, F8, I1, I4, U8, B)],
+        *[Step(CAST, (2,), (I8, f2)), Step(CAST, (3,), (F4, f2))],
+    ]
+    steps.append(Step(WHERE, (3 + len(two) + len(one) + 1, 0, 1), (B, f2, f2, f2)))
+    outputs = tuple((4 + at, None) for at in range(len(steps)))
+    program = Program((f2, f2, I8, F4), tuple(steps), outputs)
+    given = [x, y, whole, np.linspace(-7e4, 7e4, 1 << 16, dtype=F4)]
+    for wanted, found in zip(*both(program, given), strict=True):
+        same_values(found, wanted)
+
+
+def test_one_operation_on_halves_gains_by_a_kernel():
+    f2 = np.dtype("f2")
+    program = Program((f2, f2), (binary(np.add, 0, 1, f2),), ((2, None),))
+    assert "no kernel yet" in report(program, [np.ones(100_000, "f2")] * 2)
+    total = Program((f2,), (binary(np.add, 0, 0, f2),), ((1, Reduction("sum", (0,), f2)),))
+    assert "float16 is reduced by NumPy" in report(total, [np.ones(100_000, "f2")])
 
 
 def test_a_choice_alone_gains_by_a_kernel():

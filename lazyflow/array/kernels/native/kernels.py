@@ -23,7 +23,7 @@ from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
 from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
-from lazyflow.array.kernels.native.operations import SUPPORTED, is_inline
+from lazyflow.array.kernels.native.operations import ELEMENTS, HALF, is_inline
 from lazyflow.array.kernels.native.staging import (
     KernelSpec,
     make_spec,
@@ -149,7 +149,7 @@ def _prepare(spec: KernelSpec) -> PreparedKernel:
 def _why_refused(spec: KernelSpec) -> str:
     """Return why no kernel can be generated; empty if it can."""
     for dtype, _ in spec.sources:
-        if dtype not in SUPPORTED:
+        if dtype not in ELEMENTS:
             return f"there are no kernels for values of dtype {dtype}"
     for step in spec.steps:
         if is_inline(step.op, step.loop):
@@ -161,8 +161,10 @@ def _why_refused(spec: KernelSpec) -> str:
         if not isinstance(step.op, np.ufunc) or loop_of(step.op, step.loop) is None:
             named = ", ".join(map(str, step.loop[: len(step.operands)]))
             return f"{step.op.__name__} of {named} can't be called from a kernel"
-    for value, _, _ in spec.outputs:
-        if spec.dtypes[value] not in SUPPORTED:
+    for value, kind, _ in spec.outputs:
+        if kind is not None and spec.dtypes[value] == HALF:
+            return "float16 is reduced by NumPy"
+        if spec.dtypes[value] not in ELEMENTS:
             return f"there are no kernels for values of dtype {spec.dtypes[value]}"
     return compiler.unavailable()
 

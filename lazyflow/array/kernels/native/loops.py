@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.native.operations import SUPPORTED
+from lazyflow.array.kernels.native.operations import ELEMENTS
 
 #: Of zeros of both signs, the loops of these give one that depends on the place in a vector.
 _EXCLUDED = {np.fmax, np.fmin}
@@ -47,7 +47,7 @@ def loop_of(ufunc: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
     >>> loop_of(np.exp, (f8, f8)) is not None, loop_of(np.exp, (f8, np.dtype("i8"))) is None
     (True, True)
     """
-    if ufunc in _EXCLUDED or any(dtype not in SUPPORTED for dtype in dtypes):
+    if ufunc in _EXCLUDED or any(dtype not in ELEMENTS for dtype in dtypes):
         return None
     if ufunc is np.power and dtypes[0].kind in "iu":
         return None  # it needs the GIL to refuse negative powers

@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native.elementary.formulas import OWN
+from lazyflow.array.kernels.native.elementary.formulas import OWN, has_feature
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.program import CAST, WHERE
 
 DType = np.dtype[Any]
 
 FLOATS = {np.dtype("f4"): "float", np.dtype("f8"): "double"}
-BOOL, _I4, _U4, _I8, _U8 = map(np.dtype, ["?", "i4", "u4", "i8", "u8"])
+BOOL, _I4, _U4, _I8, _U8, _F4 = map(np.dtype, ["?", "i4", "u4", "i8", "u8", "f4"])
+HALF = np.dtype("f2")  # is computed in f4, and rounded after each operation, as NumPy does
 SUPPORTED = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)} | {
     BOOL,
     *FLOATS,
 }
+#: What elements of kernels may be; to round to half precision takes an instruction.
+ELEMENTS = SUPPORTED | ({HALF} if has_feature("F16C") else set())
 
 
 class Body:
@@ -76,7 +79,7 @@ class Body:
 
     def zero(self, dtype: DType) -> str:
         """Return zeros."""
-        return self.fixed(register(dtype), "0.0" if dtype in FLOATS else "0")
+        return self.fixed(register(dtype), "0.0" if dtype.kind == "f" else "0")
 
     def splat(self, value: str, dtype: DType) -> str:
         """Return a value in all lanes."""
@@ -99,6 +102,8 @@ def register(dtype: DType) -> str:
     """Return the LLVM type of one value in a register."""
     if dtype in FLOATS:
         return FLOATS[dtype]
+    if dtype == HALF:
+        return "half"
     return "i1" if dtype == BOOL else f"i{8 * dtype.itemsize}"
 
 
@@ -326,10 +331,15 @@ def _table(dtype: DType) -> dict[Any, Emit]:
 
 def cast(b: Body, have: DType, want: DType, x: str) -> str:
     """Emit a cast."""
-    if want == BOOL:
-        return truth(b, have, x)
     if have == want:
         return x
+    if have == HALF:
+        return cast(b, _F4, want, b.let(f"fpext {b.type(HALF)} {x} to {b.type(_F4)}"))
+    if want == HALF:
+        single = cast(b, have, _F4, x)
+        return b.let(f"fptrunc {b.type(_F4)} {single} to {b.type(HALF)}")
+    if want == BOOL:
+        return truth(b, have, x)
     if have in FLOATS and want not in FLOATS:
         return _to_whole(b, have, want, x)
     if have in FLOATS:
@@ -373,20 +383,30 @@ def elementary(b: Body, name: str, t: DType, x: list[str]) -> str:
 
 def is_inline(op: Any, loop: tuple[DType, ...]) -> bool:
     """Return whether an operation is done by instructions, in registers."""
-    if any(dtype not in SUPPORTED for dtype in loop):
+    if any(dtype not in ELEMENTS for dtype in loop):
         return False
-    if op is CAST:  # NumPy's vectors and rests give floats beyond u4 other bits
-        return loop[0] not in FLOATS or loop[1] != _U4
+    if op is CAST:  # NumPy rounds f8 once; floats beyond u4 have other bits in its vectors and rests
+        return loop[0].kind != "f" or loop[1] != _U4 and (loop[0].itemsize < 8 or loop[1] != HALF)
     if op is WHERE or op in OWN:
         return True
-    given = loop[:-1]
+    if HALF in loop and op in (np.maximum, np.minimum):  # it takes the other one of two zeros
+        return False
+    given = _in_single(loop[:-1])
     return op in _table(given[0]) and all(dtype == given[0] for dtype in given)
+
+
+def _in_single(loop: tuple[DType, ...]) -> tuple[DType, ...]:
+    return tuple([_F4 if dtype == HALF else dtype for dtype in loop])
 
 
 def emit(b: Body, op: Any, loop: tuple[DType, ...], x: list[str]) -> str:
     """Emit an operation for which `is_inline` is true."""
     if op is CAST:
         return cast(b, loop[0], loop[1], x[0])
+    if HALF in loop:
+        single = _in_single(loop)
+        given = [cast(b, *each) for each in zip(loop, single, x, strict=False)]
+        return cast(b, single[-1], loop[-1], emit(b, op, single, given))
     if op is WHERE:
         if loop[1] in FLOATS:
             # AVX-512 would divide only where it is selected, and NumPy reports what it divides

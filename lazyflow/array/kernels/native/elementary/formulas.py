@@ -56,10 +56,15 @@ OWN: dict[Any, str] = {}
 _BY_NAME = {ufunc.__name__: formula for ufunc, formula in FORMULAS.items()}
 
 
+def has_feature(name: str) -> bool:
+    """Return whether the processor has a feature, by NumPy's name for it."""
+    core: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
+    return bool(core.__cpu_features__.get(name))
+
+
 def multiplies_and_adds() -> bool:
     """Return whether the processor rounds once when it multiplies and adds."""
-    core: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
-    return bool(core.__cpu_features__.get("FMA3"))
+    return has_feature("FMA3")
 
 
 @cache
