@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
-from lazyflow.array.kernels.native.operations import HALF, is_inline
+from lazyflow.array.kernels.native.blocks import HALF
+from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.order import Form, in_order, rounds
 from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
 
@@ -185,11 +186,15 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
     blockwise = any(each.kind == "moments" or in_order(each) for each in found)
     broadcasts = any(1 < prod(shape) < size for shape in shapes)
     one = len(lowered.steps) + len(found) <= 1
-    # np.where jumps, and halves are converted one by one
-    one = one and not any(step.op is WHERE or HALF in step.loop for step in lowered.steps)
+    one = one and not any(map(_is_slow, lowered.steps))
     if one and not (drawn or blockwise or broadcasts):
         return "there is one operation, for which NumPy's function is as fast"
     return ""
+
+
+def _is_slow(step: LoweredStep) -> bool:
+    """Return whether NumPy's function alone is slow: it jumps, or converts halves one by one."""
+    return step.op is WHERE or (HALF in step.loop and is_inline(step.op, step.loop))
 
 
 def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[int]]:

@@ -13,12 +13,12 @@ from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.lowering import KINDS, Lowered, lower
+from lazyflow.array.kernels.native.blocks import SUPPORTED
 from lazyflow.array.kernels.native.calling import asked_for, call_kernel, finish_output
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
-from lazyflow.array.kernels.native.operations import SUPPORTED
 from lazyflow.array.kernels.order import GROUP, merge_reduced
 from lazyflow.array.kernels.planning import Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction, Step

@@ -124,7 +124,7 @@ def _run(
             values[result] = op(*given, out=outs.get(result, out) if outs else out)
         elif op is CAST and result in outs:
             values[result] = outs[result]
-            np.copyto(values[result], *given, casting="unsafe")
+            np.copyto(values[result], given[0], casting="unsafe")
         else:
             for number, value in zip(step.results, _perform(step, given), strict=True):
                 values[number] = _array(value, plan.lowered.dtypes[number])

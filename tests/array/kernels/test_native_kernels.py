@@ -282,6 +282,8 @@ def test_one_operation_on_halves_gains_by_a_kernel():
     f2 = np.dtype("f2")
     program = Program((f2, f2), (binary(np.add, 0, 1, f2),), ((2, None),))
     assert "no kernel yet" in report(program, [np.ones(100_000, "f2")] * 2)
+    exp = Program((f2,), (Step(np.exp, (0,), (f2, f2)),), ((1, None),))
+    assert "as fast" in report(exp, [np.ones(100_000, "f2")])
     total = Program((f2,), (binary(np.add, 0, 0, f2),), ((1, Reduction("sum", (0,), f2)),))
     assert "float16 is reduced by NumPy" in report(total, [np.ones(100_000, "f2")])
 

@@ -2,7 +2,8 @@
 
 In reading order:
 
-    operations.py    operations as LLVM's instructions   loops.py        NumPy's own inner loops
+    blocks.py        text of LLVM's, and its types       loops.py        NumPy's own inner loops
+    operations.py    operations as LLVM's instructions
     elementary/      exp, log, ... of our own            modules.py      their text in full
     staging.py       steps done in registers together    llvm_text.py    loops as text
     elements.py      what a loop computes in registers   compiler.py     text to code, in a thread

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.lowering import LoweredStep
+from lazyflow.array.kernels.native.blocks import Body
 from lazyflow.array.kernels.native.llvm_text import Text
-from lazyflow.array.kernels.native.operations import Body, emit
+from lazyflow.array.kernels.native.operations import emit
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.planning import CONSTANT
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native.blocks import ELEMENTS, HALF
 from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.elementary.formulas import OWN
@@ -23,7 +24,7 @@ from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
 from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
-from lazyflow.array.kernels.native.operations import ELEMENTS, HALF, is_inline
+from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.native.staging import (
     KernelSpec,
     make_spec,

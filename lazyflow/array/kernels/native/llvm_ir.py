@@ -19,6 +19,7 @@ from __future__ import annotations
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.lowering import LoweredStep
+from lazyflow.array.kernels.native.blocks import Body, register
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elements import elements_of, evaluated
 from lazyflow.array.kernels.native.llvm_reductions import (
@@ -30,7 +31,6 @@ from lazyflow.array.kernels.native.llvm_reductions import (
 )
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import Body, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.lowering import KINDS
+from lazyflow.array.kernels.native.blocks import FLOATS, Body, register
 from lazyflow.array.kernels.native.elements import Elements, elements_of
 from lazyflow.array.kernels.native.llvm_text import F8, Text
-from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, of_numbers, register
+from lazyflow.array.kernels.native.operations import emit, of_numbers
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import identity
 

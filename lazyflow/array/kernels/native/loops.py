@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.native.operations import ELEMENTS
+from lazyflow.array.kernels.native.blocks import ELEMENTS
 
 #: Of zeros of both signs, the loops of these give one that depends on the place in a vector.
 _EXCLUDED = {np.fmax, np.fmin}
