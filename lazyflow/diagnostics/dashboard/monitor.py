@@ -242,8 +242,8 @@ class Monitor(ProgramObserver):
             if key in self._runs
         ]
         running += [
-            (call.task, call.start or self._seen.setdefault(id(call), now)) for call in islice(self._calls_open.values(), _ASKED)
-            if call.is_running
+            (call.task, call.start or self._seen.setdefault(id(call), now))
+            for call in islice(self._calls_open.values(), _ASKED) if call.is_running
         ]
         for task, start in running:
             function = self._function(task)
