@@ -64,7 +64,9 @@ def test_each_actor_has_a_lane_with_its_calls(scheduler):
         assert "test_actor_calls.py:" in task.place
         assert task.function == f"{__name__}.{task.name}"
     assert repr(p) == "<Profile: 6 calls of actors and 1 task of 1 run>"
-    assert p.summary().headline.startswith("6 calls of actors and 1 task of 4 functions in 1 run ")
+    assert p.summary().headline.startswith(
+        "6 calls of actors and 1 task of 4 functions in 1 run on 1 worker and 2 actors; "
+    )
     rows = {row.function: (row.calls, row.failed) for row in p.summary().rows}
     assert rows["Plain.add"] == (3, 0) and rows["Plain.fail"] == (1, 1) and rows["abs"] == (1, 0)
 
@@ -103,7 +105,7 @@ def test_a_call_that_was_cancelled_is_none():
     assert [task.name for task in p.tasks] == ["Plain.__init__", "Plain.wait", "Plain.add"]
 
 
-def test_a_call_that_was_cancelled_after_it_was_sent_is_none():
+def test_a_call_that_was_cancelled_after_it_was_sent_has_not_failed():
     gate, begun = Gate(), Gate()
     with lazyflow.profile() as p:
         actor = plain("processes")(1)
@@ -112,8 +114,9 @@ def test_a_call_that_was_cancelled_after_it_was_sent_is_none():
         queued.cancel()
         gate.open()
         running.result()
-        assert actor.add(2).result() == 3
-    assert [task.name for task in p.tasks] == ["Plain.__init__", "Plain.wait", "Plain.add"]
+        has_run = actor.add(2).result() == 4  # the word did not come in time
+    names = ["Plain.__init__", "Plain.wait", *["Plain.add"] * (1 + has_run)]
+    assert [task.name for task in p.tasks] == names
     assert not any(task.failed for task in p.tasks)
 
 
@@ -233,18 +236,21 @@ def test_the_page_has_calls(scheduler):
         assert [each[4] for each in news["progress"] if each[0] != at] == [0, 0]
         assert news["open_calls"] == 2
         assert monitor.is_busy()
-        queued.cancel()
+        if scheduler == "threads":  # the word always comes in time
+            queued.cancel()
         gate.open()
         running.result()
+        lazyflow.wait([queued])
         with pytest.raises(ValueError):
             actor.fail().result()
     finally:
         always_observers.remove(monitor)
     news = monitor.news(0)
     found = {news["functions"][number]: tuple(rest[:4]) for number, *rest in news["progress"]}
+    adds = 1 if scheduler == "threads" else 2
     assert found == {
-        "Plain.__init__": (1, 0, 1, 0), "Plain.add": (1, 0, 1, 0), "Plain.wait": (1, 0, 1, 0),
-        "Plain.fail": (1, 1, 1, 0),
+        "Plain.__init__": (1, 0, 1, 0), "Plain.add": (adds, 0, adds, 0),
+        "Plain.wait": (1, 0, 1, 0), "Plain.fail": (1, 1, 1, 0),
     }
     assert news["workers"] == ["actor Plain"]
     assert news["open_calls"] == 0
