@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
 from lazyflow.api.works import WatchedWork
+from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
@@ -29,6 +30,7 @@ __all__ = ["ProgressBar"]
 
 _PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
 _FUNCTIONS = 3  # running ones that are named
+_CALLS = 100  # of actors that are asked whether they run: those that were made first
 _NAME = 24  # characters of each
 
 
@@ -173,6 +175,7 @@ class ProgressBar(ProgramObserver):
         self._latest = 0
         self._failed: list[int] = []  # appending is atomic
         self._running: dict[tuple[int, int], AnyRun] = {}  # by id of the run and task
+        self._calls: dict[int, WatchedCall] = {}  # of actors, that are not over; by id
         self._next_drawing = monotonic() + self._minimum if self._is_shown else inf
 
     def __enter__(self) -> ProgressBar:
@@ -254,9 +257,11 @@ class ProgressBar(ProgramObserver):
                 self._clear()
                 self._next_drawing += max(0.0, self._interval - self._minimum)
             self._runs.add(id(call))
+            self._calls[id(call)] = call
             self._total += 1
 
     def call_ended(self, call: WatchedCall) -> None:
+        self._calls.pop(id(call), None)
         if id(call) not in self._runs:
             return
         if call.failed:
@@ -315,6 +320,8 @@ class ProgressBar(ProgramObserver):
             run.task_name(i) for (number, i), run in self._running.copy().items()
             if number in self._runs
         )
+        first = itertools.islice(self._calls.copy().values(), _CALLS)
+        often.update(task_name(call.task) for call in first if call.is_running)
         names = [
             _short(name) + (f" ×{times}" if times > 1 else "")
             for name, times in often.most_common(_FUNCTIONS)

@@ -28,7 +28,9 @@ class Plain:
     def fail(self):
         raise ValueError(self.n)
 
-    def wait(self, gate):
+    def wait(self, gate, begun=None):
+        if begun is not None:
+            begun.open()
         return gate.wait()
 
 
@@ -62,7 +64,9 @@ def test_each_actor_has_a_lane_with_its_calls(scheduler):
         assert "test_actor_calls.py:" in task.place
         assert task.function == f"{__name__}.{task.name}"
     assert repr(p) == "<Profile: 6 calls of actors and 1 task of 1 run>"
-    assert p.summary().headline.startswith("6 calls of actors and 1 task of 4 functions in 1 run ")
+    assert p.summary().headline.startswith(
+        "6 calls of actors and 1 task of 4 functions in 1 run on 1 worker and 2 actors; "
+    )
     rows = {row.function: (row.calls, row.failed) for row in p.summary().rows}
     assert rows["Plain.add"] == (3, 0) and rows["Plain.fail"] == (1, 1) and rows["abs"] == (1, 0)
 
@@ -101,6 +105,40 @@ def test_a_call_that_was_cancelled_is_none():
     assert [task.name for task in p.tasks] == ["Plain.__init__", "Plain.wait", "Plain.add"]
 
 
+def test_a_call_that_was_cancelled_after_it_was_sent_has_not_failed():
+    gate, begun = Gate(), Gate()
+    with lazyflow.profile() as p:
+        actor = plain("processes")(1)
+        running, queued = actor.wait(gate, begun), actor.add(1)
+        assert begun.wait()
+        queued.cancel()
+        gate.open()
+        running.result()
+        has_run = actor.add(2).result() == 4  # the word did not come in time
+    names = ["Plain.__init__", "Plain.wait", *["Plain.add"] * (1 + has_run)]
+    assert [task.name for task in p.tasks] == names
+    assert not any(task.failed for task in p.tasks)
+
+
+@ALL
+def test_a_constructor_that_raised_has_failed(scheduler):
+    with lazyflow.profile() as p:
+        actor = plain(scheduler)()
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            actor.add(1).result()
+    names = [(task.name, task.worker, task.failed) for task in p.tasks]
+    assert names == [("Plain.__init__", "actor Plain", True), ("Plain.add", "", True)]
+
+
+def test_a_constructor_that_can_not_be_called_has_failed_on_no_actor():
+    with lazyflow.profile() as p:
+        actor = plain("processes")(delayed(lambda: 1 / 0)())
+        with pytest.raises(ZeroDivisionError):
+            actor.add(1).result()
+    names = {(task.name, task.worker, task.failed) for task in p.tasks if task.run < 0}
+    assert names == {("Plain.__init__", "", True), ("Plain.add", "", True)}
+
+
 def test_a_call_whose_input_failed_has_failed_on_no_actor():
     with lazyflow.profile() as p:
         actor = plain("threads")(1)
@@ -136,7 +174,8 @@ def test_the_flame_shows_lines_of_methods(scheduler):
     assert any("test_actor_calls.py:" in line.place for line in p.flame().lines)
 
 
-def test_a_bar_counts_calls_that_last(monkeypatch):
+@pytest.fixture
+def bars(monkeypatch):
     made: list[Any] = []
 
     class Bar:
@@ -152,39 +191,67 @@ def test_a_bar_counts_calls_that_last(monkeypatch):
 
     monkeypatch.setattr(progress, "_bar_class", lambda: Bar)
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
+    return made
+
+
+def test_a_bar_counts_calls_that_last(bars):
     actor = plain("threads")(1)
     with ProgressBar(interval=60):
         assert actor.add(1).result() == 2
-    assert made == []
+    assert bars == []
     with ProgressBar(interval=0):
         calls = [actor.add(1), actor.add(1), actor.fail()]
         lazyflow.wait(calls)
-    assert made[-1].seen[-1][1:] == (3, "1 failed")
+    assert bars[-1].seen[-1][1:] == (3, "1 failed")
 
 
-def test_the_page_has_calls():
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_a_bar_names_the_methods_that_run(bars, scheduler):
+    gate, begun = Gate(), Gate()
+    with ProgressBar(interval=0):
+        actor = plain(scheduler)(1)
+        calls = [actor.wait(gate, begun), actor.add(1)]
+        assert begun.wait()
+        delayed(abs)(-1).compute(scheduler="sync")  # has the bar drawn
+        gate.open()
+        lazyflow.wait(calls)
+    assert "Plain.wait" in [text for *_, text in bars[-1].seen]
+    assert bars[-1].seen[-1] == (4, 4, "")
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_the_page_has_calls(scheduler):
     monitor = Monitor()
-    gate = Gate()
+    gate, begun = Gate(), Gate()
     always_observers.append(monitor)
     try:
-        actor = plain("threads")(1)
+        actor = plain(scheduler)(1)
         actor.add(1).result()
-        running = actor.wait(gate)
+        running = actor.wait(gate, begun)
         queued = actor.add(1)
-        queued.cancel()
-        assert "Plain.wait" in monitor.news(0)["functions"]
+        assert begun.wait()
+        news = monitor.news(0)
+        at = news["functions"].index("Plain.wait")
+        assert [each[1:5] for each in news["progress"] if each[0] == at] == [(0, 0, 1, 1)]
+        assert [each[4] for each in news["progress"] if each[0] != at] == [0, 0]
+        assert news["open_calls"] == 2
         assert monitor.is_busy()
+        if scheduler == "threads":  # the word always comes in time
+            queued.cancel()
         gate.open()
         running.result()
+        lazyflow.wait([queued])
         with pytest.raises(ValueError):
             actor.fail().result()
     finally:
         always_observers.remove(monitor)
     news = monitor.news(0)
     found = {news["functions"][number]: tuple(rest[:4]) for number, *rest in news["progress"]}
+    adds = 1 if scheduler == "threads" else 2
     assert found == {
-        "Plain.__init__": (1, 0, 1, 0), "Plain.add": (1, 0, 1, 0), "Plain.wait": (1, 0, 1, 0),
-        "Plain.fail": (1, 1, 1, 0),
+        "Plain.__init__": (1, 0, 1, 0), "Plain.add": (adds, 0, adds, 0),
+        "Plain.wait": (1, 0, 1, 0), "Plain.fail": (1, 1, 1, 0),
     }
     assert news["workers"] == ["actor Plain"]
+    assert news["open_calls"] == 0
     assert not monitor.is_busy()

@@ -4,11 +4,14 @@ import gc
 import http.client
 import json
 import logging
+import os
 import random
+import re
 import socket
 import threading
 import weakref
 from contextlib import closing, contextmanager
+from time import perf_counter
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -17,7 +20,8 @@ import pytest
 import lazyflow
 from lazyflow import compute, delayed, persist
 from lazyflow.api.runs import always_observers
-from lazyflow.testing.signals import Gate
+from lazyflow.diagnostics.dashboard.monitor import Monitor
+from lazyflow.testing.signals import Barrier, Gate
 
 pytest.importorskip("tornado")
 
@@ -155,6 +159,68 @@ def test_advice_on_what_ran(page, monkeypatch):
     place, seen, why, do = news["advice"][0]
     assert "test_dashboard.py:" in place and "no task ran" in seen
     assert why == "workers have nothing to do meanwhile" and "lazyflow.persist(x)" in do
+
+
+def waits(gate, barrier):
+    barrier.wait()
+    gate.wait()
+
+
+@pytest.mark.parametrize(
+    ("own", "whole", "seen"),
+    [
+        (0.5, 1.0, "on threads, mostly waits, and used .* cores together, while cores were idle"),
+        (0.0, 8.0, "as waits, and used 0 cores themselves; threads that they started used "),
+    ],
+    ids=["interpreter lock", "threads of BLAS"],
+)
+def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
+    # What the machine counts, as it would be: of each thread, of the process, and of idle cores.
+    for name, rate in {
+        "lazyflow.schedulers.core.task_timer.thread_time": own,
+        "lazyflow.diagnostics.profiling.usage.process_time": whole,
+        "lazyflow.diagnostics.dashboard.window.idle_seconds": os.cpu_count(),
+    }.items():
+        monkeypatch.setattr(name, lambda rate=rate: rate * perf_counter())
+    monkeypatch.setattr("lazyflow.config.cpu_count", lambda: 2)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.window._LEAST", 0)
+    gate, barrier, monitor = Gate(), Barrier(3), Monitor()
+    always_observers.append(monitor)
+    try:
+        works = [delayed(waits, pure=False)(gate, barrier) for _ in range(2)]
+        pending = persist(*works, scheduler="threads", num_workers=2)
+        barrier.wait()
+        monitor.take_in()
+        gate.wait(0.15)
+        monitor.take_in()
+        gate.open()
+        compute(*pending)
+    finally:
+        always_observers.remove(monitor)
+    (advice,) = monitor.news(0)["advice"]
+    assert re.search(seen, advice[1]) and "test_dashboard.py:" in advice[0]
+
+
+def test_advice_on_memory(monkeypatch):
+    def fill():
+        block = np.ones(8_000_000)
+        monitor.take_in()
+        return block.size
+
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.window._LEAST", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.profiling.usage._STEP", 0)
+    monkeypatch.setattr(
+        "lazyflow.diagnostics.dashboard.window.memory_limit", lambda usage: usage[-1].total
+    )
+    monitor = Monitor()
+    always_observers.append(monitor)
+    try:
+        monitor.take_in()
+        compute(delayed(fill)(), scheduler="threads")
+    finally:
+        always_observers.remove(monitor)
+    (advice,) = monitor.news(0)["advice"]
+    assert advice[1].startswith("memory reached ") and advice[1].endswith(" while fill ran")
 
 
 def test_values_are_not_kept_by_it(page):

@@ -20,7 +20,7 @@ def test_the_page_shows_what_runs_and_hostile_names_do_nothing(tmp_path):
         assert not page.value('document.getElementById("none").hidden')
         compute([delayed(abs, name=name)(-1) for name in hostile], scheduler="processes")
         compute(delayed(sum)([delayed(abs)(-i) for i in range(20)]), scheduler="processes")
-        page.until('document.getElementById("state").textContent === "nothing runs, 2 over"')
+        page.until('document.getElementById("state").textContent === "nothing runs, 2 runs over"')
         rows = page.value(ROWS)
         assert [row[0] for row in rows] == [*hostile, "abs", "sum"]
         assert [row[2:4] for row in rows] == [["1", "1"], ["1", "1"], ["20", "20"], ["1", "1"]]

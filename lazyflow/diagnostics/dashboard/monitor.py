@@ -28,6 +28,7 @@ __all__ = ["Monitor"]
 
 _KEPT = 20_000  # calls that a page which is opened late still gets
 _NAMED = 200  # functions that are listed; the others share a row
+_ASKED = 1_000  # calls of actors that are asked whether they run: those that were made first
 _OTHERS = "other functions"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -82,6 +83,7 @@ class Monitor(ProgramObserver):
         self._watch = GraphWatch()
         self._calls_of_actors = ActorCalls()
         self._calls_open: dict[int, WatchedCall] = {}  # by id
+        self._seen: dict[int, float] = {}  # when they ran first, where their start is not known
         self._meter = UsageMeter(lambda: tuple(self._schedulers.values()))
         self._window = AdviceWindow(self._calls_of_actors, self._meter)
 
@@ -145,6 +147,7 @@ class Monitor(ProgramObserver):
             "functions": list(self._functions),
             "progress": self._progress(),
             "runs": {"open": len(self._runs), "over": self._over},
+            "open_calls": len(self._calls_open),
             "memory": list(self._memory()),
             "links": self._links(),
             "advice": [[each.place, each.seen, each.why, each.do] for each in self._window.found],
@@ -199,6 +202,7 @@ class Monitor(ProgramObserver):
     def _end_call(self, call: WatchedCall) -> None:
         if self._calls_open.pop(id(call), None) is None:  # it was made before the page
             return
+        self._seen.pop(id(call), None)
         function = self._function(call.task)
         if not self._calls_of_actors.ended(call):  # it was cancelled
             self._totals[function] -= 1
@@ -238,8 +242,8 @@ class Monitor(ProgramObserver):
             if key in self._runs
         ]
         running += [
-            (call.task, call.start) for call in self._calls_open.values()
-            if call.start is not None and call.end is None
+            (call.task, call.start or self._seen.setdefault(id(call), now))
+            for call in islice(self._calls_open.values(), _ASKED) if call.is_running
         ]
         for task, start in running:
             function = self._function(task)

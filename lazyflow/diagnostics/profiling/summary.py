@@ -182,7 +182,11 @@ def in_words(tasks: Sequence[TaskRecord]) -> str:
 def _headline(
     tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, functions: int
 ) -> str:
-    workers = rows_by_worker(tasks)
+    # An actor is no worker: nobody minds that it has nothing to do.
+    workers = rows_by_worker(task for task in tasks if task.run >= 0)
+    actors = len({task.worker for task in tasks if task.run < 0 and task.worker})
+    places = [count(len(workers), "worker")] * bool(workers or not actors)
+    places += [count(actors, "actor")] * bool(actors)
     alone = total(gaps(runs, tasks, time))
     inside = max(time - alone, 1e-9)
     busy = sum(
@@ -191,7 +195,7 @@ def _headline(
     )
     text = (
         f"{in_words(tasks)} of {count(functions, 'function')} in "
-        f"{count(len(runs), 'run')} on {count(len(workers), 'worker')}; {seconds(time)}, of which "
+        f"{count(len(runs), 'run')} on {' and '.join(places)}; {seconds(time)}, of which "
         f"{seconds(alone)} ({percent(alone / time)}) outside of runs, in the caller's own code"
     )
     if workers:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
@@ -68,6 +69,8 @@ class ActorCall:
     ) -> None:
         self.task = task
         self.watch = watch
+        if watch is not None:
+            watch.call = ref(self)
         self.inputs = inputs
         self.future = future
         self.begun = False
@@ -145,8 +148,16 @@ class PackedCall:
 
     def tell(self, error: BaseException | None = None) -> None:
         """Tell observers that the call is over, unless they know."""
-        if self.call.watch is not None:
-            self.call.watch.over(failed=error is not None)
+        watch = self.call.watch
+        if watch is not None:
+            # One that was cancelled after it was sent is answered with an error, and never began.
+            was_cancelled = watch.start is None and self.call.future.done()
+            watch.over(failed=error is not None and not was_cancelled)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the future an error, after telling observers."""
+        self.tell(error)
+        self.call.future.set_error(error)
 
     @property
     def task(self) -> Task:

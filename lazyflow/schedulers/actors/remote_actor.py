@@ -205,7 +205,7 @@ class RemoteActor:
         """Fail all calls, running ones with `error`: the keeper ends, and the process with it."""
         self._refuse(self._why_closed)
         for item in self.flying.values():
-            item.call.future.set_error(error)
+            item.fail(error)
 
     def _why_closed(self, _: PackedCall) -> BaseException:
         return self.port.why_closed(self.spec.label)
@@ -233,7 +233,7 @@ class RemoteActor:
         self.error = error
         waiting, self.waiting = self.waiting, deque()
         if not self._init.call.future.done():
-            self._init.call.future.set_error(error(self._init))
+            self._init.fail(error(self._init))
         for item in waiting:
             self._fail(item, error)
 
@@ -376,9 +376,7 @@ class RemoteActor:
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
             self._init.call.future.local_outcome()  # its error is reported by this one
-        broken = error(item)
-        item.tell(broken)
-        item.call.future.set_error(broken)
+        item.fail(error(item))
         self._release(item)
 
     def _release(self, item: PackedCall) -> None:

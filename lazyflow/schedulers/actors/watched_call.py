@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter, thread_time, time
 from typing import Any
@@ -10,6 +11,10 @@ from lazyflow.graph.task import Task
 
 #: When a call began and ended in a worker, by `time.time`, and the CPU seconds of its thread.
 CallTimes = tuple[float, float, float | None]
+
+
+def _nothing() -> None:
+    """Stand for the reference to a call that is not made yet."""
 
 
 class WatchedCall:
@@ -30,11 +35,13 @@ class WatchedCall:
         Seconds of CPU time that its thread used; None: unknown.
     failed
         Whether it raised, or could not run.
+    call
+        Returns the `ActorCall`, or None when it is gone.
     """
 
     __slots__ = (
-        "_before", "_observers", "_open", "actor", "cpu", "end", "failed", "number", "start",
-        "task", "thread",
+        "_before", "_observers", "_open", "actor", "call", "cpu", "end", "failed", "number",
+        "start", "task", "thread",
     )
 
     def __init__(self, task: Task, actor: str, number: int, observers: Any) -> None:
@@ -46,10 +53,17 @@ class WatchedCall:
         self.end: float | None = None
         self.cpu: float | None = None
         self.failed = False
+        self.call: Callable[[], Any] = _nothing
         self._before: float | None = None
         self._observers = observers
         self._open = [None]  # whoever pops it tells of the end
         observers.call_made(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun and is not over, as far as that is known here."""
+        call = self.call()
+        return self.end is None and call is not None and bool(call.inside)
 
     def begin(self, is_alone: bool) -> None:
         """Note that this thread makes the call; `is_alone` tells that it does nothing else."""

@@ -16,6 +16,7 @@ from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, Checkpoint, M
 from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, SentCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
 
@@ -190,6 +191,47 @@ def test_a_call_that_was_sent_is_skipped_when_it_is_cancelled() -> None:
     cancelled.future.cancel()
     actor.port.run()
     assert actor.link.skipped == [3]
+
+
+class Watching:
+    """Observers of calls, who note those that are over."""
+
+    def __init__(self) -> None:
+        self.over: list[WatchedCall] = []
+
+    def call_made(self, call: WatchedCall) -> None:
+        pass
+
+    def call_ended(self, call: WatchedCall) -> None:
+        self.over.append(call)
+
+    def watch(self, call: ActorCall) -> ActorCall:
+        return ActorCall(
+            call.task, call.inputs, call.future, WatchedCall(call.task, "Plain", 1, self)
+        )
+
+
+def test_observers_hear_that_a_call_which_was_sent_and_cancelled_has_not_failed() -> None:
+    actor, watching = Actor(), Watching()
+    failed, cancelled = (watching.watch(a_call("add", k)) for k in range(2))
+    for call in (failed, cancelled):
+        actor.host.call(call)
+    actor.port.run()
+    cancelled.future.cancel()
+    for number in (2, 3):
+        outcome = (FAILURE, record(Cancelled("it did not begin")), None, None)
+        actor.host.answered(actor.link, number, outcome, None)
+    assert watching.over == [failed.watch, cancelled.watch]
+    assert [call.failed for call in watching.over] == [True, False]
+
+
+def test_observers_hear_of_calls_whose_keeper_ends() -> None:
+    actor, watching = Actor(), Watching()
+    sent = watching.watch(a_call("add", 1))
+    actor.host.call(sent)
+    actor.port.run()
+    actor.host.stop(Cancelled("shut down"))
+    assert [(call, call.failed) for call in watching.over] == [(sent.watch, True)]
 
 
 def test_what_had_begun_is_to_blame_and_the_rest_goes_on_in_a_new_process() -> None:

@@ -2,7 +2,7 @@
 "use strict";
 
 const WINDOW = 30; // seconds that the stream shows
-const ROW = 24, GAP = 4, LEFT = 110, AXIS = 18; // px
+const ROW = 24, GAP = 4, AXIS = 18, WIDEST = 220; // px, the last of the lanes' names
 const MOST = 20000; // calls that are kept
 
 const byId = (id) => document.getElementById(id);
@@ -29,6 +29,9 @@ function bytes(count) {
   while (count >= 1000 && at < units.length - 1) { count /= 1000; at += 1; }
   return `${at && count < 100 ? count.toPrecision(3) : Math.round(count)} ${units[at]}`;
 }
+
+// The end of a name may be all that tells two apart.
+const short = (name) => (name.length > 36 ? `${name.slice(0, 22)}…${name.slice(-13)}` : name);
 
 function cell(row, text, kind) {
   const found = row.appendChild(document.createElement("td"));
@@ -62,7 +65,7 @@ function showProgress() {
     cell(row, total.toLocaleString("en"));
     cell(row, failed ? failed.toLocaleString("en") : "", "bad");
     cell(row, running || "");
-    cell(row, running ? seconds(longest) : "");
+    cell(row, longest ? seconds(longest) : "");
   }
 }
 
@@ -107,8 +110,10 @@ function showLinks() {
 
 function showState(text) {
   const { open, over } = news.runs;
-  const state = open ? `${open} run${open > 1 ? "s" : ""} going on` : "nothing runs";
-  byId("state").textContent = text || `${state}, ${over.toLocaleString("en")} over`;
+  const counted = (count, what) => count ? `${count.toLocaleString("en")} ${what}${count > 1 ? "s" : ""}` : "";
+  const parts = [counted(open, "run"), counted(news.open_calls, "actor call")].filter(Boolean);
+  const state = parts.length ? `${parts.join(" and ")} going on` : "nothing runs";
+  byId("state").textContent = text || `${state}, ${counted(over, "run") || "no run"} over`;
 }
 
 function draw() {
@@ -127,6 +132,8 @@ function draw() {
   paint.setTransform(scale, 0, 0, scale, 0, 0);
   paint.clearRect(0, 0, width, height);
   paint.font = "12px system-ui, sans-serif";
+  const named = Math.max(0, ...news.workers.map((name) => paint.measureText(short(name)).width));
+  const LEFT = Math.max(110, Math.min(named, WIDEST) + 12);
   const last = calls.length ? calls[calls.length - 1][3] : news.now;
   // While something runs, or just has, the stream moves; then it stands still at its end.
   const now = Math.min(news.now + performance.now() / 1000 - received, last + WINDOW / 2);
@@ -143,7 +150,7 @@ function draw() {
   }
   paint.fillStyle = style.color;
   news.workers.forEach((name, row) => {
-    paint.fillText(name.slice(0, 16), 0, row * (ROW + GAP) + 16, LEFT - 8);
+    paint.fillText(short(name), 0, row * (ROW + GAP) + 16, WIDEST);
   });
   for (let mark = 0; mark < WINDOW; mark += 5) {
     paint.fillText(mark ? `−${mark} s` : "", to(now - mark) - 10, height - 4);
