@@ -7,7 +7,10 @@ import lazyflow
 from benchmarks import actors, arrays, bench, overhead, processes, solvers
 
 #: Cases of which lazyflow's side runs in processes of its own, where no profile of ours hears.
-ELSEWHERE = {"build", "cores", "imports", "large", "million", "single", "starting"}
+ELSEWHERE = {
+    "anomaly", "build", "cores", "first", "imports", "large", "million", "rechunk", "single",
+    "starting",
+}
 
 QUICK = [
     (suite, name) for suite in (overhead, actors, processes) for name in suite.CASES
