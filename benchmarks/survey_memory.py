@@ -74,7 +74,7 @@ def measured(side: str, expression: str, size: int, chunks: int) -> list[float]:
 
 
 def main(size: int, chunks: int) -> int:
-    """Print the growths, code included in the first, of each case on both sides; return 1 where ours is the larger."""
+    """Print the growths of each case, code included in the first; return 1 where ours is larger."""
     columns = "".join(f"{name:>7}{'dask':>7}{'/':>6}" for name in ("first", "again"))
     print(f"{'most memory above that before, MB':64}{'code':>6}{'dask':>6}{columns}")
     above = 0
