@@ -26,7 +26,8 @@ LIBRARIES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
 CASES = """
     x.sum() | x.max(axis=1) | x.std() | (c - c.mean(0)).std(0) | la.median(x, axis=1)
     la.percentile(v, 50) | x + y | ((x * 3 + 2) * x + 1) * x + 0.5 | la.where(x > 0.5, x, y)
-    x - x.mean(0) | (t - t.mean(0)) / t.std(0) | ((t - t.mean(0)) / t.std(0)).max() | x[x > 0.5].sum() | la.roll(v, 1000)
+    x - x.mean(0) | (t - t.mean(0)) / t.std(0)
+    ((t - t.mean(0)) / t.std(0)).max() | x[x > 0.5].sum() | la.roll(v, 1000)
     x.rechunk((-1, 100)).max(axis=0) | la.concatenate([x, y]) | v.cumsum(axis=0)
     la.topk(v, 10) | la.unique(i) | la.histogram(v, bins=100, range=(0, 1))
     x.T @ x | la.tensordot(x, y, axes=((0, 1), (0, 1))) | rng.uniform(-1, 1, S, **kw).mean()
