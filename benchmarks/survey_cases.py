@@ -15,6 +15,7 @@ generator of the library, `kw`, the keywords that give chunks where the library 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from math import isqrt
 from typing import Any
 
@@ -144,21 +145,22 @@ def expressions() -> list[tuple[str, str]]:
     ]
 
 
-def arrays(size: int) -> dict[str, np.ndarray]:
-    """Return the arrays, x being of `size` bytes."""
+def arrays(size: int, wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """Return the arrays, or those that are wanted, x being of `size` bytes."""
     rng = np.random.default_rng(0)
     rows = max(8, size // 8 // WIDE)
     length = rows * WIDE
     side, days = isqrt(length), max(4, length // 12_500)
-    x = rng.random((rows, WIDE))
-    v = rng.random(length)
-    return {
-        "x": x, "y": rng.random((rows, WIDE)), "b": x > 0.5, "f": x.astype("f4"), "v": v,
-        "w": rng.random(length), "i": rng.integers(0, 100_000, length),
-        "s": rng.integers(0, 64, length), "z": v[: length // 2] + 0.5j,
-        "c": rng.random((days, 50, 250)), "q": rng.random((side, side)),
-        "t": rng.random((length // 50, 50)), "small": rng.random((5, 4)),
+    makers: dict[str, Callable[[], np.ndarray]] = {
+        "x": lambda: rng.random((rows, WIDE)), "y": lambda: rng.random((rows, WIDE)),
+        "b": lambda: rng.random((rows, WIDE)) > 0.5,
+        "f": lambda: rng.random((rows, WIDE), dtype="f4"), "v": lambda: rng.random(length),
+        "w": lambda: rng.random(length), "i": lambda: rng.integers(0, 100_000, length),
+        "s": lambda: rng.integers(0, 64, length), "z": lambda: rng.random(length // 2) + 0.5j,
+        "c": lambda: rng.random((days, 50, 250)), "q": lambda: rng.random((side, side)),
+        "t": lambda: rng.random((length // 50, 50)), "small": lambda: rng.random((5, 4)),
     }  # fmt: skip
+    return {name: make() for name, make in makers.items() if wanted is None or name in wanted}
 
 
 def namespace(la: Any, given: dict[str, np.ndarray], parts: int) -> dict[str, Any]:
@@ -170,8 +172,12 @@ def namespace(la: Any, given: dict[str, np.ndarray], parts: int) -> dict[str, An
             whole = name == "small"
             first = len(array) if whole else -(-len(array) // parts)
             names[name] = la.from_array(array, chunks=(first, *array.shape[1:]))
-    rows, days = len(given["x"]), len(given["c"])
-    names |= {"S": given["x"].shape, "N": given["v"].size, "rows": rows, "days": days}
-    if la is not np:
-        names["kw"] = {"chunks": (-(-rows // parts), WIDE)}
+    if "x" in given:
+        rows = len(given["x"])
+        names |= {"S": given["x"].shape, "rows": rows}
+        names["kw"] = {} if la is np else {"chunks": (-(-rows // parts), WIDE)}
+    if "v" in given:
+        names["N"] = given["v"].size
+    if "c" in given:
+        names["days"] = len(given["c"])
     return names

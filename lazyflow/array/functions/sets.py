@@ -104,7 +104,9 @@ def _by_number(block: Any, counts: Any = None) -> tuple[Any, Any] | None:
     found = count([block], [Numbers(high - low + 1, low)], counts)
     if found is None:
         at = block.ravel() - block.dtype.type(low)
-        found = np.bincount(at.view(at.dtype.str.replace("i", "u")).astype(np.intp), counts), True
+        if at.dtype.itemsize < np.intp(0).itemsize:
+            at = at.view(at.dtype.str.replace("i", "u")).astype(np.intp)
+        found = np.bincount(at.view(np.intp), counts), True
     at = np.flatnonzero(found[0])
     values = at.astype(block.dtype)
     values += block.dtype.type(low)

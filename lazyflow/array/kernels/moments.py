@@ -30,9 +30,10 @@ def new_moments(form: Form, dtype: np.dtype[Any], masked: bool) -> Any:
 
 
 def _squares(distances: Any) -> Any:
+    """Return the squares of distances, written over them where they are real."""
     if distances.dtype.kind == "c":
         return (distances.real**2 + distances.imag**2).astype(distances.dtype)
-    return distances * distances
+    return np.multiply(distances, distances, out=distances)
 
 
 def _write(values: Any, mask: Any, into: Any) -> None:

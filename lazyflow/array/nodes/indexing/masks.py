@@ -21,6 +21,7 @@ from lazyflow.graph.task import Task
 #: How much each block of a mask chooses, once that was found out; until then its origin.
 _counts: WeakTable[Expr, tuple[int, ...]] = WeakTable()
 _unknown: WeakTable[Expr, Unknown] = WeakTable()
+_PIECE = 1 << 18  # elements of a block that are chosen at once
 
 
 class Masked(Expr):
@@ -79,9 +80,23 @@ def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
     if axes > 1 and block.flags.c_contiguous:  # in half of the time that NumPy's indexing takes
         block = block.reshape(*block.shape[:first], mask.size, *block.shape[first + axes:])
         mask, axes = mask.reshape(-1), 1
+    if block.ndim == axes == 1 and block.size == mask.size > _PIECE and type(block) is np.ndarray:
+        return _in_pieces(block, mask)
     if axes == 1:
         return np.compress(mask, block, axis=first)
     return block[(*(slice(None),) * first, mask)]
+
+
+def _in_pieces(block: Any, mask: Any) -> Any:
+    """Return what `np.compress` does, without 8 bytes for the place of each chosen element."""
+    found = np.empty(np.count_nonzero(mask), block.dtype)
+    filled = 0
+    for low in range(0, mask.size, _PIECE):
+        at = np.flatnonzero(mask[low:low + _PIECE])
+        into = found[filled:filled + at.size]
+        np.take(block[low:low + _PIECE], at, out=into, mode="clip")  # "raise" copies `into`
+        filled += at.size
+    return found
 
 
 class Places(Masked):
