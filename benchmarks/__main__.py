@@ -18,6 +18,7 @@ from benchmarks import (
     soak,
     solvers,
     survey,
+    survey_memory,
 )
 
 BENCHMARKS = {
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "engines": engines,
     "cluster": cluster,
     "survey": survey,
+    "survey-memory": survey_memory,
     "solvers": solvers,
     "all": results,
     "soak": soak,
@@ -41,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("python -m benchmarks NAME [options]; --help after a name lists its options\n")
         for name, module in BENCHMARKS.items():
-            print(f"  {name:10} {(module.__doc__ or '').splitlines()[0]}")
+            print(f"  {name:13} {(module.__doc__ or '').splitlines()[0]}")
         return 0
     if argv[0] not in BENCHMARKS:
         names = ", ".join(BENCHMARKS)

@@ -19,8 +19,9 @@ def check_options(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
         number = getattr(given, name, None)
         if number is not None and number < 1:
             parser.error(f"--{name} {number}: at least 1")
-    if given.json and not Path(given.json).resolve().parent.is_dir():
-        parser.error(f"the folder of {given.json} does not exist")
+    path = getattr(given, "json", None)
+    if path and not Path(path).resolve().parent.is_dir():
+        parser.error(f"the folder of {path} does not exist")
 
 
 @dataclass(frozen=True)

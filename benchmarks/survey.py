@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import measure, survey_memory
+from benchmarks import measure
 from benchmarks.command import check_options
 from benchmarks.shapes import WORKERS
 from benchmarks.survey_by_hand import BY_HAND
@@ -207,8 +207,6 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         help="expressions with this text, or of this group; * and ? as in file names")  # fmt: skip
     add("--scheduler", choices=("threads", "processes"), default="threads",
         help="ours; on processes, arrays are persisted first, and ours on threads is the peer")
-    add("--memory", action="store_true",
-        help="the most memory of some cases instead, beside dask, each in a process of its own")
     add("--json", metavar="FILE", help="write all figures to FILE")
     given = parser.parse_args(argv)
     check_options(parser, given)
@@ -235,8 +233,6 @@ def main(argv: Sequence[str]) -> int:
     Return 1 where one of ours, or a loop, failed or is wrong, 130 after a Ctrl-C.
     """
     given = _options(argv)
-    if given.memory:
-        return survey_memory.main(SIZES[given.size], given.chunks)
     repeat = given.repeat or (1 if given.size == "tiny" else 7)
     facts = measure.machine(("lazyflow", "dask", "numpy", "numba"))
     print(measure.machine_line(facts))

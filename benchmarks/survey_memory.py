@@ -1,27 +1,29 @@
 """How much memory ordinary array operations need: ours and dask's, each in a process of its own.
 
-``python -m benchmarks.survey_memory SIDE EXPRESSION SIZE CHUNKS`` prints the bytes that the code of
-a library takes, and those by which the process grows at most in a first and a second compute. The
-arrays are in memory before, dask's copies of them too; the result counts. What a library loads
-counts on both sides: ours loads its compiler with the first kernel, dask all with its import.
+Measured is what the code of a library takes, and by how much the process grows at most in a first
+and a second compute. The arrays are in memory before, dask's copies of them too; the result counts.
+What a library loads counts on both sides: ours loads its compiler with the first kernel, dask all
+with its import. What the first compute leaves (the compiler, memory of the allocator) is counted
+in the second, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.command import check_options
 from benchmarks.footprint import give_back_freed
 from benchmarks.memory import peak_bytes, resident_bytes
+from benchmarks.survey import LIBRARIES, MB, SIZES, value_of
 from benchmarks.survey_cases import arrays, namespace
-
-MB = 1_000_000
-LIBRARIES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
 
 CASES = """
     x.sum() | x.max(axis=1) | x.std() | (c - c.mean(0)).std(0) | la.median(x, axis=1)
@@ -46,8 +48,6 @@ def growth(side: str, expression: str, size: int, chunks: int) -> list[int]:
     wanted = {"small", *re.findall(r"\w+", expression), *("x" if "S" in expression else "")}
     given = arrays(size, wanted)
     found = [-resident_bytes()]
-    from benchmarks.survey import value_of
-
     la = import_module(LIBRARIES[side])
     value_of(la.ones(10, chunks=5).sum(), "threads")
     found[0] += resident_bytes()
@@ -74,13 +74,18 @@ def measured(side: str, expression: str, size: int, chunks: int) -> list[float]:
     return [number / MB for number in json.loads(text)]
 
 
-def main(size: int, chunks: int) -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the growths of each case, code included in the first; return 1 where ours is larger."""
+    given = _options(argv)
     columns = "".join(f"{name:>7}{'dask':>7}{'/':>6}" for name in ("first", "again"))
     print(f"{'most memory above that before, MB':64}{'code':>6}{'dask':>6}{columns}")
     above = 0
     for expression in expressions():
-        ours, theirs = (measured(side, expression, size, chunks) for side in LIBRARIES)
+        if given.only not in expression:
+            continue
+        ours, theirs = (
+            measured(side, expression, SIZES[given.size], given.chunks) for side in LIBRARIES
+        )
         firsts = ours[0] + ours[1], theirs[0] + theirs[1]
         pairs = (firsts, (ours[2], theirs[2]))
         above += firsts[0] > firsts[1]
@@ -88,6 +93,17 @@ def main(size: int, chunks: int) -> int:
         print(f"{expression[:63]:64}{ours[0]:>6.0f}{theirs[0]:>6.0f}{cells}", flush=True)
     print(f"above dask's: {above}")
     return int(above > 0)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks survey-memory", description=__doc__)
+    add = parser.add_argument
+    add("--size", choices=SIZES, default="400", help="of one array, in MB")
+    add("--chunks", type=int, default=16, metavar="N", help="blocks of an array")
+    add("--only", default="", metavar="TEXT", help="expressions with this text")
+    given = parser.parse_args(argv)
+    check_options(parser, given)
+    return given
 
 
 if __name__ == "__main__":

@@ -76,6 +76,15 @@ class TestCommand:
         assert end.value.code == 2
         assert said in " ".join(capsys.readouterr().err.split())
 
+    def test_the_memory_of_a_case_is_compared_with_dasks(self, capsys):
+        pytest.importorskip("dask.array")
+        __main__.main(["survey-memory", "--size", "tiny", "--only", "x.max"])
+        head, row, end = capsys.readouterr().out.splitlines()
+        assert head.split()[-8:] == "code dask first dask / again dask /".split()
+        assert row.startswith("x.max(axis=1) ")
+        assert float(row.split()[2]) > float(row.split()[1])  # dask's code is larger
+        assert end.startswith("above dask's: ")
+
     def test_an_interrupted_survey_says_so(self, capsys, monkeypatch):
         cases = iter([survey.Case("reductions", "x.sum()", {"lazyflow": 1.0, "numpy": 2.0}, {})])
 
