@@ -10,14 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import carray, types
-from numba.extending import intrinsic
 
-from lazyflow.learn.kernels.slopes import compiled
+from lazyflow.learn.kernels.slopes import compiled, machine_code, making
 
 __all__ = ["Addresses", "addresses_of", "ask_for_rows", "chunk_of", "numbers_at", "rows_at"]
-
-
-machine_code: Any = intrinsic  # who calls one gives no context, as types would have it
 
 
 class Addresses(NamedTuple):
@@ -111,14 +107,14 @@ def ask_for_rows(arrays: Addresses, low: int, count: int) -> None:
         _prefetch(address)
 
 
-@compiled
+@making
 def rows_at(arrays: Addresses, k: int) -> np.ndarray:
     """Return one of several arrays (rows, columns)."""
     rows = arrays.ends[k] - (arrays.ends[k - 1] if k else 0)
     return carray(_pointer(arrays.first[k]), (rows, arrays.like.shape[1]), arrays.like.dtype)
 
 
-@compiled
+@making
 def numbers_at(arrays: Addresses, k: int) -> np.ndarray:
     """Return one of several arrays (rows,)."""
     rows = arrays.ends[k] - (arrays.ends[k - 1] if k else 0)

@@ -19,7 +19,7 @@ from lazyflow.learn.kernels.addresses import (
     numbers_at,
     rows_at,
 )
-from lazyflow.learn.kernels.slopes import compiled, kernel
+from lazyflow.learn.kernels.slopes import compiled, kernel, making
 
 __all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]
 
@@ -156,7 +156,7 @@ def _write_square(matrix: np.ndarray, count: int, out: np.ndarray) -> float:
     return squares
 
 
-@compiled
+@making
 def _stretched(Z: np.ndarray, power: np.ndarray, count: int) -> float:
     """Return |Z'v|² / |v|², below the largest eigenvalue, of the longest column v of a power."""
     best = 0

@@ -18,15 +18,11 @@ from lazyflow.learn.kernels.addresses import (
     rows_at,
 )
 from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel, write_slopes
-from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_scores
+from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
 __all__ = ["StepSizes", "dense_steps"]
 
 _AHEAD = 3  # blocks for whose rows the memory is asked beforehand
-
-Space = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""For the way: scores and slopes of a row (K,), of a block of rows (block,), and of int64."""
-
 
 class StepSizes(NamedTuple):
     """The factors of one step.
@@ -67,6 +63,21 @@ def _write_offsets(theta: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None
         out[k] = offset
 
 
+class _Space(NamedTuple):
+    """For the way: what a block changes, its scores of zeros, scores and slopes of a row and of a
+    block, and the rows of a block that lies in several chunks.
+    """
+
+    change: np.ndarray
+    offsets: np.ndarray
+    scores: np.ndarray
+    fresh: np.ndarray
+    tile: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+
 class _Rows(NamedTuple):
     """Rows `low` to `high` of a chunk, of which `seen` is the first one's place in the table."""
 
@@ -80,15 +91,12 @@ class _Rows(NamedTuple):
 
 @compiled
 def _add_changes(
-    kind: int, theta: np.ndarray, offsets: np.ndarray, rows: _Rows, table: np.ndarray, fixed: bool,
-    change: np.ndarray, space: Space,
+    kind: int, theta: np.ndarray, rows: _Rows, table: np.ndarray, fixed: bool, space: _Space
 ) -> None:
     """Add what rows change in the gradient since `table`, and write their slopes there."""
-    scores, fresh, tile, bits = space
+    change, offsets, scores, fresh = space.change, space.offsets, space.scores, space.fresh
     if len(theta) == 1:
-        _add_changes_of_one(
-            kind, theta[0], offsets[0], rows, table, fixed, change[0], tile, bits
-        )
+        _add_changes_of_one(kind, theta[0], offsets[0], rows, table, fixed, change[0], space.tile)
         return
     X, y, weight = rows.X, rows.y, rows.weight
     d = X.shape[1]
@@ -114,7 +122,7 @@ def _add_changes(
 @compiled
 def _add_changes_of_one(
     kind: int, w: np.ndarray, offset: float, rows: _Rows, table: np.ndarray, fixed: bool,
-    change: np.ndarray, tile: np.ndarray, bits: np.ndarray,
+    change: np.ndarray, tile: np.ndarray,
 ) -> None:
     """Do as `_add_changes` for one score."""
     weight, low, seen = rows.weight, rows.low, rows.seen
@@ -123,10 +131,7 @@ def _add_changes_of_one(
     write_scores(w, offset, rows.X, low, rows.high, tile)
     if kind == LossKind.LOGISTIC:
         for i in range(count):
-            tile[i] *= y[low + i]
-        write_exponentials(tile, bits)
-        for i in range(count):
-            tile[i] = -y[low + i] / (1.0 + tile[i])
+            tile[i] = -y[low + i] / (1.0 + exponential(tile[i] * y[low + i]))
     else:
         for i in range(count):
             tile[i] -= y[low + i]
@@ -207,12 +212,24 @@ def _steps(
     sizes: StepSizes, fixed: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     theta, table, average = theta.copy(), table.copy(), average.copy()
-    K, ends = len(theta), Xs.ends
-    change, offsets = np.zeros_like(theta), np.empty(K)
-    space = np.empty(K), np.empty(K), np.zeros(block), np.zeros(block, np.int64)
-    X_across = np.empty((block, len(mean)), Xs.like.dtype)
-    y_across, weight_across = np.empty((block, ys.like.shape[1])), np.empty(block)
-    nothing = np.empty(0)
+    K, d = len(theta), len(mean)
+    space = _Space(
+        np.zeros_like(theta), np.empty(K), np.empty(K), np.empty(K), np.zeros(block),
+        np.empty((block, d), Xs.like.dtype), np.empty((block, ys.like.shape[1])), np.empty(block),
+    )
+    _take_steps(
+        kind, theta, table, average, Xs, ys, weights, starts, block, mean, sizes, fixed, space
+    )
+    return theta, table, average
+
+
+@compiled
+def _take_steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, Xs: Addresses,
+    ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, mean: np.ndarray,
+    sizes: StepSizes, fixed: bool, space: _Space,
+) -> None:
+    ends = Xs.ends
     for number in range(len(starts)):
         start = starts[number]
         if number + _AHEAD < len(starts):
@@ -220,7 +237,7 @@ def _steps(
             ask_for_rows(ys, starts[number + _AHEAD], block)
         high = min(start + block, ends[-1])
         at = chunk_of(ends, start)
-        X, y, weight = rows_at(Xs, at), rows_at(ys, at), nothing
+        X, y, weight = rows_at(Xs, at), rows_at(ys, at), space.weight[:0]
         if len(weights.first):
             weight = numbers_at(weights, at)
         before = ends[at] - len(X)
@@ -228,15 +245,14 @@ def _steps(
             for row in range(start, high):
                 while row >= ends[at]:
                     at += 1
-                _copy_row(rows_at(Xs, at), row - ends[at], X_across, row - start)
-                _copy_row(rows_at(ys, at), row - ends[at], y_across, row - start)
+                _copy_row(rows_at(Xs, at), row - ends[at], space.X, row - start)
+                _copy_row(rows_at(ys, at), row - ends[at], space.y, row - start)
                 if len(weights.first):
-                    weight_across[row - start] = numbers_at(weights, at)[row - ends[at]]
-            X, y, before = X_across, y_across, start
+                    space.weight[row - start] = numbers_at(weights, at)[row - ends[at]]
+            X, y, before = space.X, space.y, start
             if len(weights.first):
-                weight = weight_across
-        _write_offsets(theta, mean, offsets)
+                weight = space.weight
+        _write_offsets(theta, mean, space.offsets)
         rows = _Rows(X, y, weight, start - before, high - before, start)
-        _add_changes(kind, theta, offsets, rows, table, fixed, change, space)
-        _take_step(theta, average, change, mean, sizes)
-    return theta, table, average
+        _add_changes(kind, theta, rows, table, fixed, space)
+        _take_step(theta, average, space.change, mean, sizes)

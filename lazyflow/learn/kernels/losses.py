@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, xlogy
 
-from lazyflow.learn.kernels.slopes import LossKind, kernel
-from lazyflow.learn.kernels.tiles import add_rows, write_exponentials, write_scores
+from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel
+from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
 
@@ -87,32 +87,36 @@ def logistic_sums(
     >>> print(round(loss, 4), gradient)
     0.6931 [-1.5 -0.5]
     """
+    gradient = np.zeros(len(theta))
+    return _add_logistic(theta, X, y, weight, gradient, np.zeros(_TILE)), gradient
+
+
+@compiled
+def _add_logistic(
+    theta: np.ndarray, X: np.ndarray, y: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
+    tile: np.ndarray,
+) -> float:
     rows, d = X.shape
-    gradient = np.zeros(d + 1)
-    margin, e, bits = np.zeros(_TILE), np.zeros(_TILE), np.zeros(_TILE, np.int64)
     loss = 0.0
     for low in range(0, rows, _TILE):
         high = min(low + _TILE, rows)
-        write_scores(theta, theta[d], X, low, high, margin)
-        for i in range(high - low):
-            margin[i] *= y[low + i]
-            e[i] = -abs(margin[i])  # exp cannot overflow
-        write_exponentials(e, bits)
+        write_scores(theta, theta[d], X, low, high, tile)
         product = 1.0
         for i in range(high - low):
-            above = max(-margin[i], 0.0)
-            part = e[i] if margin[i] >= 0 else 1.0
-            slope = -y[low + i] * part / (1.0 + e[i])
+            margin = tile[i] * y[low + i]
+            e = exponential(-abs(margin))  # cannot overflow
+            above = max(-margin, 0.0)
+            slope = -y[low + i] * (e if margin >= 0 else 1.0) / (1.0 + e)
             if len(weight):
-                loss += weight[low + i] * (above + log1p(e[i]))
+                loss += weight[low + i] * (above + log1p(e))
                 slope *= weight[low + i]
             else:
                 loss += above
-                product *= 1.0 + e[i]
-            margin[i] = slope
+                product *= 1.0 + e
+            tile[i] = slope
         loss += log(product)
-        add_rows(margin, X, low, high, gradient)
-    return loss, gradient
+        add_rows(tile, X, low, high, gradient)
+    return loss
 
 
 # -- softmax: log(sum exp(z)) - z_y ---------------------------------------------------------------

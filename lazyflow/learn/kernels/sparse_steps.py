@@ -107,6 +107,19 @@ def _steps(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     theta, table, average = theta.copy(), table.copy(), average.copy()
     scores, fresh = np.empty(len(theta)), np.empty(len(theta))
+    _take_steps(
+        kind, theta, table, average, chunks, ys, weights, starts, block, rarity, sizes, scores,
+        fresh,
+    )
+    return theta, table, average
+
+
+@compiled
+def _take_steps(
+    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: _SparseRows,
+    ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, rarity: np.ndarray,
+    sizes: StepSizes, scores: np.ndarray, fresh: np.ndarray,
+) -> None:
     for low in starts:
         at = chunk_of(ys.ends, low)
         for row in range(low, min(low + block, ys.ends[-1])):
@@ -123,4 +136,3 @@ def _steps(
                 numbers_at(weights, at)[i] if len(weights.first) else 1.0, table, row, rarity,
                 sizes, scores, fresh,
             )
-    return theta, table, average

@@ -5,11 +5,14 @@ makes vector code of all three: a pass over 200,000 rows of 50 features takes 4.
 loop over rows with a call of ``exp`` takes 6.6, and reading them alone 2.5.
 """
 
+from typing import Any
+
 import numpy as np
+from numba import types
 
-from lazyflow.learn.kernels.slopes import compiled, kernel
+from lazyflow.learn.kernels.slopes import compiled, exactly, kernel, machine_code
 
-__all__ = ["add_rows", "column_sums", "write_exponentials", "write_scores"]
+__all__ = ["add_rows", "column_sums", "exponential", "write_scores"]
 
 _LARGEST, _SMALLEST = 708.0, -709.3  # of what has an exponential that is not infinity and not 0
 _TILE = 16  # rows that are there at once
@@ -67,44 +70,44 @@ def add_rows(
         out[d] += one
 
 
-@compiled
-def write_exponentials(values: np.ndarray, bits: np.ndarray) -> None:
-    """Write the exponentials of `values` over them; NaN stays, `bits` (int64) is for the way.
+@machine_code
+def _float_of(context: Any, bits: Any) -> Any:
+    """Return the float64 that has these bits."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(types.float64))
+
+    return types.float64(types.int64), code
+
+
+@exactly
+def exponential(value: float) -> float:
+    """Return e to the power of a number; NaN stays.
 
     Those beyond 708 count as 708, and what is below the smallest normal number is 0. An error is
     two units in the last place at most: the rest of a Taylor series of 13 terms is below that for
-    what is left of a number less a multiple of ln 2.
+    what is left of a number less a multiple of ln 2. Its terms are added in pairs, which need not
+    wait for each other.
 
     Examples
     --------
-    >>> values = np.array([0.0, 1.0, -800.0])
-    >>> write_exponentials(values, np.empty(3, np.int64))
-    >>> values
-    array([1.        , 2.71828183, 0.        ])
+    >>> exponential(1.0), exponential(-800.0)
+    (2.718281828459045, 0.0)
     """
-    for i in range(len(values)):
-        value = values[i]
-        value = _LARGEST if value > _LARGEST else value  # comparisons leave NaN as it is
-        value = _SMALLEST if value < _SMALLEST else value
-        whole = np.floor(value * _PER_LN2 + 0.5)
-        rest = (value - whole * _LN2) - whole * _LN2_REST
-        power = rest / 6227020800.0 + 1.0 / 479001600.0
-        power = power * rest + 1.0 / 39916800.0
-        power = power * rest + 1.0 / 3628800.0
-        power = power * rest + 1.0 / 362880.0
-        power = power * rest + 1.0 / 40320.0
-        power = power * rest + 1.0 / 5040.0
-        power = power * rest + 1.0 / 720.0
-        power = power * rest + 1.0 / 120.0
-        power = power * rest + 1.0 / 24.0
-        power = power * rest + 1.0 / 6.0
-        power = power * rest + 0.5
-        power = power * rest + 1.0
-        values[i] = power * rest + 1.0
-        bits[i] = (np.int64(np.int32(whole)) + 1023) << 52  # of the power of 2, as a float has it
-    powers = bits.view(np.float64)
-    for i in range(len(values)):
-        values[i] *= powers[i]
+    value = _LARGEST if value > _LARGEST else value  # comparisons leave NaN as it is
+    value = _SMALLEST if value < _SMALLEST else value
+    whole = np.floor(value * _PER_LN2 + 0.5)
+    x = (value - whole * _LN2) - whole * _LN2_REST
+    square = x * x
+    fourth = square * square
+    first = (1.0 + x) + (0.5 + x * (1.0 / 6.0)) * square
+    second = (1.0 / 24.0 + x * (1.0 / 120.0)) + (1.0 / 720.0 + x * (1.0 / 5040.0)) * square
+    third = (1.0 / 40320.0 + x * (1.0 / 362880.0)) + (
+        1.0 / 3628800.0 + x * (1.0 / 39916800.0)
+    ) * square
+    last = 1.0 / 479001600.0 + x * (1.0 / 6227020800.0)
+    series = (first + second * fourth) + (third + last * fourth) * (fourth * fourth)
+    return series * _float_of((np.int64(np.int32(whole)) + 1023) << 52)  # times a power of 2
 
 
 @kernel

@@ -19,6 +19,7 @@ from lazyflow.learn.kernels.sums import (
     slopes_of,
     smallest_margin,
 )
+from lazyflow.learn.kernels.tiles import exponential
 
 N, D = 150, 4  # some tiles of 16 rows, and a part of one
 
@@ -201,3 +202,12 @@ def test_curvatures_are_within_their_bound(loss):
     if loss is not SQUARES:
         middle = np.linalg.eigvalsh(loss.curvatures(np.zeros((1, len(theta))), y[:1])).max()
         assert middle > 0.6 * loss.bound  # and the bound is not far
+
+
+def test_exponentials_are_right_to_two_units_in_the_last_place():
+    values = np.append(np.linspace(-708, 708, 2001), [0.0, 1.0, -1.0])
+    found = [exponential(value) for value in values.tolist()]
+    np.testing.assert_allclose(found, np.exp(values), rtol=3 * 2**-52)  # one is NumPy's
+    assert np.isnan(exponential(np.nan))
+    assert exponential(-np.inf) == 0.0
+    assert exponential(np.inf) == exponential(708.0)
