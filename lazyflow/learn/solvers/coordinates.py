@@ -17,6 +17,7 @@ __all__ = ["Coordinates", "coordinates_at"]
 
 _SAMPLE, _PER_FEATURE, _MOST = 8192, 16, 500  # rows at least, and for each feature; features
 _DOUBT = 4  # times what a sample leaves uncertain of a diagonal is added, for its other parts
+_LEAST = 1e-8  # of a diagonal that all rows were seen for, in case other parts are all it has
 
 
 class Coordinates(NamedTuple):
@@ -86,7 +87,9 @@ def coordinates_at(problem: Problem, theta: np.ndarray) -> tuple[Coordinates, fl
     diagonal = matrix[each, each]
     # What no row of the sample has may be in one of as many rows, as large as all of a mean row.
     unseen = diagonal.sum() / max(problem.rows.n // every, 1) or 1.0
-    matrix[each, each] += np.where(diagonal > 0, _DOUBT * uncertain * diagonal, unseen)
+    # All rows leave nothing uncertain, and a row of weight 2 must be as good as two rows.
+    doubt = _DOUBT * uncertain if every > 1 else _LEAST
+    matrix[each, each] += np.where(diagonal > 0, doubt * diagonal, unseen)
     matrix[each[:-1], each[:-1]] += problem.l2
     if not problem.free:
         matrix[-1], matrix[:, -1] = 0.0, 0.0
