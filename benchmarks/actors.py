@@ -119,7 +119,7 @@ class Bench(common.Bench):
         from distributed import Client, LocalCluster
 
         self._client = Client(
-            LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None)
+            LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address="127.0.0.1:0")
         )
         actor = self._client.submit(Server, actor=True).result()
         return Side(actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result())
