@@ -84,6 +84,9 @@ class TestCommand:
         assert row.startswith("x.max(axis=1) ")
         assert float(row.split()[2]) > float(row.split()[1])  # dask's code is larger
         assert end.startswith("above dask's: ")
+        with pytest.raises(SystemExit):
+            __main__.main(["survey-memory", "--only", "x.mxa"])
+        assert "--only x.mxa: no expression has this text" in capsys.readouterr().err
 
     def test_an_interrupted_survey_says_so(self, capsys, monkeypatch):
         cases = iter([survey.Case("reductions", "x.sum()", {"lazyflow": 1.0, "numpy": 2.0}, {})])
