@@ -120,7 +120,6 @@ class Reduced(Expr):
         op = low.shared(self, "op", self._merging, len(parts))
         return merged(low, self, parts, op, self.which)
 
-
     def _merging(self, count: int) -> MergePartials:
         """Return how so many partial results are merged."""
         op = MergePartials(self.reduction, self.finish, self.axes)

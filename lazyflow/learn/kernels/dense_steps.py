@@ -24,6 +24,7 @@ __all__ = ["StepSizes", "dense_steps"]
 
 _AHEAD = 3  # blocks for whose rows the memory is asked beforehand
 
+
 class StepSizes(NamedTuple):
     """The factors of one step.
 

@@ -37,7 +37,7 @@ machine_code: Any = intrinsic  # who calls one gives no context, as types would 
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that Python calls, as `compiled`; Ctrl-C ends it by KeyboardInterrupt.
+    """Compile a function that Python calls, as `making`; Ctrl-C ends it by KeyboardInterrupt.
 
     Python sees the signal while results are made into its objects, and would raise SystemError.
 

@@ -128,7 +128,7 @@ class NewJob:
 
     @staticmethod
     def _keep_once(maker: RemoteRun, i: int) -> None:
-        """Nor must what returned tasks run again that must not."""
+        """Keep a task from running again that returned some which must run once."""
         made = maker.node_of(i)
         if made is not None:
             made.job.once.setdefault(made, False)

@@ -1,4 +1,4 @@
-"""The last steps of reductions, run by who waits for them instead of a worker.
+"""The last steps of reductions, run by the caller that waits for them instead of a worker.
 
 The partial results of blocks come with the answers of the workers. To send them to one of these and
 wait for its answer takes 0.3 ms, to merge them some 20 µs. Only functions whose authors say so by
