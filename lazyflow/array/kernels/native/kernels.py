@@ -37,6 +37,7 @@ from lazyflow.array.kernels.program import CAST, TileFunction
 #: Elements of a run, from which a kernel is faster than NumPy's functions: a vector where it takes
 #: functions of our own.
 _SHORT = 8
+_STREAMED = 1 << 22  # bytes of a block from which reductions leave the caches alone
 _MOST = 1024  # kernels that are remembered
 
 
@@ -106,7 +107,8 @@ class PlanKernels:
         prepared = self._kernels.get(named)
         if prepared is None:
             in_place = reads_in_place(self.plan.lowered, some, layouts, row)
-            prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place))
+            streams = sum(x.nbytes for x in sources.arrays) >= _STREAMED if in_place else False
+            prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place, streams))
             self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)

@@ -15,7 +15,7 @@ import numpy as np
 from lazyflow.array.kernels.lowering import KINDS
 from lazyflow.array.kernels.native.blocks import FLOATS, Body, register
 from lazyflow.array.kernels.native.elements import Elements, elements_of
-from lazyflow.array.kernels.native.llvm_text import F8, Text
+from lazyflow.array.kernels.native.llvm_text import F8, LINE, Text
 from lazyflow.array.kernels.native.operations import emit, of_numbers
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import identity
@@ -23,6 +23,7 @@ from lazyflow.array.kernels.order import identity
 DType = np.dtype[Any]
 
 LEAF = 128  # elements that NumPy adds up without halving
+AHEAD = 512  # bytes
 
 #: Sums of squared distances, of all elements or of those that count.
 _SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
@@ -110,15 +111,16 @@ def reducers(spec: KernelSpec) -> list[str]:
         needed.update({(each, elements.dtypes[elements.value]): elements for each in kinds})
     return [
         line for kind, dtype in sorted(needed, key=str)
-        for line in _Reducer(kind, needed[kind, dtype]).lines
+        for line in _Reducer(kind, needed[kind, dtype], spec.streams).lines
     ]
 
 
 class _Reducer(Text):
     """The function of a kind: of pointers to elements, their number, at least one, and `more`."""
 
-    def __init__(self, kind: str, elements: Elements) -> None:
+    def __init__(self, kind: str, elements: Elements, streams: bool) -> None:
         super().__init__()
+        self.streams = streams
         self.elements, self.dtype = elements, elements.dtypes[elements.value]
         self.name = f"{kind}.{self.dtype}"
         self.more = _SQUARES.get(kind, "")
@@ -215,7 +217,10 @@ class _Reducer(Text):
 
         def step(index: str, value: str) -> str:
             number = one.let(f"add i64 {index}, 1")
-            return self._next(b, one.let(f"mul i64 {number}, {self.width}"), value)
+            place = one.let(f"mul i64 {number}, {self.width}")
+            if self.streams:
+                self._fetch_ahead(place)
+            return self._next(b, place, value)
 
         found = self.fold(b, further, first, self.dtype, step)
         last = self.current
@@ -225,6 +230,19 @@ class _Reducer(Text):
         found = self._across(value)
         one.do("br label %rest")
         return found, whole
+
+    def _fetch_ahead(self, index: str) -> None:
+        """Ask for the lines some way on, and that they leave no others' place in the caches.
+
+        The program between two blocks was measured to take half the time then.
+        """
+        b = self.body
+        for n in self.elements.lying:
+            dtype = self.elements.dtypes[n]
+            here = self.element(b, self.pointers[n], index, dtype)
+            for away in range(AHEAD, AHEAD + self.width * dtype.itemsize, LINE):
+                line = b.let(f"getelementptr i8, ptr {here}, i64 {away}")
+                b.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 0, i32 1)")
 
     def _across(self, value: str) -> str:
         """Return the lanes of a vector as one: neighbours first."""

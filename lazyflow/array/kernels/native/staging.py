@@ -33,6 +33,8 @@ class KernelSpec(NamedTuple):
         Reductions are of columns (see order.py), not of rows.
     in_place
         What the outputs reduce is read, or computed in registers, where the sources lie.
+    streams
+        Rows that are read in place are too many to be of use in the caches afterwards.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
@@ -41,6 +43,7 @@ class KernelSpec(NamedTuple):
     dtypes: tuple[np.dtype[Any], ...]
     in_columns: bool
     in_place: bool
+    streams: bool
 
     @property
     def reduced(self) -> list[tuple[int, str, bool]]:
@@ -50,7 +53,8 @@ class KernelSpec(NamedTuple):
 
 
 def make_spec(
-    lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False
+    lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False,
+    streams: bool = False,
 ) -> KernelSpec:
     """Return the specification of the kernel for a pass whose sources have these layouts."""
     new = {old: at for at, old in enumerate(some.sources)}
@@ -69,7 +73,10 @@ def make_spec(
         outputs.append((new[value], kind, None if mask is None else new[mask]))
     sources = tuple(zip(dtypes[: len(some.sources)], layouts, strict=True))
     in_columns = some.form is not None and some.form.inner > 1
-    return KernelSpec(sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns, in_place)
+    return KernelSpec(
+        sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns, in_place,
+        streams and in_place and not in_columns,
+    )
 
 
 def reads_in_place(lowered: Lowered, some: BlockPass, layouts: Sequence[str], row: int) -> bool:
