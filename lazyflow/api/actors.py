@@ -128,6 +128,7 @@ class ActorClass:
 
     def _method(self, name: str) -> Method:
         """Return the record of a method, or raise an error that lists the methods of the class."""
+        __tracebackhide__ = True  # for IPython and pytest
         known = self._methods.get(name)
         if known is None:
             self._check(name)
@@ -318,6 +319,7 @@ class Actor:
     def __getattr__(self, name: str) -> BoundMethod:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"an actor's handle has no {name!r}")
+        __tracebackhide__ = True  # for IPython and pytest
         self._core.cls._method(name)
         return BoundMethod(self._core, name)
 

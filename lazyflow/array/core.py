@@ -230,6 +230,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         if how != "__call__":
             return functions["ufunc_method"](ufunc, how, *inputs, **kwargs)
         name = "call_ufunc" if ufunc.signature is None else "call_gufunc"

@@ -46,6 +46,14 @@ def test_the_table_has_sizes_of_the_array_and_of_a_chunk():
     assert cells(la.arange(3))[2] == ["Shape", "(3,)", "(3,)"]
 
 
+def test_a_dtype_that_is_not_known_is_not_found_out_to_show_the_array():
+    def never(block):
+        raise AssertionError("a look at an array calls nothing")
+
+    x = la.ones((4, 4), chunks=2).map_blocks(never)
+    assert [row[1] for row in cells(x)][1:] == ["?", "(4, 4)", "4", "?"]
+
+
 def test_the_picture_has_the_cuts_and_the_lengths():
     assert texts(la.ones((4, 6), chunks=2)) == ["6", "4"]
     assert lines(la.ones((4, 6), chunks=2)) == 3 + 4
