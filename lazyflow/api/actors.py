@@ -284,7 +284,10 @@ class _Core:
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
         who = watching()
-        watch = None if who is None else WatchedCall(task, self.label, self.number, who)
+        watch = (
+            None if who is None
+            else WatchedCall(task, self.scheduler, self.label, self.number, who)
+        )
         return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler), watch)
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
