@@ -79,7 +79,7 @@ class Profile(ProgramObserver):
     def __enter__(self) -> Profile:
         if self._token is not None:
             raise RuntimeError(
-                "this profile is in use already: each block has its own, by "
+                "this profile is in use, or was: each block has its own, by "
                 "`with lazyflow.profile() as p:`"
             )
         self._token = observers.set((*observers.get(), self))
