@@ -274,9 +274,9 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         found: Array = evaluate.persist(self, **options)[0]
         return found
 
-    def visualize(self, *args: Any, **kwargs: Any) -> Any:
-        """Draw the graph of its blocks; parameters are those of `lazyflow.visualize`."""
-        return service("visualize")(self, *args, **kwargs)
+    def visualize(self, filename: str | None = None, **options: Any) -> Any:
+        """Draw the graph of its blocks; `options` are those of `lazyflow.visualize`."""
+        return service("visualize")(self, filename=filename, **options)
 
     # -- as a collection ------------------------------------------------------------------------
 

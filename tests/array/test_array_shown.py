@@ -104,6 +104,11 @@ def test_a_name_is_escaped_and_nothing_is_computed():
     assert "&lt;b&gt;" in array_html(x)
 
 
+def test_the_first_argument_of_a_drawing_is_its_file(tmp_path):
+    picture = la.ones(4, chunks=2).visualize(str(tmp_path / "graph.svg"))
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8") == picture.data
+
+
 def test_a_drawing_names_operations_blocks_and_lines():
     x = la.from_array(np.ones((600, 600)), chunks=300)  # too large to be put together
     y = (x + 1).map_blocks(np.sqrt)
