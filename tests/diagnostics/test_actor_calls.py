@@ -190,6 +190,13 @@ def test_the_flame_shows_lines_of_methods(scheduler):
     assert any("test_actor_calls.py:" in line.place for line in p.flame().lines)
 
 
+def test_the_flame_says_of_which_actors_it_sees_nothing():
+    with lazyflow.profile() as p:
+        for scheduler in ("threads", "processes"):
+            assert plain(scheduler)(1).add(1).result() == 2
+    assert p.flame().headline.endswith("; methods of actors on processes are not looked at")
+
+
 @pytest.fixture
 def bars(monkeypatch):
     made: list[Any] = []

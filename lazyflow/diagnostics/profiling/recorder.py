@@ -300,7 +300,8 @@ class Profile(ProgramObserver):
                 "this profile took no samples, as it was made by profile(sample=None). Type: with "
                 "lazyflow.profile() as p:"
             )
-        flame = Flame(self._looks.samples.stacks(), self.runs, self._looks.sample)
+        stacks, actors_on = self._looks.samples.stacks(), self._calls.schedulers
+        flame = Flame(stacks, self.runs, self._looks.sample, actors_on)
         if path is not None:
             flame.write(path)
         return flame
