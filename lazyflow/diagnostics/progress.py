@@ -161,6 +161,7 @@ class ProgressBar(ProgramObserver):
                 f"description={description!r:.100} is no text before the bar. Type: "
                 'ProgressBar("text"), or ProgressBar(minimum=1) for runs of a second and more'
             )
+        given: Any
         for name, given in (("minimum", minimum), ("interval", interval)):
             is_number = isinstance(given, Real) and not isinstance(given, bool)
             if not is_number or not given >= 0:

@@ -17,7 +17,8 @@ ultratb = pytest.importorskip("IPython.core.ultratb")
 
 def shown(error: BaseException) -> tuple[str, list[str]]:
     """Return what IPython shows of an error, and the files of its frames."""
-    text = ultratb.VerboseTB("nocolor", include_vars=False).text(type(error), error, error.__traceback__)
+    shows = ultratb.VerboseTB("nocolor", include_vars=False)
+    text = shows.text(type(error), error, error.__traceback__)
     files = re.findall(r"^File (\S+?)[:,]", text, re.MULTILINE)
     return text, [file.rpartition("/")[2] for file in files]
 

@@ -260,7 +260,7 @@ class Monitor(ProgramObserver):
         ]
 
     def _memory(self) -> Iterator[tuple[str, int | None, int, int]]:
-        """Yield name, resident bytes, shared bytes and kept values of this process, workers and actors."""
+        """Yield name, resident and shared bytes, and kept values of each process here."""
         yield "this process", _resident(os.getpid()), 0, 0
         for each in processes_of(tuple(self._schedulers.values())):
             name = f"process {each['pid']}"
