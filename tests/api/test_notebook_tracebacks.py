@@ -79,6 +79,15 @@ def test_frames_of_conversions_are_hidden(into: str) -> None:
     assert set(shown(caught.value)[1]) == {"test_notebook_tracebacks.py"}
 
 
+def test_of_a_call_that_is_made_again_the_users_frames_are_shown() -> None:
+    with pytest.raises(ValueError) as caught:
+        delayed(broken)(1).compute()
+    with pytest.raises(ValueError) as again:
+        lazyflow.rerun(caught.value)
+    text, files = shown(again.value)
+    assert set(files) == {"test_notebook_tracebacks.py"} and "in broken(" in text
+
+
 class Empty:
     """An actor without methods."""
 
