@@ -234,13 +234,19 @@ def run_example(name: str, scheduler: str) -> int:
 def main(argv: list[str]) -> int:
     """Run the demo with the words after ``demo``; return the exit status.
 
-    0 when every goal is reached, 1 when one is missed or scikit-learn is not installed.
+    0 when every goal is reached, 1 when one is missed or scikit-learn is not installed, 2 when the
+    words can't be understood or the page can't be written.
     """
     options = parse(argv)
     if not options.timeline:
         return run(options)
     with profile() as p:
-        p.timeline(options.timeline)  # so that what is missing is said now
+        try:
+            p.timeline(options.timeline)  # so that what is missing is said now
+        except OSError as error:
+            text = f"--timeline {options.timeline} can't be written: {error.strerror}"
+            print(f"python -m lazyflow demo: error: {text}", file=sys.stderr)
+            return 2
         status = run(options)
     print(f"\n{p.summary()}")
     p.timeline(options.timeline)

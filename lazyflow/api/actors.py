@@ -128,6 +128,7 @@ class ActorClass:
 
     def _method(self, name: str) -> Method:
         """Return the record of a method, or raise an error that lists the methods of the class."""
+        __tracebackhide__ = True  # for IPython and pytest
         known = self._methods.get(name)
         if known is None:
             self._check(name)
@@ -283,7 +284,10 @@ class _Core:
         task = new_task(Task, method, args, kwargs, depth=depth)
         inputs = self._futures_of(task._inputs) if task._inputs else []
         who = watching()
-        watch = None if who is None else WatchedCall(task, self.label, self.number, who)
+        watch = (
+            None if who is None
+            else WatchedCall(task, self.scheduler, self.label, self.number, who)
+        )
         return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler), watch)
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
@@ -318,6 +322,7 @@ class Actor:
     def __getattr__(self, name: str) -> BoundMethod:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"an actor's handle has no {name!r}")
+        __tracebackhide__ = True  # for IPython and pytest
         self._core.cls._method(name)
         return BoundMethod(self._core, name)
 

@@ -68,6 +68,7 @@ def rerun(error: BaseException) -> Any:
     inputs = _computed(call.task._inputs, call) if call.given is None else call.given
     given = [consumer_copy(value) if kinds[type(value)] in COPIED else value for value in inputs]
     args, kwargs = call_arguments(call.task, given)
+    __tracebackhide__ = True  # for IPython and pytest
     with config.set(scheduler="sync"):
         return call.task._func(*args, **kwargs)
 

@@ -25,6 +25,7 @@ class AsObjects:
             raise ValueError(
                 "an array that has to be computed can't be given without a copy (copy=False)"
             )
+        __tracebackhide__ = True  # for IPython and pytest
         found = np.asarray(self.compute())
         return found if dtype is None else found.astype(dtype, copy=False)
 
@@ -44,6 +45,7 @@ class AsObjects:
                 "only arrays of one element can be converted to a Python number; this one has "
                 f"shape {self.shape}"
             )
+        __tracebackhide__ = True  # for IPython and pytest
         return convert(self.compute())
 
     def item(self: Any, *args: Any) -> Any:
@@ -53,6 +55,7 @@ class AsObjects:
         >>> la.arange(6, chunks=2).item(4)
         4
         """
+        __tracebackhide__ = True  # for IPython and pytest
         return self._values().item(*args)
 
     def tolist(self: Any) -> Any:
@@ -62,9 +65,11 @@ class AsObjects:
         >>> la.ones((2, 2), dtype=int).tolist()
         [[1, 1], [1, 1]]
         """
+        __tracebackhide__ = True  # for IPython and pytest
         return self._values().tolist()
 
     def _values(self: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         if self.ndim or not self.dtype.hasobject:
             return self.compute()
         return self[None].compute().reshape(())  # an element of objects is the object itself
@@ -75,12 +80,15 @@ class AsObjects:
                 "The truth value of an array with more than one element is ambiguous. Use "
                 "x.any() or x.all()"
             )
+        __tracebackhide__ = True  # for IPython and pytest
         return bool(self.compute())
 
     def __float__(self: Any) -> float:
+        __tracebackhide__ = True  # for IPython and pytest
         return float(self._scalar(float))
 
     def __int__(self: Any) -> int:
+        __tracebackhide__ = True  # for IPython and pytest
         return int(self._scalar(int))
 
     def __complex__(self: Any) -> complex:

@@ -230,6 +230,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         if how != "__call__":
             return functions["ufunc_method"](ufunc, how, *inputs, **kwargs)
         name = "call_ufunc" if ufunc.signature is None else "call_gufunc"
@@ -273,9 +274,9 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         found: Array = evaluate.persist(self, **options)[0]
         return found
 
-    def visualize(self, *args: Any, **kwargs: Any) -> Any:
-        """Draw the graph of its blocks; parameters are those of `lazyflow.visualize`."""
-        return service("visualize")(self, *args, **kwargs)
+    def visualize(self, filename: str | None = None, **options: Any) -> Any:
+        """Draw the graph of its blocks; `options` are those of `lazyflow.visualize`."""
+        return service("visualize")(self, filename=filename, **options)
 
     # -- as a collection ------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ def with_lengths(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         try:
             return function(*args, **kwargs)
         except SizesNeeded:
@@ -94,6 +95,7 @@ def method(name: str) -> Any:
     """Return a method that calls the function of that name with the array first."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         return functions[name](self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name

@@ -19,11 +19,13 @@ def array_html(x: Any) -> str:
     """Return HTML for a chunked array."""
     shape, chunk = x.shape, x.chunksize
     known = None not in shape
+    dtype = x.expr.known_dtype  # to find it out may take a call of the user's function
+    each = float("nan") if dtype is None else dtype.itemsize
     rows = [
-        ("Bytes", _bytes(x.nbytes) if known else "?", _bytes(_size(chunk) * x.itemsize)),
+        ("Bytes", _bytes(_size(shape) * each), _bytes(_size(chunk) * each)),
         ("Shape", _shape(shape), _shape(chunk)),
         ("Chunks", f"{x.npartitions:,}", ""),
-        ("Type", f"{x.dtype}", ""),
+        ("Type", f"{dtype or '?'}", ""),
     ]
     table = "".join([
         '<table style="border-collapse:collapse;text-align:left" cellpadding="4">',

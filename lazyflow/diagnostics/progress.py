@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextvars import Token
 from functools import partial
 from math import inf
+from numbers import Real
 from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
@@ -155,6 +156,18 @@ class ProgressBar(ProgramObserver):
         interval: float = 0.1,
         file: TextIO | None = None,
     ) -> None:
+        if not isinstance(description, str):
+            raise TypeError(
+                f"description={description!r:.100} is no text before the bar. Type: "
+                'ProgressBar("text"), or ProgressBar(minimum=1) for runs of a second and more'
+            )
+        given: Any
+        for name, given in (("minimum", minimum), ("interval", interval)):
+            is_number = isinstance(given, Real) and not isinstance(given, bool)
+            if not is_number or not given >= 0:
+                raise (ValueError if is_number else TypeError)(
+                    f"{name}={given!r:.100} is no number of seconds, 0 or more"
+                )
         self._bar_class = _bar_class()
         self._is_shown = file is not None or sys.stderr.isatty() or _in_notebook()
         self._description = description
@@ -179,6 +192,11 @@ class ProgressBar(ProgramObserver):
         self._next_drawing = monotonic() + self._minimum if self._is_shown else inf
 
     def __enter__(self) -> ProgressBar:
+        if self._token is not None:
+            raise RuntimeError(
+                "this bar is in use already: a block inside of its own, or in another thread, has "
+                "one of its own, by `with ProgressBar():`"
+            )
         self._token = observers.set((*observers.get(), self))
         return self
 
@@ -190,10 +208,11 @@ class ProgressBar(ProgramObserver):
     ) -> None:
         assert self._token is not None
         observers.reset(self._token)
+        self._token = None
         self._finish()
 
     def register(self) -> None:
-        """Show the progress of all runs from now on.
+        """Show the progress of all runs from now on; a second time does nothing.
 
         Examples
         --------
@@ -207,7 +226,8 @@ class ProgressBar(ProgramObserver):
         >>> "1/1" in text.getvalue()
         True
         """
-        always_observers.append(self)
+        if self not in always_observers:
+            always_observers.append(self)
 
     def unregister(self) -> None:
         """Show no progress any more, after `register`.
@@ -219,7 +239,8 @@ class ProgressBar(ProgramObserver):
         >>> bar.register()
         >>> bar.unregister()
         """
-        always_observers.remove(self)
+        if self in always_observers:
+            always_observers.remove(self)
 
     def run_started(self, run: AnyRun) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from lazyflow.diagnostics.grouped import grouped
 from lazyflow.diagnostics.svg import MAX_TASKS
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import Task, is_leaf, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import call_text, summary
+from lazyflow.schedulers.core.errors.failures import call_text, call_words, summary
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.recorder import Profile
@@ -61,6 +61,8 @@ def visualize(
     ------
     ValueError
         An unknown option; the message says which there are. Or a color without its profile.
+    TypeError
+        Nothing lazy, or a text, which may be meant as `filename`.
 
     Examples
     --------
@@ -79,6 +81,17 @@ def visualize(
             "compute(...), then visualize(..., color='time', profile=p)"
         )
     targets = Targets(args, traverse=True)
+    for given in args:
+        if isinstance(given, str):
+            raise TypeError(
+                f"{given!r:.100} is no lazy value. To write the picture to a file of that name "
+                f"type: visualize(..., filename={given!r:.100})"
+            )
+    if not targets.tasks:
+        raise TypeError(
+            f"visualize({', '.join(call_words(list(args), {}))}) has no graph to draw: nothing of "
+            "that is lazy. Type: visualize(delayed(f)(x)), without compute()"
+        )
     plan = make_plan(targets.tasks, optimize_graph)
     outputs = set(plan.outputs)
     vertices = [

@@ -46,6 +46,14 @@ def test_the_table_has_sizes_of_the_array_and_of_a_chunk():
     assert cells(la.arange(3))[2] == ["Shape", "(3,)", "(3,)"]
 
 
+def test_a_dtype_that_is_not_known_is_not_found_out_to_show_the_array():
+    def never(block):
+        raise AssertionError("a look at an array calls nothing")
+
+    x = la.ones((4, 4), chunks=2).map_blocks(never)
+    assert [row[1] for row in cells(x)][1:] == ["?", "(4, 4)", "4", "?"]
+
+
 def test_the_picture_has_the_cuts_and_the_lengths():
     assert texts(la.ones((4, 6), chunks=2)) == ["6", "4"]
     assert lines(la.ones((4, 6), chunks=2)) == 3 + 4
@@ -94,6 +102,11 @@ def test_a_name_is_escaped_and_nothing_is_computed():
 
     x = la.map_blocks(fails, la.ones(3), dtype=float, name="<b>")
     assert "&lt;b&gt;" in array_html(x)
+
+
+def test_the_first_argument_of_a_drawing_is_its_file(tmp_path):
+    picture = la.ones(4, chunks=2).visualize(str(tmp_path / "graph.svg"))
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8") == picture.data
 
 
 def test_a_drawing_names_operations_blocks_and_lines():

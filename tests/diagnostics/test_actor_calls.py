@@ -1,6 +1,7 @@
 """Calls of actors in profiles, bars and on the live page, on every scheduler."""
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from lazyflow import ProgressBar, delayed
 from lazyflow.api.runs import always_observers
 from lazyflow.diagnostics import progress
 from lazyflow.diagnostics.dashboard.monitor import Monitor
+from lazyflow.diagnostics.profiling import usage
 from lazyflow.diagnostics.profiling.bars import bars_of
 from lazyflow.schedulers.actors import watched_call
 from lazyflow.testing.signals import Gate
 
 ALL = pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc here")
 
 
 class Plain:
@@ -161,6 +164,19 @@ def test_the_time_of_a_call_is_no_gap_of_the_callers(tmp_path):
     assert "Plain.add" in [event["name"] for event in events]
 
 
+@needs_proc
+def test_the_memory_of_an_actors_process_is_read(monkeypatch):
+    monkeypatch.setattr(usage, "_STEP", 0.0)
+    monkeypatch.setattr(usage, "_WORKERS", 0.0)
+    with lazyflow.profile(sample=0.001) as p:
+        actor = plain("processes")(1)
+        for _ in range(50):
+            actor.add(1).result()
+            if p.usage and p.usage[-1].worker_memory:
+                break
+    assert p.usage[-1].worker_memory > 1 << 20
+
+
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_the_flame_shows_lines_of_methods(scheduler):
     class Slow:
@@ -172,6 +188,13 @@ def test_the_flame_shows_lines_of_methods(scheduler):
         lazyflow.actor(Slow, scheduler=scheduler)().work(p).result()
     assert f"{__name__}.Slow.work" in p.flame()._root.below
     assert any("test_actor_calls.py:" in line.place for line in p.flame().lines)
+
+
+def test_the_flame_says_of_which_actors_it_sees_nothing():
+    with lazyflow.profile() as p:
+        for scheduler in ("threads", "processes"):
+            assert plain(scheduler)(1).add(1).result() == 2
+    assert p.flame().headline.endswith("; methods of actors on processes are not looked at")
 
 
 @pytest.fixture
@@ -236,6 +259,8 @@ def test_the_page_has_calls(scheduler):
         assert [each[4] for each in news["progress"] if each[0] != at] == [0, 0]
         assert news["open_calls"] == 2
         assert monitor.is_busy()
+        names = [name for name, *_ in news["memory"]]
+        assert any(name.endswith(", actor Plain") for name in names) == (scheduler == "processes")
         if scheduler == "threads":  # the word always comes in time
             queued.cancel()
         gate.open()

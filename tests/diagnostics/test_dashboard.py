@@ -378,6 +378,9 @@ def test_closing_ends_all_of_it():
 def test_a_notebook_shows_it(page):
     assert f'<iframe src="{page.url}"' in page._repr_html_()
     assert repr(page) == f"<Dashboard at {page.url}>"
+    page.close()
+    assert repr(page) == "<Dashboard, closed>"
+    assert page._repr_html_() == "&lt;Dashboard, closed&gt;"
 
 
 def test_without_tornado_the_error_says_what_to_type(monkeypatch):

@@ -11,6 +11,7 @@ from drawing_tools import (
     tree,
 )
 
+import lazyflow
 from lazyflow.diagnostics.boxes import Vertex
 from lazyflow.diagnostics.drawing import Picture, draw
 from lazyflow.diagnostics.svg import to_svg
@@ -86,6 +87,16 @@ def test_files(filename, format, written, tmp_path):
     assert (tmp_path / written).read_text(encoding="utf-8") == picture.data == to_svg(tree(4))
     assert picture.filename == str(tmp_path / written)
     assert repr(picture).endswith(f", written to {str(tmp_path / written)!r}>")
+
+
+def test_what_is_not_lazy_is_refused(tmp_path):
+    x, path = lazyflow.delayed(abs)(-1), str(tmp_path / "g.svg")
+    with pytest.raises(TypeError, match=r"is no lazy value.* type: visualize\(..., filename='"):
+        lazyflow.visualize(x, path)
+    with pytest.raises(TypeError, match=r"visualize\(3, list of 1\) has no graph to draw: nothing"):
+        lazyflow.visualize(3, [4])
+    with pytest.raises(TypeError, match=r"visualize\(\) has no graph to draw"):
+        lazyflow.visualize()
 
 
 def test_picture_shows_itself_in_a_notebook():

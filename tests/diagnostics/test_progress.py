@@ -196,6 +196,43 @@ def test_without_tqdm_the_error_says_what_to_type(monkeypatch: pytest.MonkeyPatc
         ProgressBar()
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"description": 3}, TypeError, r"description=3 is no text.*ProgressBar\(minimum=1\)"),
+        ({"interval": "a"}, TypeError, "interval='a' is no number of seconds, 0 or more"),
+        ({"interval": -1}, ValueError, "interval=-1 is no number of seconds, 0 or more"),
+        ({"minimum": True}, TypeError, "minimum=True is no number of seconds, 0 or more"),
+        ({"minimum": float("nan")}, ValueError, "minimum=nan is no number of seconds, 0 or more"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(
+    options: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        ProgressBar(**options)
+
+
+def test_a_bar_has_one_block_at_a_time(bars: list[FakeBar]) -> None:
+    bar = ProgressBar(file=io.StringIO())
+    with bar, pytest.raises(RuntimeError, match="this bar is in use already"), bar:
+        pass
+    with bar:
+        delayed(abs)(-1).compute()
+    assert [each.closed for each in bars] == [1]
+
+
+def test_what_is_registered_twice_counts_once(bars: list[FakeBar]) -> None:
+    bar = ProgressBar(file=io.StringIO(), interval=0)
+    bar.register()
+    bar.register()
+    delayed(abs)(-1).compute()
+    bar.unregister()
+    bar.unregister()
+    delayed(abs)(-1).compute()
+    assert [each.seen[-1] for each in bars] == [(1, 1)]
+
+
 class TestFits:
     """The fit of an estimator is one piece of work, with one bar."""
 

@@ -18,10 +18,13 @@ needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="
 
 
 class Fake:
-    """A scheduler whose worker is this process."""
+    """A scheduler for whom this process is a worker, or an actor."""
+
+    def __init__(self, what):
+        self.what = what
 
     def info(self):
-        return {"workers": [{"pid": os.getpid(), "shared_bytes": 7 << 40}]}
+        return {self.what: [{"pid": os.getpid(), "shared_bytes": 7 << 40}]}
 
 
 def pretends_to_compile():
@@ -63,8 +66,9 @@ def test_readings_become_records_of_the_time_between_them(monkeypatch):
 
 
 @needs_proc
-def test_memory_of_workers_is_there_with_what_they_share(monkeypatch):
-    (record,) = read(monkeypatch, 2, [Fake()])
+@pytest.mark.parametrize("what", ["workers", "actors"])
+def test_memory_of_workers_and_actors_is_there_with_what_they_share(monkeypatch, what):
+    (record,) = read(monkeypatch, 2, [Fake(what)])
     assert record.worker_memory > 7 << 40
     assert record.total == record.memory + record.worker_memory
 

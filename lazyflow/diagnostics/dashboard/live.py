@@ -49,7 +49,7 @@ class Dashboard:
         >>> import lazyflow
         >>> lazyflow.dashboard().close()
         """
-        if self._monitor in always_observers:
+        if self._is_open():
             always_observers.remove(self._monitor)
         self._server.close()
 
@@ -65,9 +65,14 @@ class Dashboard:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Dashboard at {self.url}>"
+        return f"<Dashboard at {self.url}>" if self._is_open() else "<Dashboard, closed>"
+
+    def _is_open(self) -> bool:
+        return self._monitor in always_observers
 
     def _repr_html_(self) -> str:
+        if not self._is_open():
+            return escape(repr(self))
         url = escape(self.url)
         return (
             f'<a href="{url}" target="_blank">lazyflow dashboard</a>'

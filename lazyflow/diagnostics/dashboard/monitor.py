@@ -18,7 +18,7 @@ from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.recording import Recording, Span
 from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.texts import shown
-from lazyflow.diagnostics.profiling.usage import UsageMeter
+from lazyflow.diagnostics.profiling.usage import UsageMeter, processes_of
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
@@ -197,6 +197,7 @@ class Monitor(ProgramObserver):
     def _make_call(self, call: WatchedCall) -> None:
         self._calls_open[id(call)] = call
         self._calls_of_actors.made(call)
+        self._schedulers[id(call.scheduler)] = call.scheduler
         self._totals[self._function(call.task)] += 1
 
     def _end_call(self, call: WatchedCall) -> None:
@@ -259,15 +260,13 @@ class Monitor(ProgramObserver):
         ]
 
     def _memory(self) -> Iterator[tuple[str, int | None, int, int]]:
-        """Yield name, resident bytes, shared bytes and kept values of this process and workers."""
+        """Yield name, resident and shared bytes, and kept values of each process here."""
         yield "this process", _resident(os.getpid()), 0, 0
-        for scheduler in tuple(self._schedulers.values()):
-            if provides(scheduler, ReportsInfo):
-                for worker in scheduler.info().get("workers", ()):
-                    pid = worker["pid"]
-                    yield (
-                        f"process {pid}", _resident(pid), worker["shared_bytes"], worker["values"],
-                    )
+        for each in processes_of(tuple(self._schedulers.values())):
+            name = f"process {each['pid']}"
+            if "actor" in each:
+                name = shown(f"{name}, actor {each['actor']}")
+            yield name, _resident(each["pid"]), each["shared_bytes"], each["values"]
 
     def _links(self) -> list[str]:
         """Return the addresses of engines' own dashboards."""

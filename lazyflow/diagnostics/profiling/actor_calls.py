@@ -15,9 +15,16 @@ from lazyflow.schedulers.core.sampling import RunningTask
 
 
 class ActorCalls:
-    """The calls of actors that one observer hears of."""
+    """The calls of actors that one observer hears of.
+
+    Attributes
+    ----------
+    schedulers
+        The names of their schedulers so far.
+    """
 
     def __init__(self) -> None:
+        self.schedulers: set[str] = set()
         self._open: dict[int, WatchedCall] = {}  # by id
         self._over: deque[tuple[tuple[Any, ...], str, float, float, float | None, bool]] = deque()
         self._lanes: dict[int, str] = {}  # by the number of the actor
@@ -27,6 +34,7 @@ class ActorCalls:
         """Take in that an actor is called."""
         self._open[id(call)] = call
         if call.number not in self._lanes:
+            self.schedulers.add(call.scheduler.name)
             self._often[call.actor] += 1
             often = self._often[call.actor]
             self._lanes[call.number] = shown(f"actor {call.actor}") + f" ({often})" * (often > 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import Any
 
@@ -17,7 +17,10 @@ __all__ = ["Flame"]
 
 _LISTED = 20  # lines in the table
 _HEADS = ("line", "function", "share", "time", "samples", "code")
-_SEEN = ("sync", "threads", "processes", "distributed", "ray")
+_SEEN = {"sync", "threads", "processes", "distributed", "ray"}
+_SEEN_ACTORS = {"sync", "threads"}
+
+
 class Flame:
     """Which lines of the tasks cost the time, over all workers: see `Profile.flame`.
 
@@ -40,14 +43,19 @@ class Flame:
     """
 
     def __init__(
-        self, samples: Sequence[SampledStack], runs: Sequence[RunRecord], interval: float
+        self, samples: Sequence[SampledStack], runs: Sequence[RunRecord], interval: float,
+        actors_on: Collection[str] = (),
     ) -> None:
         self.lines = hottest(samples)
         self.looks = sum(each.looks for each in samples)
         self.seconds = sum(each.seconds for each in samples)
         self._root = call_tree(samples)
         self._interval = interval
-        self._unseen = sorted({run.scheduler for run in runs} - set(_SEEN))
+        unseen = {
+            "tasks": {run.scheduler for run in runs} - _SEEN,
+            "methods of actors": {*actors_on} - _SEEN_ACTORS,
+        }
+        self._unseen = [f"{what} on {', '.join(sorted(on))}" for what, on in unseen.items() if on]
 
     @property
     def headline(self) -> str:
@@ -69,7 +77,7 @@ class Flame:
             "tasks type profile(sample=0.001)"
         )
         if self._unseen:
-            text += f"; tasks on {', '.join(self._unseen)} are not looked at"
+            text += f"; {' and '.join(self._unseen)} are not looked at"
         return text
 
     def __repr__(self) -> str:

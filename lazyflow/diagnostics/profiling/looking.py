@@ -33,8 +33,6 @@ class Looks:
         Where tasks were, those of other processes too.
     meter
         Memory and CPU use.
-    schedulers
-        Those of the runs so far, by id: their workers' memory is read.
     """
 
     def __init__(
@@ -52,8 +50,8 @@ class Looks:
                 )
         self.sample = sample
         self.samples = Samples()
-        self.schedulers: dict[int, Any] = {}
-        self.meter = UsageMeter(lambda: list(self.schedulers.values()))
+        self._schedulers: dict[int, Any] = {}
+        self.meter = UsageMeter(lambda: list(self._schedulers.values()))
         self._runs = runs
         self._calls = calls
         self._sampler: Sampler | None = None
@@ -71,7 +69,13 @@ class Looks:
         """End the thread."""
         if self._sampler is not None:
             self._sampler.stop()
-        self.schedulers.clear()
+            self._sampler = None
+        self._schedulers.clear()
+
+    def see(self, scheduler: Any) -> None:
+        """Read the memory of a scheduler's workers and actors from now on, until the end."""
+        if self._sampler is not None:
+            self._schedulers[id(scheduler)] = scheduler
 
     def _running(self) -> list[RunningTask]:
         timers = [(run, run.observers.timer) for run in self._runs()]

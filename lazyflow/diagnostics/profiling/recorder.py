@@ -79,7 +79,7 @@ class Profile(ProgramObserver):
     def __enter__(self) -> Profile:
         if self._token is not None:
             raise RuntimeError(
-                "this profile is in use already: each block has its own, by "
+                "this profile is in use, or was: each block has its own, by "
                 "`with lazyflow.profile() as p:`"
             )
         self._token = observers.set((*observers.get(), self))
@@ -107,8 +107,7 @@ class Profile(ProgramObserver):
     def run_started(self, run: AnyRun) -> None:
         recording = self._open[run] = Recording(run, self._watch)
         run.observers.keep_times(self, recording.spans)
-        if self.sampling:
-            self._looks.schedulers[id(run.scheduler)] = run.scheduler
+        self._looks.see(run.scheduler)
 
     def task_moved(self, run: AnyRun, i: int, size: int) -> None:
         recording = self._open.get(run)
@@ -138,6 +137,7 @@ class Profile(ProgramObserver):
 
     def call_made(self, call: WatchedCall) -> None:
         self._calls.made(call)
+        self._looks.see(call.scheduler)
 
     def call_ended(self, call: WatchedCall) -> None:
         self._calls.ended(call)
@@ -198,7 +198,7 @@ class Profile(ProgramObserver):
 
     @property
     def usage(self) -> list[UsageRecord]:
-        """Memory and CPU use of this process and of worker processes, over time.
+        """Memory and CPU use of this process, and of those of workers and actors, over time.
 
         Empty for a block of less than a tenth of a second, or one that took no samples.
 
@@ -300,7 +300,8 @@ class Profile(ProgramObserver):
                 "this profile took no samples, as it was made by profile(sample=None). Type: with "
                 "lazyflow.profile() as p:"
             )
-        flame = Flame(self._looks.samples.stacks(), self.runs, self._looks.sample)
+        stacks, actors_on = self._looks.samples.stacks(), self._calls.schedulers
+        flame = Flame(stacks, self.runs, self._looks.sample, actors_on)
         if path is not None:
             flame.write(path)
         return flame

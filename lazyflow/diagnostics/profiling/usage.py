@@ -1,9 +1,9 @@
-"""Memory and CPU use over time, of this process and of the workers of its runs."""
+"""Memory and CPU use over time, of this process and of the workers of its runs and actors."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -49,7 +49,9 @@ class UsageMeter:
         if self._readings and now < self._readings[-1].when + self._step:
             return
         if now > self._listed + _WORKERS:
-            self._listed, self._workers = now, dict(self._list_workers())
+            self._listed, self._workers = now, {
+                each["pid"]: each["shared_bytes"] for each in processes_of(self._schedulers())
+            }
         resident, *_ = usage_of(os.getpid())
         private = 0
         for pid in self._workers:
@@ -65,12 +67,6 @@ class UsageMeter:
             self._readings = self._readings[::2]
             self._step *= 2
 
-    def _list_workers(self) -> Iterable[tuple[int, int]]:
-        for scheduler in self._schedulers():
-            if provides(scheduler, ReportsInfo):
-                for worker in scheduler.info().get("workers", ()):
-                    yield worker["pid"], worker["shared_bytes"]
-
     def forget(self) -> None:
         """Drop the readings but the last, from which on the next one counts."""
         self._readings = self._readings[-1:]
@@ -85,6 +81,18 @@ class UsageMeter:
             )
             for before, after in pairwise(list(self._readings))
         ]
+
+
+def processes_of(schedulers: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the figures of each process that schedulers have on this machine, as `info` has them.
+
+    Those of actors have a name by ``"actor"``.
+    """
+    for scheduler in schedulers:
+        if provides(scheduler, ReportsInfo):
+            info = scheduler.info()
+            yield from info.get("workers", ())
+            yield from info.get("actors", ())
 
 
 try:

@@ -24,8 +24,9 @@ class WatchedCall:
     ----------
     task
         Method and arguments.
-    actor, number
-        The name of the actor in messages, and a number that no other actor of this process has.
+    scheduler, actor, number
+        The scheduler of the actor, its name in messages, and a number that no other actor of this
+        process has.
     thread
         The identifier of the thread of this process that runs the call now; 0: none, or it shares
         the thread with others.
@@ -41,11 +42,14 @@ class WatchedCall:
 
     __slots__ = (
         "_before", "_observers", "_open", "actor", "call", "cpu", "end", "failed", "number",
-        "start", "task", "thread",
+        "scheduler", "start", "task", "thread",
     )
 
-    def __init__(self, task: Task, actor: str, number: int, observers: Any) -> None:
+    def __init__(
+        self, task: Task, scheduler: Any, actor: str, number: int, observers: Any
+    ) -> None:
         self.task = task
+        self.scheduler = scheduler
         self.actor = actor
         self.number = number
         self.thread = 0

@@ -207,7 +207,7 @@ class Watching:
 
     def watch(self, call: ActorCall) -> ActorCall:
         return ActorCall(
-            call.task, call.inputs, call.future, WatchedCall(call.task, "Plain", 1, self)
+            call.task, call.inputs, call.future, WatchedCall(call.task, None, "Plain", 1, self)
         )
 
 

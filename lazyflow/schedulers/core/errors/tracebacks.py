@@ -17,7 +17,10 @@ _LONGEST = 1_000  # characters of a name
 
 
 class Frame(NamedTuple):
-    """A place in a traceback; sent as the plain tuple of its fields."""
+    """A place in a traceback; sent as the plain tuple of its fields.
+
+    `first` is the line where its function begins: IPython counts a cell's lines from there.
+    """
 
     file: str
     line: int
@@ -27,6 +30,7 @@ class Frame(NamedTuple):
     end_line: int | None
     column: int | None
     end_column: int | None
+    first: int
 
 
 def plain(text: str, longest: int) -> str:
@@ -50,7 +54,7 @@ def frames_of(trace: TracebackType | None) -> list[Frame]:
     left_out = len(all_of_them) - _FIRST - _LAST
     if left_out <= 0:
         return [_frame_of(at) for at in all_of_them]
-    mark = Frame(f"<{left_out} more frames>", 1, "...", "...", "", None, None, None)
+    mark = Frame(f"<{left_out} more frames>", 1, "...", "...", "", None, None, None, 1)
     return [
         *map(_frame_of, all_of_them[:_FIRST]),
         mark,
@@ -78,6 +82,7 @@ def _frame_of(at: TracebackType) -> Frame:
         end_line,
         column,
         end_column,
+        code.co_firstlineno,
     )
 
 
@@ -100,10 +105,11 @@ def traceback_from(frames: list[Frame]) -> TracebackType | None:
 
 
 def _frame(code: CodeType, frame: Frame) -> FrameType:
-    # The frame of a generator that has not started refers to no frame that called it, so it
-    # keeps nothing of the caller's process alive; and none of its code runs.
-    names = {"__name__": frame.module, "__file__": frame.file}
-    found: FrameType = FunctionType(code, names)().gi_frame
+    # The frame of a generator that waits refers to no frame that called it, so it keeps nothing
+    # of the caller's process alive. It has gone to its yield, since IPython asks it for its line.
+    made = FunctionType(code, {"__name__": frame.module, "__file__": frame.file})()
+    next(made)
+    found: FrameType = made.gi_frame
     return found
 
 
@@ -111,7 +117,7 @@ def _frame(code: CodeType, frame: Frame) -> FrameType:
 def _code(frame: Frame) -> tuple[CodeType, int]:
     """Return code that stands where the frame did, and the offset of its instruction there."""
     place = (frame.line, frame.end_line, frame.column, frame.end_column)
-    code = _code_at(*place) or _code_at(frame.line, frame.line, 0, 0)
+    code = _code_at(frame.first, *place) or _code_at(frame.line, frame.line, frame.line, 0, 0)
     assert code is not None
     places = list(code.co_positions())
     lasti = 2 * places.index(place) if place in places else -1
@@ -122,23 +128,27 @@ def _code(frame: Frame) -> tuple[CodeType, int]:
 
 
 def _code_at(
-    line: int, end_line: int | None, column: int | None, end_column: int | None
+    first: int, line: int, end_line: int | None, column: int | None, end_column: int | None
 ) -> CodeType | None:
-    """Return the code of a generator that yields at a place in a file, None if there is none."""
+    """Return the code of a generator that begins at a line and yields at a place in a file.
+
+    None if there is no such place.
+    """
     import ast
 
     if end_line is None or column is None or end_column is None:
         return None
-    ends: Any = {
+    ends: dict[str, Any] = {
         "lineno": line,
         "end_lineno": end_line,
         "col_offset": column,
         "end_col_offset": end_column,
     }
     body = ast.Yield(**ends)
+    whole = ends | {"lineno": first, "col_offset": 0} if 0 < first < line else ends
     none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     try:
-        outer = compile(ast.Expression(ast.Lambda(none, body, **ends)), "", "eval")
+        outer = compile(ast.Expression(ast.Lambda(none, body, **whole)), "", "eval")
     except ValueError:  # places of generated code may run backwards
         return None
     (inner,) = (const for const in outer.co_consts if isinstance(const, CodeType))
