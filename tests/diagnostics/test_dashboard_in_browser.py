@@ -1,7 +1,7 @@
 """The live page as Chromium shows it."""
 
 import pytest
-from chromium_tools import CHROMIUM, Page
+from browser import CHROMIUM, page_of
 
 import lazyflow
 from lazyflow import compute, delayed
@@ -15,25 +15,25 @@ ROWS = """[...document.querySelectorAll("#progress tr")].map(
 
 def test_the_page_shows_what_runs_and_hostile_names_do_nothing(tmp_path):
     hostile = ["<script>document.title='hit'</script>", '"><img src=x onerror="document.title=1">']
-    with lazyflow.dashboard() as opened, Page(opened.url, tmp_path) as page:
+    with lazyflow.dashboard() as opened, page_of(opened.url, tmp_path) as page:
         page.until('document.getElementById("state").textContent.startsWith("nothing runs")')
-        assert not page.value('document.getElementById("none").hidden')
+        assert not page.evaluate('document.getElementById("none").hidden')
         compute([delayed(abs, name=name)(-1) for name in hostile], scheduler="processes")
         compute(delayed(sum)([delayed(abs)(-i) for i in range(20)]), scheduler="processes")
         page.until('document.getElementById("state").textContent === "nothing runs, 2 runs over"')
-        rows = page.value(ROWS)
+        rows = page.evaluate(ROWS)
         assert [row[0] for row in rows] == [*hostile, "abs", "sum"]
         assert [row[2:4] for row in rows] == [["1", "1"], ["1", "1"], ["20", "20"], ["1", "1"]]
-        assert page.value("document.title") == "lazyflow"
-        assert page.value('document.querySelectorAll("img, main script").length') == 0
+        assert page.evaluate("document.title") == "lazyflow"
+        assert page.evaluate('document.querySelectorAll("img, main script").length') == 0
         # A call is drawn, and its name and time are shown below the mouse.
         box = page.until("drawn.length === 23 && drawn[0]")
-        left, top = page.value(
+        left, top = page.evaluate(
             "(() => { const box = canvas.getBoundingClientRect(); return [box.left, box.top]; })()"
         )
-        page.move(left + box[0] + 1, top + box[1] + 5)
+        page.point_at(left + box[0] + 1, top + box[1] + 5)
         text = page.until("!hover.hidden && hover.textContent")
         assert text.startswith("sum\n") and " on process " in text
-        assert page.value('document.getElementById("none").hidden')
+        assert page.evaluate('document.getElementById("none").hidden')
         opened.close()
         page.until('document.getElementById("state").textContent.startsWith("the page is closed")')

@@ -67,7 +67,7 @@ def test_bars_and_words_are_there_and_hostile_names_do_nothing(tmp_path):
     path = tmp_path / "timeline.html"
     p.timeline(path)
     longest = max(p.tasks, key=lambda task: task.seconds)
-    with page_of(path, tmp_path / "browser") as page:
+    with page_of(path.as_uri(), tmp_path / "browser") as page:
         left, top, width, height = page.evaluate(FRAME)
         lane = 1 + sorted({task.worker for task in p.tasks}).index(longest.worker)
         middle = (longest.start + longest.end) / 2 / p.seconds
@@ -87,7 +87,7 @@ def test_a_flame_has_words_at_the_mouse_and_a_click_shows_a_box_alone(tmp_path):
     flame = Flame([SampledStack(EVIL, stack, 2, time) for stack, time in stacks.items()], [], 0.01)
     path = tmp_path / "flame.html"
     flame.write(path)
-    with page_of(path, tmp_path / "browser") as page:
+    with page_of(path.as_uri(), tmp_path / "browser") as page:
         left, top, width, height = page.evaluate(FRAME)
         at = left + 0.3 * width, top + 2.5 / 4 * height
         page.point_at(*at)
@@ -108,7 +108,7 @@ def test_a_flame_has_words_at_the_mouse_and_a_click_shows_a_box_alone(tmp_path):
 def test_memory_and_cpu_use_have_words_at_the_mouse(tmp_path):
     path = tmp_path / "timeline.html"
     timeline(path, [], [], 2.0, [UsageRecord(2.0, 100, 300, 2.0)])
-    with page_of(path, tmp_path / "browser") as page:
+    with page_of(path.as_uri(), tmp_path / "browser") as page:
         left, top, width, height = page.evaluate(FRAME)
         page.point_at(left + 0.5 * width, top + 6 / 7 * height)
         words = [word.strip() for word in page.evaluate(TOOLTIPS)]

@@ -50,7 +50,16 @@ class Page:
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
+        assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def until(self, expression):
+        """Wait until an expression is true, and return its value."""
+        return self.evaluate(
+            "new Promise(done => { const look = () => { const found = (() => { try { return "
+            f"{expression}; }} catch (error) {{ return false; }} }})(); "
+            "found ? done(found) : setTimeout(look, 20); }; look(); })"
+        )
 
     def point_at(self, x, y):
         """Move the mouse to a place of the window."""
@@ -63,13 +72,13 @@ class Page:
 
 
 @contextmanager
-def page_of(path, profile):
-    """Open a file in a browser whose own files go to the folder `profile`."""
+def page_of(url, profile):
+    """Open a page in a browser whose own files go to the folder `profile`."""
     from tornado.websocket import websocket_connect
 
     browser = subprocess.Popen(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
-         "--window-size=1100,700", f"--user-data-dir={profile}", "about:blank"],
+         "--window-size=1200,800", f"--user-data-dir={profile}", "about:blank"],
         stderr=subprocess.PIPE, text=True,
     )
     loop = asyncio.new_event_loop()
@@ -83,10 +92,13 @@ def page_of(path, profile):
 
         connection = loop.run_until_complete(connect())
         page = Page(loop, connection)
-        page.call("Page.navigate", url=f"file://{path}")
+        page.call("Page.navigate", url=url)
         yield page
-        connection.close()
-        loop.run_until_complete(asyncio.sleep(0))
+
+        async def close():  # tornado asks for the running loop
+            connection.close()
+
+        loop.run_until_complete(close())
     finally:
         browser.terminate()
         browser.wait()
