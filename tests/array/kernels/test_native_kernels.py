@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
 from lazyflow import config
-from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step, TileFunction
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
@@ -168,6 +168,20 @@ def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, o
             for got, expected in zip(by_kernel, by_numpy, strict=True):
                 same_values(got, expected)
             assert np.signbit(by_kernel[0]).any() and not np.signbit(by_kernel[3]).all()
+
+
+def test_a_kernel_that_sums_in_another_order_is_not_used(monkeypatch):
+    """The check of a new kernel sees it, though some of the values made up for it are no numbers."""
+    monkeypatch.setattr(native_kernels, "_known", {})
+    monkeypatch.setattr(llvm_reductions, "LEAF", 256)
+    steps = (binary(np.subtract, 0, 1), binary(np.multiply, 2, 1), binary(np.divide, 3, 0))
+    program = Program((F8, F8), steps, ((4, Reduction("sum", (1,), F8)),))
+    blocks = [np.random.default_rng(at).random((20, 3000)) for at in range(2)]
+    with config.set(kernels="native"), pytest.raises(RuntimeError, match="other bits than NumPy's"):
+        run(program, blocks)
+    with config.set(kernels="numpy"):
+        expected = run(program, blocks)
+    same_values(run(program, blocks)[0], expected[0])
 
 
 @pytest.mark.parametrize("of", [F8, np.dtype("f4"), I8, B])
@@ -598,7 +612,7 @@ def test_the_report_has_numbers():
 RUN = """
 import numpy as np
 from lazyflow import config
-from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program
@@ -669,7 +683,7 @@ def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
 ENDING = """
 import atexit
 import numpy as np
-from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program, wait_compiled
