@@ -297,7 +297,7 @@ def bind(
     TypeError
         A container holds itself and lazy values, so it can't be rebuilt around those.
     """
-    simple = None if mutates else _bind_simple(args, kwargs)
+    simple = None if mutates else _bind_simple(args, kwargs, as_is)
     if simple is not None:
         return simple
     search = _ArgumentSearch(mutates, traverse, as_is)
@@ -310,20 +310,25 @@ def bind(
 
 
 def _bind_simple(
-    args: Sequence[Any], kwargs: dict[str, Any]
+    args: Sequence[Any], kwargs: dict[str, Any], as_is: bool
 ) -> tuple[tuple[Any, ...], Binder] | None:
     """Do the work of `bind` where no argument has to be searched, as in most calls."""
     items = [*args, *kwargs.values()]
-    inputs: list[Task] = []
+    inputs: list[Any] = []
     holes = []
+    has_collections = False
     for position, item in enumerate(items):
         kind = kinds[type(item)]
-        if kind == LAZY:
+        if kind == LAZY or kind == COLLECTION:
             holes.append((position, len(inputs)))
             inputs.append(item)
             items[position] = None
+            has_collections = has_collections or kind == COLLECTION
         elif kind != ATOM and not (
             kind == ARRAY and not item.flags.writeable and not item.dtype.hasobject
         ):
             return None
+    if has_collections and not as_is:
+        found = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}
+        inputs = [found.get(id(x), x) for x in inputs]
     return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))
