@@ -46,6 +46,8 @@ from lazyflow.services import service
 #: Kinds that are looked at without ``traverse``, too.
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
 
+_LAZY = frozenset({LAZY, COLLECTION})
+
 #: Kinds that are made again at each execution: they are one-shot, or may change before it.
 _ALWAYS_MADE = (ITERATOR, DICTVIEW)
 
@@ -319,7 +321,7 @@ def _bind_simple(
     has_collections = False
     for position, item in enumerate(items):
         kind = kinds[type(item)]
-        if kind == LAZY or kind == COLLECTION:
+        if kind in _LAZY:
             holes.append((position, len(inputs)))
             inputs.append(item)
             items[position] = None
