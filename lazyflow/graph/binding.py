@@ -46,6 +46,8 @@ from lazyflow.services import service
 #: Kinds that are looked at without ``traverse``, too.
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
 
+_LAZY = frozenset({LAZY, COLLECTION})
+
 #: Kinds that are made again at each execution: they are one-shot, or may change before it.
 _ALWAYS_MADE = (ITERATOR, DICTVIEW)
 
@@ -297,7 +299,7 @@ def bind(
     TypeError
         A container holds itself and lazy values, so it can't be rebuilt around those.
     """
-    simple = None if mutates else _bind_simple(args, kwargs)
+    simple = None if mutates else _bind_simple(args, kwargs, as_is)
     if simple is not None:
         return simple
     search = _ArgumentSearch(mutates, traverse, as_is)
@@ -310,20 +312,25 @@ def bind(
 
 
 def _bind_simple(
-    args: Sequence[Any], kwargs: dict[str, Any]
+    args: Sequence[Any], kwargs: dict[str, Any], as_is: bool
 ) -> tuple[tuple[Any, ...], Binder] | None:
     """Do the work of `bind` where no argument has to be searched, as in most calls."""
     items = [*args, *kwargs.values()]
-    inputs: list[Task] = []
+    inputs: list[Any] = []
     holes = []
+    has_collections = False
     for position, item in enumerate(items):
         kind = kinds[type(item)]
-        if kind == LAZY:
+        if kind in _LAZY:
             holes.append((position, len(inputs)))
             inputs.append(item)
             items[position] = None
+            has_collections = has_collections or kind == COLLECTION
         elif kind != ATOM and not (
             kind == ARRAY and not item.flags.writeable and not item.dtype.hasobject
         ):
             return None
+    if has_collections and not as_is:
+        found = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}
+        inputs = [found.get(id(x), x) for x in inputs]
     return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))

@@ -61,8 +61,7 @@ class Scan(Expr):
                 carries.extend(self._prefixes(low, index))
         else:
             for i in range(len(carries), at):
-                ends = self._end(low, self._in_line(index, i))
-                carries.append(self._joined(low, carries[-1], ends) if carries else ends)
+                carries.append(self._carry(low, carries, self._in_line(index, i)))
         return self._joined(low, carries[at - 1], alone)
 
     def _other_axes(self, index: Index) -> Index:
@@ -85,6 +84,14 @@ class Scan(Expr):
     def _end(self, low: MakesTasks, index: Index) -> Task:
         func = low.shared(self, "end", named, "end", last_along, self.axis)
         return low.task(func, (self._alone(low, index),), self)
+
+    def _carry(self, low: MakesTasks, before: list[Task], index: Index) -> Task:
+        """Return the carry after a block, with those before it: of one task, not of two."""
+        if not before:
+            return self._end(low, index)
+        details = "carry", end_with_carry, self.ufunc, self.axis, self.dtype
+        func = low.shared(self, "carry", named, *details)
+        return low.task(func, (before[-1], self._alone(low, index)), self)
 
     def _joined(self, low: MakesTasks, before: Task, after: Task) -> Task:
         func = low.shared(self, "join", named, self.name, with_carry, self.ufunc, self.dtype)
@@ -132,6 +139,13 @@ def with_carry(
 ) -> Any:
     """Return a scanned block combined with the carry of the blocks before it."""
     return ufunc(before, after, out=out).astype(dtype, copy=False)
+
+
+def end_with_carry(
+    ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], before: Any, block: Any
+) -> Any:
+    """Return the last element along an axis, combined with the carry of the blocks before."""
+    return with_carry(ufunc, dtype, before, last_along(axis, block))
 
 
 def scan(

@@ -303,6 +303,17 @@ class GroupQueue:
         """Return the groups that compute inputs of a group."""
         return [other for j, other in self._makers(group) if j not in self.failed]
 
+    def is_near_to_all(self, group: TaskGroup) -> bool:
+        """Tell whether a group makes results for the caller of parts of what lies everywhere.
+
+        Its inputs were cut for at least two readers for each worker, and it reads as many of them.
+        """
+        if group.uses:
+            return False
+        tasks, inputs, least = self.plan.tasks, self.plan.inputs, 2 * self.engine.width()
+        read = [tasks[j]._func for j in {j for i in group.members for j in inputs[i] or ()}]
+        return sum(each.__class__ is Item and each.length >= least for each in read) >= least
+
     def _makers(self, group: TaskGroup) -> Iterator[tuple[int, TaskGroup]]:
         """Yield each input of a group that another group computes, with that group."""
         for i in group.members:

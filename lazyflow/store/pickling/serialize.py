@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable
 from io import RawIOBase
@@ -30,6 +31,9 @@ _LEAST = 65_536  # bytes from which a buffer leaves the stream, as config.share_
 _CUT = 262_144  # pickle writes larger pieces singly; its own frames stay below this
 _STREAM = 0x80  # the first byte of a pickle; a stream with pieces cut out starts with 0
 _HEAD = struct.Struct("<BI")
+_NUMBERS = 1  # the first byte of a small array of numbers, which is sent without pickle
+_NUMBERS_HEAD = struct.Struct("<BcB5x")  # that byte, the type's letter, and how long the shape is
+_LETTERS = frozenset("?bBhHiIlLqQefdFD")
 _ATOMS = frozenset({int, float, complex, bool, type(None)})
 _SIZED = frozenset({str, bytes})
 
@@ -110,6 +114,8 @@ def encode(
         payload = pickle.dumps(value, PROTOCOL)
         if len(payload) < least:
             return Encoded(payload, (), len(payload))
+    if kind.__name__ == "ndarray" and _is_of_numbers(value, least):
+        return _of_numbers(value)
     writer = PieceWriter()
     pickler = Pickler(writer, least, by_path)
     dump(value, pickler, explain)
@@ -117,6 +123,34 @@ def encode(
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
         return Encoded(pieces[0], (), len(pieces[0]))
     return _written(pieces, pickler.buffers, write, least, free)
+
+
+def _is_of_numbers(array: Any, least: int) -> bool:
+    """Tell whether a value is a small array that can go without pickle, which takes far longer."""
+    if type(array) is not getattr(sys.modules.get("numpy"), "ndarray", None):
+        return False
+    flags, dtype = array.flags, array.dtype
+    return bool(
+        array.nbytes + 8 * array.ndim + _NUMBERS_HEAD.size < least
+        and flags.c_contiguous and flags.writeable and dtype.isbuiltin == 1
+        and dtype.char in _LETTERS and dtype.metadata is None
+    )
+
+
+def _of_numbers(array: Any) -> Encoded:
+    shape = array.shape
+    head = _NUMBERS_HEAD.pack(_NUMBERS, array.dtype.char.encode(), len(shape))
+    payload = b"".join((head, struct.pack(f"<{len(shape)}Q", *shape), array))
+    return Encoded(payload, (), len(payload))
+
+
+def _numbers_from(payload: bytes) -> Any:
+    _, letter, dimensions = _NUMBERS_HEAD.unpack_from(payload)
+    shape = struct.unpack_from(f"<{dimensions}Q", payload, _NUMBERS_HEAD.size)
+    at = _NUMBERS_HEAD.size + 8 * dimensions
+    import numpy as np
+
+    return np.ndarray(shape, letter.decode(), bytearray(payload), at)
 
 
 def _written(
@@ -173,6 +207,8 @@ def decode(encoded: Encoded, view: Callable[[Segment], Any]) -> Any:
     buffers: list[Any] = [view(b) if type(b) is tuple else b for b in encoded.buffers]
     if payload[0] == _STREAM:
         return pickle.loads(payload, buffers=buffers)
+    if payload[0] == _NUMBERS:
+        return _numbers_from(payload)
     _, count = _HEAD.unpack_from(payload)
     start = _HEAD.size + 8 * count
     positions = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)

@@ -21,6 +21,7 @@ from lazyflow.testing.tasks import add, inc, raise_it
 
 numpy = pytest.importorskip("numpy")
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
 
@@ -365,3 +366,36 @@ def test_a_dataset_is_opened_again_in_the_cluster(tmp_path):
         x = la.from_array(file["x"], chunks=3)
         assert delayed(lambda d: float(d[:].sum()))(file["x"]).compute(**ON) == 15
         assert (x + 1).compute(**ON).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def asked_workers(client, kept):
+    """Return the workers that the scheduler was asked to choose for each chunk of an array."""
+    def ask(dask_scheduler, keys):
+        return [dask_scheduler.tasks[key].worker_restrictions for key in keys]
+
+    keys = [each._args[0].local_outcome()[0].handle.key for each in kept.__lazyflow_tasks__()]
+    return [tuple(each or ()) for each in client.run_on_scheduler(ask, keys=keys)]
+
+
+def test_what_is_made_of_parts_from_everywhere_is_spread_evenly(client):
+    x = numpy.arange(2**20).reshape(1024, 1024)
+    (rows,) = persist(la.from_array(x, chunks=(128, 1024)), scheduler="distributed")
+    lazyflow.wait(rows)
+    (columns,) = persist(rows.rechunk((1024, 128)), scheduler="distributed")
+    lazyflow.wait(columns)
+    asked = asked_workers(client, columns)
+    assert sorted(map(asked.count, set(asked))) == [4, 4] and () not in asked
+    (more,) = persist(columns + 1, scheduler="distributed")  # it follows what is there
+    lazyflow.wait(more)
+    assert asked_workers(client, more) == [()] * 8
+    assert (more.compute() == x + 1).all()
+
+
+def test_the_callers_choice_of_workers_holds_for_what_would_be_spread(client):
+    one = next(iter(client.nthreads()))
+    (rows,) = persist(la.ones((1024, 1024), chunks=(128, 1024)), scheduler="distributed")
+    lazyflow.wait(rows)
+    with dask.annotate(workers=[one]):
+        (columns,) = persist(rows.rechunk((1024, 128)), scheduler="distributed")
+    lazyflow.wait(columns)
+    assert asked_workers(client, columns) == [(one,)] * 8

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
+import dask
 import distributed
 from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
@@ -115,6 +116,7 @@ class DaskEngine(Engine):
                 "takes no more tasks. Wait for the results in the main thread before it ends."
             )
         graph, states = {}, {}
+        places: defaultdict[Any, list[str]] = defaultdict(list)
         options = submissions[0].options
         asked = options.workers
         workers = [] if asked is None else self._workers.chosen(asked)
@@ -125,16 +127,20 @@ class DaskEngine(Engine):
             graph[handle.key] = TheirTask(
                 handle.key, run_group, handle.key, payload, self.topic, *refs,
                 _data_producer=not refs)
+            if asked is None and len(refs) > 1 and run.queue.is_near_to_all(group):
+                places[handle.key] = self._workers.next_place()
             states[handle.key] = WatchedState(
                 handle.key, partial(self.post, self._failed, run, group))
             self._groups[group.number] = run, group
         client = self.client
         client.futures.update(states)
-        futures = run.context.copy().run(  # where dask.annotate and spans of the caller's hold
+        get = partial(
             client.get, graph, list(graph), sync=False, priority=options.priority,
             resources=dict(options.resources) if options.resources else None,
             workers=workers or None,
         )
+        # Where dask.annotate and spans of the caller's hold.
+        futures = run.context.copy().run(_placed, get, places)
         for submission, future in zip(submissions, futures, strict=True):
             handle = submission.group.handle
             handle.hold(future)
@@ -243,6 +249,18 @@ class DaskEngine(Engine):
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:
             run.cancel(self.translated(error if error is not None else lost()))
+
+
+def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
+    """Submit groups, some of which should run at a place, unless the caller has said where.
+
+    They are as near to all workers. The scheduler would choose by what runs when they are ready,
+    and one worker could end with twice its share of what is kept.
+    """
+    if not places or "workers" in dask.get_annotations():
+        return get()
+    with dask.annotate(workers=places.__getitem__, allow_other_workers=True):
+        return get()
 
 
 def _is_lost_data(error: BaseException | None) -> bool:

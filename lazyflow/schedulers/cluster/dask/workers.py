@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from math import inf
 from time import monotonic
 from types import SimpleNamespace
@@ -54,6 +55,8 @@ class ClusterWorkers:
         self._handles = handles
         self._joined = joined
         self._width = 0
+        self._places: list[str] = []  # the address of each worker, for each of its threads
+        self._turns = count()
         self._memory = inf
         self._asked_at = 0.0
         self._hears_of_workers = False
@@ -64,6 +67,12 @@ class ClusterWorkers:
         self._look()
         return self._width
 
+    def next_place(self) -> list[str]:
+        """Return the address of a worker, of each thread in turn; empty if there is none."""
+        self._look()
+        places = self._places
+        return [places[next(self._turns) % len(places)]] if places else []
+
     def memory(self) -> float:
         """Return the least memory limit of a worker, in bytes."""
         self._look()
@@ -73,9 +82,10 @@ class ClusterWorkers:
         now = monotonic()
         if not self._width or now - self._asked_at > _FRESH:
             self._asked_at = now
-            workers = self._workers().values()
-            self._width = sum([worker["nthreads"] for worker in workers]) or 1
-            self._memory = min([worker["memory_limit"] or inf for worker in workers], default=inf)
+            known = self._workers()
+            self._places = [a for a, worker in known.items() for _ in range(worker["nthreads"])]
+            self._width = len(self._places) or 1
+            self._memory = min([w["memory_limit"] or inf for w in known.values()], default=inf)
 
     def lookout(self) -> Iterator[float]:
         """Warn each waiting caller once if there is no worker; lazyflow's own come back."""

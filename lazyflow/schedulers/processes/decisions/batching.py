@@ -186,8 +186,8 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
         shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
         whole = (len(job.ready) + shared + 1) * mean + flying
         part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
-    flights = 1 if part <= 2 * TARGET else round(part / TARGET)
-    return max(part / flights, LEAST) - mean / 2
+    flights = round(part / TARGET)
+    return max(part if flights <= 2 else part / flights, LEAST) - mean / 2
 
 
 def _even(state: State, worker: WorkerRecord, job: Job) -> int:

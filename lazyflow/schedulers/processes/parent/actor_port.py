@@ -32,6 +32,7 @@ from lazyflow.schedulers.processes.parent.pool_value import PoolValue, held_node
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
+from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
@@ -231,7 +232,7 @@ class ProcessLink:
         if node is not None:
             values.provide(driver.state, node, value)
         if kind == PACKED:
-            return PoolValue(driver, node, item.task, None)
+            return PoolValue(driver, node, name_only(item.task), None)
         if node is not None:
             values.unpin(driver.state, node)
         return value

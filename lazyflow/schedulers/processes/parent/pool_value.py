@@ -56,7 +56,7 @@ class PoolValue:
     def __init__(self, driver: Owner, node: Node | None, task: Task, value: Any) -> None:
         self.driver = driver
         self.node = node  # whose value to fetch when `value` is None
-        self.task = name_only(task)
+        self.task = task  # for messages: where the value may live long, only its name
         self.value = value  # an Encoded, counted in
         if node is not None or value.segments():  # else there is nothing to let go of
             driver.hold(self)
@@ -155,7 +155,7 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     node.value = encoded
     node.size = encoded.size
     driver.loop.post(memory.take_own, encoded)
-    return PoolValue(driver, node, task, None)
+    return PoolValue(driver, node, name_only(task), None)
 
 
 def held_node(task: Task) -> Node:

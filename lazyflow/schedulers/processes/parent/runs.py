@@ -25,6 +25,7 @@ from lazyflow.schedulers.processes.parent.pool_value import Owner, PoolValue
 from lazyflow.schedulers.processes.parent.remote_run import EndedRun, RemoteRun
 from lazyflow.schedulers.processes.parent.value_table import ValueTable
 from lazyflow.schedulers.processes.protocol import GIVE_UP
+from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.store.pickling.serialize import Encoded
 
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
@@ -98,7 +99,7 @@ class Runs:
             self._driver.memory.add(value)
             value = PoolValue(self._driver, None, node.task, value)
         elif run.futures is not None and (type(value) is Encoded or value is MISSING):
-            value = PoolValue(self._driver, node, node.task, None)
+            value = PoolValue(self._driver, node, name_only(node.task), None)
         else:
             values.unpin(self._state, node)
         run.arrived(node.i, value)
