@@ -264,7 +264,8 @@ def visits(bench: Bench) -> Table:
         tables: list[Any] = [0.0] * 20
         for k in range(count):
             theta, tables[k % 20], average = visit(theta, tables[k % 20], average)
-        lazyflow.persist(theta, tables, average, scheduler="threads", num_workers=2)
+        state = lazyflow.persist(theta, *tables, average, scheduler="threads", num_workers=2)
+        lazyflow.wait(state)  # as dask does: it persists what has been computed
 
     turns: dict[Label, Turn] = {("a visit", "lazyflow"): partial(wall, chain)}
     if bench.there("dask"):
