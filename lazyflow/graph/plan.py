@@ -206,10 +206,7 @@ def _note_options(plan: Any, i: int, options: Options, counted: list[int]) -> No
 def _is_taken_apart(plan: Any, i: int) -> bool:
     """Tell whether only items of result `i` are used: taking them checks its length."""
     end, tasks = plan.end, plan.tasks
-    for j in Plan.uses(plan, i):
-        if j == end or tasks[j]._func.__class__ is not Item:
-            return False
-    return True
+    return all(j != end and tasks[j]._func.__class__ is Item for j in Plan.uses(plan, i))
 
 
 def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:

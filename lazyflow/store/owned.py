@@ -272,9 +272,9 @@ class ResultHandover:
     """
 
     def __init__(self, held: Iterable[Any]) -> None:
-        self.kept: dict[int, Any] = {}  # by id; the ids below are good while these live, and what is held
+        self.kept: dict[int, Any] = {}  # by id
         self.seen: set[int] = set()
-        self._held = held if isinstance(held, list | tuple) else list(held)
+        self._held = list(held)  # ids are good while this and what is kept live
         for value in self._held:
             form = forms[type(value)]
             if form == _ARRAY:  # most are, hundreds in a solver's pass, and have one part
