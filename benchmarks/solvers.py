@@ -232,7 +232,8 @@ def one_pass(bench: Bench) -> Table:
 
 
 def chunk_sizes(bench: Bench) -> Table:
-    """L-BFGS to 1e-6 on chunked arrays of several chunk sizes; result = time / the least"""
+    """L-BFGS to 1e-6 on chunked arrays of several chunk sizes, one worker; result = time / least"""
+    import lazyflow
     import lazyflow.array as la
 
     problem = bench.dense
@@ -243,7 +244,9 @@ def chunk_sizes(bench: Bench) -> Table:
         X = la.from_array(problem.X, chunks=(size, -1))
         work = partial(ours, problem, "lbfgs", target, X)
         turns[f"{size:,} rows", "lazyflow"] = partial(cpu, work)
-    rows, failed = bench.measure(turns, "ms", 1e3)
+    # Two threads that read side by side take more CPU for the same rows, and one chunk has one.
+    with lazyflow.config.set(num_workers=1):
+        rows, failed = bench.measure(turns, "ms", 1e3)
     least = min(min(row.samples["lazyflow"]) for row in rows)
     for row in rows:
         row.result = min(row.samples["lazyflow"]) / least
@@ -264,7 +267,8 @@ def visits(bench: Bench) -> Table:
         tables: list[Any] = [0.0] * 20
         for k in range(count):
             theta, tables[k % 20], average = visit(theta, tables[k % 20], average)
-        lazyflow.persist(theta, tables, average, scheduler="threads", num_workers=2)
+        state = lazyflow.persist(theta, *tables, average, scheduler="threads", num_workers=2)
+        lazyflow.wait(state)  # as dask does: it persists what has been computed
 
     turns: dict[Label, Turn] = {("a visit", "lazyflow"): partial(wall, chain)}
     if bench.there("dask"):

@@ -17,7 +17,7 @@ from lazyflow.api.advice import NeedsValue, advice, dtype_advice
 from lazyflow.api.run_options import RunOptions
 from lazyflow.graph import keys
 from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.items import Item, annotated_length
+from lazyflow.graph.items import annotated_length, items_of
 from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import call_text, summary
@@ -256,11 +256,11 @@ class Delayed(NeedsValue, Task):
 
     def __iter__(self) -> Iterator[Delayed]:
         n = self._length("iterate over it", "iterate inside a delayed function")
-        maker = task_name(self)
+        inputs = (self,)
         items = []
-        for i in range(n):  # a comprehension is one more frame before Python 3.12
+        for item in items_of(n, task_name(self)):  # a comprehension is a frame before Python 3.12
             items.append(  # noqa: PERF401
-                new_task(Delayed, Item(i, n, maker), (self,), None, OPERATOR, depth=2)
+                new_task(Delayed, item, inputs, None, OPERATOR, depth=2)
             )
         return iter(items)
 

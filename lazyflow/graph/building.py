@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.graph.binding import bind
+from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
 from lazyflow.graph.task import Task, height_over
 
@@ -27,17 +28,23 @@ def new_task(
     if note is not None:
         options = note.apply(options)
     task = object.__new__(Task)
-    task._inputs, binder = bind(args, kwargs or {}, options.mutates, traverse)
-    if binder.holes or kwargs:
-        task._bind, task._args = binder, ()
+    if len(args) == 1 and kinds[type(args[0])] == LAZY and not kwargs:  # most operators and items
+        task._inputs = task._args = args
+        task._bind = None
+        height = args[0]._height + 1
     else:
-        task._bind, task._args = None, tuple(binder.template)
+        task._inputs, binder = bind(args, kwargs or {}, options.mutates, traverse)
+        if binder.holes or kwargs:
+            task._bind, task._args = binder, ()
+        else:
+            task._bind, task._args = None, tuple(binder.template)
+        height = height_over(task._inputs)
     task._func = func
     task._options = options
     frame = sys._getframe(depth)
     task._code = frame.f_code
     task._lasti = frame.f_lasti
-    task._height = height_over(task._inputs)
+    task._height = height
     task._key = key
     task.__class__ = cls  # last: Delayed refuses assignment
     return task

@@ -61,6 +61,12 @@ class Item:
         return Item, (self.index, self.length, self.maker)
 
 
+@functools.lru_cache(1 << 5)  # a loop asks for those of one function again and again
+def items_of(length: int, maker: str) -> tuple[Item, ...]:
+    """Return what takes each item of a result that has `length` of them."""
+    return tuple([Item(index, length, maker) for index in range(length)])
+
+
 # -- lengths from annotations -----------------------------------------------------------------
 
 

@@ -156,8 +156,9 @@ def _link(plan: Any) -> None:
     inputs, consumers, needs = plan.inputs, plan.consumers, plan.needs
     counted: list[int] = []
     for i, task in enumerate(plan.tasks):
-        if task._options is not DEFAULT:
-            _note_options(plan, i, task._options, counted)
+        options = task._options
+        if options is not DEFAULT and options is not OPERATOR and options.special:
+            _note_options(plan, i, options, counted)
         numbers = inputs[i]
         if numbers is None:
             func = task._func
@@ -187,8 +188,6 @@ def _link(plan: Any) -> None:
 
 
 def _note_options(plan: Any, i: int, options: Options, counted: list[int]) -> None:
-    if options is OPERATOR or not options.special:
-        return
     if options.pure or options.named:
         plan.may_merge = True
     if options.mutates:
@@ -206,8 +205,8 @@ def _note_options(plan: Any, i: int, options: Options, counted: list[int]) -> No
 
 def _is_taken_apart(plan: Any, i: int) -> bool:
     """Tell whether only items of result `i` are used: taking them checks its length."""
-    users = Plan.uses(plan, i)
-    return plan.end not in users and all(plan.tasks[j]._func.__class__ is Item for j in users)
+    end, tasks = plan.end, plan.tasks
+    return all(j != end and tasks[j]._func.__class__ is Item for j in Plan.uses(plan, i))
 
 
 def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:

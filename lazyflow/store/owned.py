@@ -272,10 +272,14 @@ class ResultHandover:
     """
 
     def __init__(self, held: Iterable[Any]) -> None:
-        self.kept: dict[int, Any] = {}  # by id; the ids below are good while these live
+        self.kept: dict[int, Any] = {}  # by id
         self.seen: set[int] = set()
-        for value in held:
-            if forms[type(value)]:
+        self._held = list(held)  # ids are good while this and what is kept live
+        for value in self._held:
+            form = forms[type(value)]
+            if form == _ARRAY:  # most are, hundreds in a solver's pass, and have one part
+                self.seen.add(memory_of(value))
+            elif form and id(value) not in self.kept:
                 self._remember(_EditableParts(value))
 
     def _remember(self, parts: _EditableParts) -> None:

@@ -115,9 +115,7 @@ def kept_rows(
     """
     if places is None:
         places = [each._replace(chunk=k) for k, each in enumerate(places_of(parts, None))]
-    kept = [
-        tuple(checked(*part, targets, place)) for part, place in zip(parts, places, strict=True)
-    ]
+    kept = [_checked(part, targets, place) for part, place in zip(parts, places, strict=True)]
     if keep:
         (kept,) = persist(kept, **run)
     found = compute(*[each[3] for each in kept], **run)
@@ -139,6 +137,12 @@ def kept_rows(
         np.sum([each.sums for each in found], axis=0) / total, present,
         sum(each.nbytes for each in found), keep,
     )
+
+
+def _checked(part: RowChunk, targets: Targets, place: Place) -> tuple[Any, ...]:
+    X, y, weight, summary = checked(*part, targets, place)
+    # What is known to be nothing is no input of every task on the chunk.
+    return X, y, None if part.weight is None else weight, summary
 
 
 def _check(found: Sequence[PartSummary]) -> None:
@@ -165,10 +169,13 @@ def _brought_together(
     sizes = [sum(found[k].rows for k in group) for group in groups]
     if len(groups) == len(kept):
         return list(kept), sizes
-    chunks = [
-        kept[group[0]] if len(group) == 1 else tuple(_joined([tuple(kept[k]) for k in group]))
-        for group in groups
-    ]
+    chunks = []
+    for group in groups:
+        chunk = kept[group[0]]
+        if len(group) > 1:
+            X, y, weight = _joined([tuple(kept[k]) for k in group])
+            chunk = X, y, None if chunk[2] is None else weight
+        chunks.append(chunk)
     (chunks,) = persist(chunks, **run)
     return chunks, sizes
 

@@ -11,7 +11,7 @@ from learn_tools import SYNC, numbered, some_rows
 from scipy.sparse import coo_array, csc_array, csr_array
 
 import lazyflow.array as la
-from lazyflow import compute, delayed
+from lazyflow import compute, delayed, is_lazy
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data import inputs
 from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of
@@ -281,6 +281,16 @@ def test_small_neighbours_are_brought_together_in_order():
     assert rows.sizes == [6, 300_002]
     firsts = [np.unique(x).tolist() for x, _, _ in values(rows)]
     assert firsts == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("join", [True, False])
+def test_no_weights_are_no_input_of_a_task(join):
+    X, y = numbered(6, 2)
+    unweighted = kept([(X[:3], y[:3], None), (X[3:], y[3:], None)], join_small=join)
+    ones = np.ones(3)
+    weighted = kept([(X[:3], y[:3], ones), (X[3:], y[3:], ones)], join_small=join)
+    assert [is_lazy(chunk.weight) for chunk in unweighted.chunks] == [False] * (2 - join)
+    assert [is_lazy(chunk.weight) for chunk in weighted.chunks] == [True] * (2 - join)
 
 
 def test_views_of_one_array_are_joined_without_a_copy():
