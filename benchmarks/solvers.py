@@ -232,8 +232,7 @@ def one_pass(bench: Bench) -> Table:
 
 
 def chunk_sizes(bench: Bench) -> Table:
-    """L-BFGS to 1e-6 on chunked arrays of several chunk sizes, one worker; result = time / least"""
-    import lazyflow
+    """L-BFGS to 1e-6 on chunked arrays of several chunk sizes; result = time / the least"""
     import lazyflow.array as la
 
     problem = bench.dense
@@ -244,9 +243,7 @@ def chunk_sizes(bench: Bench) -> Table:
         X = la.from_array(problem.X, chunks=(size, -1))
         work = partial(ours, problem, "lbfgs", target, X)
         turns[f"{size:,} rows", "lazyflow"] = partial(cpu, work)
-    # Two threads that read side by side take more CPU for the same rows, and one chunk has one.
-    with lazyflow.config.set(num_workers=1):
-        rows, failed = bench.measure(turns, "ms", 1e3)
+    rows, failed = bench.measure(turns, "ms", 1e3)
     least = min(min(row.samples["lazyflow"]) for row in rows)
     for row in rows:
         row.result = min(row.samples["lazyflow"]) / least
