@@ -38,6 +38,9 @@ def check_length(value: Any, nout: int, name: str) -> None:
         )
 
 
+_FEW = 16  # items that are kept for the next result of the kind
+
+
 class Item:
     """Takes item `index` of a result, after a check that the result has `length` items."""
 
@@ -61,10 +64,16 @@ class Item:
         return Item, (self.index, self.length, self.maker)
 
 
-@functools.lru_cache(1 << 5)  # a loop asks for those of one function again and again
 def items_of(length: int, maker: str) -> tuple[Item, ...]:
     """Return what takes each item of a result that has `length` of them."""
+    return (_few_items if length <= _FEW else _items)(length, maker)
+
+
+def _items(length: int, maker: str) -> tuple[Item, ...]:
     return tuple([Item(index, length, maker) for index in range(length)])
+
+
+_few_items = functools.lru_cache(64)(_items)  # a loop asks for those of one function each time
 
 
 # -- lengths from annotations -----------------------------------------------------------------

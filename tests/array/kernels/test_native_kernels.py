@@ -171,7 +171,7 @@ def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, o
 
 
 def test_a_kernel_that_sums_in_another_order_is_not_used(monkeypatch):
-    """The check of a new kernel sees it, though some of the values made up for it are no numbers."""
+    """The check of a new kernel sees it, though some of the made-up values are no numbers."""
     monkeypatch.setattr(native_kernels, "_known", {})
     monkeypatch.setattr(llvm_reductions, "LEAF", 256)
     steps = (binary(np.subtract, 0, 1), binary(np.multiply, 2, 1), binary(np.divide, 3, 0))
