@@ -1,6 +1,8 @@
 """What needs more memory at once than the smallest worker of distributed has."""
 
 import logging
+import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -24,6 +26,18 @@ def client():
     ):
         with lazyflow.config.set(scheduler=client):
             yield
+
+
+@contextmanager
+def logged(name):
+    """Yield an event that is set when something is logged."""
+    said, handler = threading.Event(), logging.Handler()
+    handler.emit = lambda record: said.set()
+    logging.getLogger(name).addHandler(handler)
+    try:
+        yield said
+    finally:
+        logging.getLogger(name).removeHandler(handler)
 
 
 def block(i, size=30 * MIB):
@@ -62,8 +76,9 @@ def test_what_many_values_failed_of_is_logged_once(caplog):
     cause = delayed(fails)()
     values = persist([delayed(abs)(cause) for _ in range(20)])[0]
     lazyflow.wait(values)
-    with caplog.at_level(logging.ERROR, "lazyflow"):
+    with caplog.at_level(logging.ERROR, "lazyflow"), logged("lazyflow") as said:
         del values, cause
+        assert said.wait(60)  # the engine's thread may have been the last that held them
         assert compute(delayed(abs)(-1)) == (1,)
     (record,) = [each for each in caplog.records if each.name == "lazyflow"]
     assert "nobody looked at had failed: ValueError: the cause (in" in record.getMessage()
