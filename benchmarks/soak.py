@@ -232,7 +232,7 @@ def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
         run.under_kills(killer, given.callers)
     found = run.found
     found.seconds = time.monotonic() - start
-    found.deaths = pool_facts().deaths
+    found.deaths = deaths_seen(found.kills)
     found.left += kept_in_workers()
     after = at_rest(given.patience, lambda now: not now.left_since(before))
     found.left += after.left_since(before)
@@ -240,6 +240,14 @@ def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
     if found.drift > DRIFT:
         found.left.append(f"{found.drift / 1e6:.1f} MB")
     return run, before, after
+
+
+def deaths_seen(kills: int, seconds: float = 5.0) -> int:
+    """Return of how many deaths the pool has heard: of the last one, too, after some patience."""
+    until = time.monotonic() + seconds
+    while (found := pool_facts().deaths) < kills and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
 
 
 def kept_in_workers(seconds: float = 5.0) -> list[str]:
