@@ -242,9 +242,7 @@ class ValueContract(Part):
         while len(leaves) > 1:
             leaves = [join(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
         self.compute(delayed(lambda x: None)(leaves[0]), num_workers=workers)
-        # A worker hears late that it may drop a value: the inputs of the task that has just ended,
-        # and of one more, as engines send a task ahead (distributed's worker-saturation).
-        on_their_way = 0 if self.shares_memory else 4 * workers
+        on_their_way = 0 if self.shares_memory else 2 * workers  # here still, and there already
         assert 2 < alive.most_in_a_process() <= workers * 8 + 2 + on_their_way
         if self.shares_memory:  # whatever the garbage collector does
             assert alive.now() == 0
