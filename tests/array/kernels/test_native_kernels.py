@@ -612,7 +612,7 @@ def test_the_report_has_numbers():
 RUN = """
 import numpy as np
 from lazyflow import config
-from lazyflow.array.kernels.native import compiler, llvm_reductions
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program
@@ -683,7 +683,7 @@ def test_a_folder_that_cannot_be_made_is_as_none(tmp_path):
 ENDING = """
 import atexit
 import numpy as np
-from lazyflow.array.kernels.native import compiler, llvm_reductions
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.run import run_program, wait_compiled

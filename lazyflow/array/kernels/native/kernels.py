@@ -107,7 +107,7 @@ class PlanKernels:
         prepared = self._kernels.get(named)
         if prepared is None:
             in_place = reads_in_place(self.plan.lowered, some, layouts, row)
-            streams = sum(x.nbytes for x in sources.arrays) >= _STREAMED if in_place else False
+            streams = in_place and sum(x.nbytes for x in sources.arrays) >= _STREAMED
             prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place, streams))
             self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
