@@ -59,8 +59,8 @@ class DaskEngine(Engine):
         """Return whether the client is connected."""
         return self.reference.is_usable()
 
-    def _event(self, event: tuple[float, bytes]) -> None:
-        self.receive(event[1])
+    def _event(self, event: tuple[float, list[bytes]]) -> None:
+        self.receive(*event[1])
 
     def lookout(self) -> Iterator[float]:
         return self._workers.lookout()
@@ -115,7 +115,7 @@ class DaskEngine(Engine):
                 "Python is ending, and with it the cluster that was started in this process: it "
                 "takes no more tasks. Wait for the results in the main thread before it ends."
             )
-        graph, states = {}, {}
+        graph, states = _Graph(), {}
         places: defaultdict[Any, list[str]] = defaultdict(list)
         options = submissions[0].options
         asked = options.workers
@@ -249,6 +249,19 @@ class DaskEngine(Engine):
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:
             run.cancel(self.translated(error if error is not None else lost()))
+
+
+class _Graph(dict[Any, Any]):
+    """A graph that the client names by its first key, which is unique, and not by all it has.
+
+    It would hash each task for that, which takes as long as all else of a submission.
+    """
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+dask.base.normalize_token.register(_Graph, lambda graph: str(next(iter(graph))))
 
 
 def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
