@@ -304,15 +304,20 @@ class GroupQueue:
         return [other for j, other in self._makers(group) if j not in self.failed]
 
     def is_near_to_all(self, group: TaskGroup) -> bool:
-        """Tell whether a group makes results for the caller of parts of what lies everywhere.
+        """Tell whether a group makes results for the caller that could be made anywhere as well.
 
-        Its inputs were cut for at least two readers for each worker, and it reads as many of them.
+        Its inputs were cut for at least two readers for each worker, and it reads as many of them;
+        or it needs nothing, makes one of as many large results, and takes as long as others do.
         """
         if group.uses:
             return False
         tasks, inputs, least = self.plan.tasks, self.plan.inputs, 2 * self.engine.width()
-        read = [tasks[j]._func for j in {j for i in group.members for j in inputs[i] or ()}]
-        return sum(each.__class__ is Item and each.length >= least for each in read) >= least
+        read = {j for i in group.members for j in inputs[i] or ()}
+        if self._leaves.keys() >= read - set(group.members):
+            large = (self.size(group.outputs[0]) or 0) > _PACKED
+            return self.knows_all and large and len(self.plan.outputs) >= least
+        funcs = [tasks[j]._func for j in read]
+        return sum(each.__class__ is Item and each.length >= least for each in funcs) >= least
 
     def _makers(self, group: TaskGroup) -> Iterator[tuple[int, TaskGroup]]:
         """Yield each input of a group that another group computes, with that group."""

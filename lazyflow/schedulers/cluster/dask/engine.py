@@ -127,7 +127,7 @@ class DaskEngine(Engine):
             graph[handle.key] = TheirTask(
                 handle.key, run_group, handle.key, payload, self.topic, *refs,
                 _data_producer=not refs)
-            if asked is None and len(refs) > 1 and run.queue.is_near_to_all(group):
+            if asked is None and len(refs) != 1 and run.queue.is_near_to_all(group):
                 places[handle.key] = self._workers.next_place()
             states[handle.key] = WatchedState(
                 handle.key, partial(self.post, self._failed, run, group))
@@ -267,8 +267,8 @@ dask.base.normalize_token.register(_Graph, lambda graph: str(next(iter(graph))))
 def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
     """Submit groups, some of which should run at a place, unless the caller has said where.
 
-    They are as near to all workers. The scheduler would choose by what runs when they are ready,
-    and one worker could end with twice its share of what is kept.
+    They are as near to all workers, or need nothing. The scheduler would choose by what runs when
+    they are ready, and one worker could end with twice its share of what is kept.
     """
     if not places or "workers" in dask.get_annotations():
         return get()
