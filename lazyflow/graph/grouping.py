@@ -7,7 +7,8 @@ measured what the functions cost and return. It makes two kinds of groups:
   chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
   little at once;
 * groups that are still small are packed together with others on the same level, in the order of
-  the plan, if they read and return little.
+  the plan, if they read and return little, or all read the same large results: what they return is
+  then as large as it may be, and what they read is made in their group if no other needs it.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
@@ -265,30 +266,50 @@ class _Grouping:
 
     def _packed(self, root: dict[int, int], members: dict[int, list[int]]) -> list[list[int]]:
         levels: dict[int, int] = {}
-        found: list[tuple[int, list[int]]] = []  # with their levels
+        packs: list[_Pack] = []
         opened: dict[Any, _Pack] = {}
         for last in sorted(members):  # after those whose results it needs
             group = members[last]
-            level = self._level(group, root, levels)
-            levels[last] = level
-            given = self._given(last, group)
-            weight = self.weight[last]
-            if weight is None or given > self.limits.packed or not self._may_be_packed(last):
-                found.append((level, group))
-                continue
-            key = level, scheduling_options(self.plan.tasks[last]._options), self.large[last]
-            pack = opened.get(key)
-            if pack is None or not self._fits(pack, last, weight, given):
-                pack = opened[key] = _Pack()
-                found.append((level, pack.members))
+            levels[last] = level = self._level(group, root, levels)
+            options = scheduling_options(self.plan.tasks[last]._options)
+            given, weight, large = self._given(last, group), self.weight[last], self.large[last]
+            is_little = given <= self.limits.packed or (large and given <= self.limits.held)
+            is_fixed = weight is None or not is_little or not self._may_be_packed(last)
+            pack = None if is_fixed else opened.get((level, options, large))
+            if pack is None or not self._fits(pack, last, given):
+                pack = _Pack(level, options, large)
+                packs.append(pack)
+                if not is_fixed:
+                    opened[level, options, large] = pack
+            pack.parts.append(last)
             pack.members.extend(group)
-            pack.weight += weight
-            pack.bytes += given + self._more(pack, last)
+            pack.weight += inf if weight is None else weight
+            pack.bytes += self._moved(pack, last, given)
+            pack.given += given
             pack.noted |= self.noted[last]
-        found.sort(key=lambda pair: pair[0])
-        for _, group in found:
-            group.sort()
-        return [group for _, group in found]
+        packs = self._with_sources(packs)
+        packs.sort(key=lambda pack: pack.level)
+        for pack in packs:
+            pack.members.sort()
+        return [pack.members for pack in packs]
+
+    def _with_sources(self, packs: list[_Pack]) -> list[_Pack]:
+        """Bring packs together with the subtree whose result all in them read, and no others."""
+        alone = {pack.parts[0]: pack for pack in packs if len(pack.parts) == 1}
+        gone: set[int] = set()
+        for pack in packs:
+            source = alone.get(next(iter(pack.large))) if len(pack.large) == 1 else None
+            if source is None or len(pack.parts) == 1 or source.options != pack.options:
+                continue
+            (last,) = source.parts
+            held = self.peak[last] + pack.given
+            if (
+                source.weight + pack.weight <= self.limits.seconds and held <= self.limits.held
+                and last not in self.showing and set(self.plan.uses(last)) <= set(pack.members)
+            ):
+                pack.members += source.members
+                gone.add(last)
+        return [pack for pack in packs if len(pack.parts) > 1 or pack.parts[0] not in gone]
 
     def _given(self, last: int, group: list[int]) -> float:
         """Return the bytes of the results of a subtree that are used outside of it."""
@@ -298,14 +319,21 @@ class _Grouping:
         sizes = [self.size[i] for i in group if i == last or i in self.shown]
         return inf if None in sizes else sum(sizes)  # type: ignore[arg-type]
 
-    def _more(self, pack: _Pack, last: int) -> float:
-        """Return the bytes that a pack reads in addition with a subtree."""
-        new = self.noted[last] - pack.noted
-        return sum([self._size(j) or 0 for j in new])
+    def _fits(self, pack: _Pack, last: int, given: float) -> bool:
+        weight = self.weight[last]
+        return (
+            weight is not None and pack.weight + weight <= self.limits.seconds
+            and pack.bytes + self._moved(pack, last, given) <= self.limits.packed
+            and pack.given + given <= self.limits.held
+        )
 
-    def _fits(self, pack: _Pack, last: int, weight: float, given: float) -> bool:
-        is_short = pack.weight + weight <= self.limits.seconds
-        return is_short and pack.bytes + given + self._more(pack, last) <= self.limits.packed
+    def _moved(self, pack: _Pack, last: int, given: float) -> float:
+        """Return the bytes that a pack moves in addition with a subtree.
+
+        Where all is made of the same large results, each goes to its own users.
+        """
+        new = self.noted[last] - pack.noted
+        return sum([self._size(j) or 0 for j in new]) + (0.0 if pack.large else given)
 
     def _level(self, group: list[int], root: dict[int, int], levels: dict[int, int]) -> int:
         level = 0
@@ -330,14 +358,25 @@ class _Grouping:
 class _Pack:
     """Subtrees that are packed together, and what they take.
 
+    parts
+        The last task of each subtree.
+    large
+        The large results that all of them read.
     bytes
-        Of what they read and return, without the large results that all of them read.
+        Of what it moves, see `_Grouping._moved`.
+    given
+        Bytes of all that they return.
     noted
         The results of others that are counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, level: int, options: Any, large: frozenset[int]) -> None:
+        self.level = level
+        self.options = options
+        self.large = large
+        self.parts: list[int] = []
         self.members: list[int] = []
         self.weight = 0.0
         self.bytes = 0.0
+        self.given = 0.0
         self.noted: set[int] = set()

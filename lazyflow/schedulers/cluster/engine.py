@@ -244,8 +244,8 @@ class Engine(ABC):
         """Return why tasks with these options can't run; empty if they can."""
 
     @abstractmethod
-    def new_handle(self, run: Any, group: Any) -> Any:
-        """Return the handle of a group that is about to be submitted."""
+    def new_handle(self, run: Any, group: Any, is_part: bool = False) -> Any:
+        """Return the handle of a group that is about to be submitted, or of a part of it."""
 
     @abstractmethod
     def submit(self, submissions: Sequence[Any]) -> None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import count
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.items import Item
-from lazyflow.graph.options import Options
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.results import Put, too_much
+from lazyflow.schedulers.cluster.results import too_much
+from lazyflow.schedulers.cluster.task_group import GroupPart, TaskGroup
 from lazyflow.store.sizes import size_of
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
@@ -28,70 +27,6 @@ LONG = 0.5  # seconds after which tasks are taken to be long
 _SHOWN = 100  # tasks that are handed over singly when those before take long
 _SHARES = 3  # groups for each worker, at least, where the work is enough
 _OWN = 20e-6  # seconds that a task costs beside what its function takes
-
-_numbers = count(1)
-
-
-class TaskGroup:
-    """Tasks of a run that are one task of the engine.
-
-    handle
-        The engine's handle; None if the group is not submitted, or not needed any more.
-    name
-        What the engine's own pages call it.
-    outputs
-        Tasks whose results are used outside of the group.
-    waits
-        The number of groups that it needs and that are not submitted.
-    uses
-        How often groups that are not done use its results.
-    """
-
-    __slots__ = (
-        "done", "handle", "members", "name", "number", "outputs", "puts", "tries", "uses", "waits",
-    )
-
-    def __init__(self, plan: Plan, members: list[int]) -> None:
-        self.number = next(_numbers)
-        self.members = members
-        self.name = ""
-        self.handle: Any = None
-        self.done = False
-        self.tries = 0
-        self.waits = 0
-        self.puts: list[Put] = []
-        inside = frozenset(members)
-        self.outputs: list[int] = []
-        self.uses = 0
-        end = plan.end
-        for i in members:
-            outside = [user for user in plan.uses(i) if user not in inside]
-            if outside:
-                self.outputs.append(i)
-                self.uses += sum(user != end for user in outside)
-
-    def current_handle(self) -> Any:
-        """Return the handle, as of a `HeldValue`."""
-        return self.handle
-
-    def forget_puts(self) -> None:
-        """Have the values that were put for it sent again."""
-        for put in self.puts:
-            put.handle = None
-
-
-class Submission(NamedTuple):
-    """A group with all that its submission needs.
-
-    deps
-        Groups, results of earlier runs and put values to which the payload refers.
-    """
-
-    run: Any
-    group: TaskGroup
-    payload: bytes
-    deps: list[Any]
-    options: Options
 
 
 class GroupQueue:
@@ -236,7 +171,19 @@ class GroupQueue:
         for group in groups:
             self.group_of.update(dict.fromkeys(group.members, group))
         for group in groups:
+            self._divide(group)
             self.line_up(group)
+
+    def _divide(self, group: TaskGroup) -> None:
+        """Have results of a group kept in parts if they are large and have different users."""
+        if len(group.outputs) < 2 or sum([self.size(i) or 0 for i in group.outputs]) <= _PACKED:
+            return
+        by_users: dict[frozenset[int], list[int]] = {}
+        for i in group.outputs:
+            users = [self.group_of[j].number for j in self.plan.uses(i) if j in self.group_of]
+            by_users.setdefault(frozenset(users), []).append(i)
+        if len(by_users) > 1:
+            group.parts = [GroupPart(self.plan, outputs) for outputs in by_users.values()]
 
     def _moves_little(self, todo: Collection[int]) -> bool:
         """Tell whether all that some tasks read and return to the caller may be brought together.
@@ -282,7 +229,8 @@ class GroupQueue:
 
     def take_back(self, group: TaskGroup) -> None:
         """Queue a submitted group again, whether it has run or not."""
-        group.handle, group.done = None, False
+        group.release()
+        group.done = False
         self.todo.update(group.members)
         self.line_up(group)
 
@@ -352,10 +300,13 @@ class GroupQueue:
     def note_done(self, group: TaskGroup) -> None:
         """Release the results that no group needs any more, now that this one is done."""
         self._done += len(group.members)
-        for _, other in self._makers(group):
+        for j, other in self._makers(group):
             other.uses -= 1
-            if not other.uses and other.done:
-                other.handle = None
+            part = other.part_of(j)
+            if part is not other:
+                part.uses -= 1
+            if not part.uses and other.done:
+                part.handle = None
 
     def clear(self) -> None:
         """Drop all groups: the run is over."""

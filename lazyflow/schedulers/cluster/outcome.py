@@ -175,6 +175,12 @@ class GroupOutcome:
             value = self.values[i] = value.opened()
         return value
 
+    def part(self, numbers: Sequence[int]) -> GroupOutcome:
+        """Return the outcome of some of the tasks."""
+        values = {i: self.values[i] for i in numbers if i in self.values}
+        failed = {i: self.failed[i] for i in numbers if i in self.failed}
+        return GroupOutcome(values, failed, self.travelled)
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return GroupOutcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
 

@@ -16,10 +16,11 @@ from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
+from lazyflow.schedulers.cluster.group_queue import GroupQueue
 from lazyflow.schedulers.cluster.naming import group_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.results import Put
+from lazyflow.schedulers.cluster.task_group import TaskGroup
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import is_short
@@ -228,7 +229,7 @@ class Packer:
             return ("failed", (self._head[0], j))
         made = queue.group_of.get(j)
         if made is not None:
-            return ("held", self._dep(made), j)
+            return ("held", self._dep(made.part_of(j)), j)
         value = self._inputs.leaves[j]
         if queue.engine.holds(value):
             return ("held", self._dep(value), value.number)

@@ -16,10 +16,11 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.events import tell_observers
-from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
+from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.pending import MOST_NAMES, pending_tasks
 from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
+from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 from lazyflow.schedulers.cluster.work import GroupReport
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
@@ -160,6 +161,8 @@ class EngineRun(Lifecycle):
             return []
         group.puts = [dep for dep in packer.deps if type(dep) is Put]
         group.handle = self.engine.new_handle(self, group)
+        for part in group.parts:
+            part.handle = self.engine.new_handle(self, group, is_part=True)
         self.under_way[group.number] = group
         self.queue.handed_over(group)
         options = self.plan.tasks[group.members[0]]._options
@@ -213,10 +216,12 @@ class EngineRun(Lifecycle):
                 if i not in self.failed:
                     task = self.plan.tasks[i]
                     size, short = report.sizes.get(i, 0), report.short.get(i)
-                    value = EngineResult(self.engine, group.handle, i, task, size, short)
+                    handle = group.part_of(i).handle
+                    value = EngineResult(self.engine, handle, i, task, size, short)
                 self._arrived(i, value)
-        if not group.uses:
-            group.handle = None
+        for kept in group.kept():
+            if not kept.uses:
+                kept.handle = None
         if self.over:
             return
         if not self.suspects and self.queue.is_worth_regrouping():
@@ -268,7 +273,7 @@ class EngineRun(Lifecycle):
         if self.stop:
             return
         for other in self.queue.needed(group):
-            if other.done and self.engine.is_lost(other.handle):
+            if other.done and any(self.engine.is_lost(k.handle) for k in other.kept() if k.uses):
                 other.forget_puts()
                 self.queue.take_back(other)
         self.queue.take_back(group)
@@ -290,7 +295,7 @@ class EngineRun(Lifecycle):
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
-        group.handle = None
+        group.release()
         if len(group.members) == 1 and group.tries < 0:
             i = group.members[0]
             group.done = True
@@ -306,7 +311,8 @@ class EngineRun(Lifecycle):
             return
         del self.under_way[group.number]
         if is_cause:
-            group.handle, group.done = None, True
+            group.release()
+            group.done = True
             i = max(group.members, key=self.queue.needs)
             failed = self.queue.shortage(i, error)
             for j in dict.fromkeys((i, *group.outputs)):

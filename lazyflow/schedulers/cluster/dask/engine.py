@@ -26,10 +26,10 @@ from lazyflow.schedulers.cluster.dask.direct import LARGE, DirectWay
 from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
+from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
 _PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
@@ -77,11 +77,13 @@ class DaskEngine(Engine):
     def refusal_of(self, options: Options) -> str:
         return self._workers.refusal_of(options)
 
-    def new_handle(self, run: EngineRun, group: TaskGroup) -> DaskHandle:
-        return DaskHandle(self.reference.new_key(f"{group.name}-{run.name}"))
+    def new_handle(self, run: EngineRun, group: TaskGroup, is_part: bool = False) -> DaskHandle:
+        part = "part_of_" if is_part else ""  # a name of their own: the scheduler goes by names
+        return DaskHandle(self.reference.new_key(f"{part}{group.name}-{run.name}"))
 
     def _handles(self) -> list[DaskHandle]:
-        return [group.handle for _, group in self._groups.values() if group.handle is not None]
+        groups = [group for _, group in self._groups.values()]
+        return [kept.handle for group in groups for kept in group.kept() if kept.handle is not None]
 
     # -- actors -----------------------------------------------------------------------------
 
@@ -129,22 +131,26 @@ class DaskEngine(Engine):
                 _data_producer=not refs)
             if asked is None and len(refs) != 1 and run.queue.is_near_to_all(group):
                 places[handle.key] = self._workers.next_place()
-            states[handle.key] = WatchedState(
-                handle.key, partial(self.post, self._failed, run, group))
+            for part in group.parts:
+                graph[part.handle.key] = TheirTask(
+                    part.handle.key, GroupOutcome.part, TaskRef(handle.key), part.outputs)
+            for kept in group.kept():  # of what is cut into parts, nothing else stays
+                failed = partial(self.post, self._failed, run, group, handle)
+                states[kept.handle.key] = WatchedState(kept.handle.key, failed)
             self._groups[group.number] = run, group
         client = self.client
         client.futures.update(states)
         get = partial(
-            client.get, graph, list(graph), sync=False, priority=options.priority,
+            client.get, graph, list(states), sync=False, priority=options.priority,
             resources=dict(options.resources) if options.resources else None,
             workers=workers or None,
         )
         # Where dask.annotate and spans of the caller's hold.
         futures = run.context.copy().run(_placed, get, places)
-        for submission, future in zip(submissions, futures, strict=True):
-            handle = submission.group.handle
-            handle.hold(future)
-            handle.asked, handle.workers = asked, workers
+        kept_ones = [kept for submission in submissions for kept in submission.group.kept()]
+        for kept, future in zip(kept_ones, futures, strict=True):
+            kept.handle.hold(future)
+            kept.handle.asked, kept.handle.workers = asked, workers
 
     def send(self, outcome: GroupOutcome) -> DaskHandle:
         client = self.client
@@ -166,7 +172,8 @@ class DaskEngine(Engine):
     def give_up(self, run: EngineRun, groups: Sequence[TaskGroup]) -> None:
         for group in groups:
             self._groups.pop(group.number, None)
-        futures = [g.handle.future for g in groups if g.handle is not None and g.handle.future]
+        handles = [kept.handle for group in groups for kept in group.kept()]
+        futures = [each.future for each in handles if each is not None and each.future]
         if not futures or not self.is_usable():
             return
         client = self.client
@@ -237,14 +244,19 @@ class DaskEngine(Engine):
             ))
         return error
 
-    def _failed(self, run: EngineRun, group: TaskGroup, error: BaseException | None) -> None:
+    def _failed(
+        self, run: EngineRun, group: TaskGroup, handle: DaskHandle, error: BaseException | None
+    ) -> None:
         """Handle a group that has failed in the cluster. Called in the engine's thread."""
+        if group.handle is not handle:  # another part of it has failed before
+            return
         self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
             run.died(group, error, deaths)
-        elif isinstance(error, MemoryError) and group.handle is not None:
-            run.refused(group, error, repr(group.handle.key) in str(error))
+        elif isinstance(error, MemoryError):
+            keys = [handle.key, *[part.handle.key for part in group.parts]]
+            run.refused(group, error, any(repr(key) in str(error) for key in keys))
         elif _is_lost_data(error) and self.is_usable():
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:

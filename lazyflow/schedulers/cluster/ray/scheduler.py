@@ -1,8 +1,8 @@
 """`scheduler="ray"`: plans on Ray.
 
-A group of tasks is one Ray task with two results: the outcome, which stays in Ray's store, and
-the report, which comes to the caller. Ray computes lost outcomes again by itself, and runs a group
-whose worker died three times more.
+A group of tasks is one Ray task. Its results are the outcome, or the parts of that, which stay in
+Ray's store, and the report, which comes to the caller. Ray computes lost outcomes again by itself,
+and runs a group whose worker died three times more.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
 from lazyflow.schedulers.cluster.results import EngineResult, because
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
+from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
 from lazyflow.schedulers.core.base import ReportsInfo
@@ -49,12 +49,13 @@ _RETRIES = 3  # further runs of a group whose worker died
 _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
-def _group(payload: bytes, *deps: GroupOutcome) -> tuple[GroupOutcome, bytes]:
+def _group(payload: bytes, parts: list[list[int]], *deps: GroupOutcome) -> tuple[Any, ...]:
     """Run a group, not in the main thread: there a task's KeyboardInterrupt would be Ctrl-C."""
     done: SimpleQueue[tuple[GroupOutcome, bytes]] = SimpleQueue()
     run_in_thread(Work(payload, deps, "ray"), contextvars.Context(), done.put)
     del payload, deps
-    return done.get()
+    outcome, report = done.get()
+    return (*map(outcome.part, parts), report) if parts else (outcome, report)
 
 
 class RayEngine(Engine):
@@ -107,7 +108,9 @@ class RayEngine(Engine):
     def width(self) -> int:
         return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
-    def new_handle(self, run: EngineRun, group: TaskGroup) -> SimpleNamespace:
+    def new_handle(
+        self, run: EngineRun, group: TaskGroup, is_part: bool = False
+    ) -> SimpleNamespace:
         return SimpleNamespace(ref=None)  # it is set at the submission
 
     def new_link(self, actor: RemoteActor) -> RayLink:
@@ -126,10 +129,14 @@ class RayEngine(Engine):
             given = run.context.copy().run(config.get, "ray_options") or {}
             remote = self._remote.options(
                 **{**given, **_wants(options.resources)},
-                num_returns=2, max_retries=_RETRIES, retry_exceptions=False, name=group.name,
+                num_returns=len(group.kept()) + 1, max_retries=_RETRIES, retry_exceptions=False,
+                name=group.name,
             )
             self._groups[group.number] = run, group
-            group.handle.ref, report = remote.remote(payload, *refs)
+            parts = [part.outputs for part in group.parts]
+            *outcomes, report = remote.remote(payload, parts, *refs)
+            for kept, ref in zip(group.kept(), outcomes, strict=True):
+                kept.handle.ref = ref
             report.future().add_done_callback(partial(self._group_ended, run, group))
 
     def send(self, outcome: GroupOutcome) -> SimpleNamespace:
@@ -144,10 +151,11 @@ class RayEngine(Engine):
         may_run = frozenset(islice(self._groups, 2 * self.width()))
         for group in groups:
             known = self._groups.pop(group.number, None)
-            if group.handle is None or group.handle.ref is None:
+            handle = group.kept()[0].handle
+            if handle is None or handle.ref is None:
                 continue
             if known is None or group.number not in may_run or not run.queue.is_short(group):
-                ray.cancel(group.handle.ref, force=True)
+                ray.cancel(handle.ref, force=True)
             # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
             # process ("Tried to complete task that was not pending") if it ends just then.
 

@@ -1,0 +1,114 @@
+"""A group of tasks that is one task of the engine, and what the engine keeps of it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, NamedTuple
+
+from lazyflow.graph.options import Options
+from lazyflow.graph.plan import Plan
+from lazyflow.schedulers.cluster.results import Put
+
+_numbers = count(1)
+
+
+class GroupPart:
+    """Results of a group that go to the same users, and that the engine keeps by themselves.
+
+    handle, uses
+        As of the group.
+    """
+
+    __slots__ = ("handle", "outputs", "uses")
+
+    def __init__(self, plan: Plan, outputs: list[int]) -> None:
+        self.outputs = outputs
+        self.uses = sum([user != plan.end for i in outputs for user in plan.uses(i)])
+        self.handle: Any = None
+
+    def current_handle(self) -> Any:
+        """Return the handle, as of a `HeldValue`."""
+        return self.handle
+
+
+class TaskGroup:
+    """Tasks of a run that are one task of the engine.
+
+    handle
+        The engine's handle; None if the group is not submitted, or not needed any more.
+    name
+        What the engine's own pages call it.
+    outputs
+        Tasks whose results are used outside of the group.
+    parts
+        Those in parts, where not all have the same users; else empty: they are kept as one.
+    waits
+        The number of groups that it needs and that are not submitted.
+    uses
+        How often groups that are not done use its results.
+    """
+
+    __slots__ = (
+        "done", "handle", "members", "name", "number", "outputs", "parts", "puts", "tries", "uses",
+        "waits",
+    )
+
+    def __init__(self, plan: Plan, members: list[int]) -> None:
+        self.number = next(_numbers)
+        self.members = members
+        self.name = ""
+        self.handle: Any = None
+        self.done = False
+        self.tries = 0
+        self.waits = 0
+        self.puts: list[Put] = []
+        inside = frozenset(members)
+        self.outputs: list[int] = []
+        self.parts: list[GroupPart] = []
+        self.uses = 0
+        end = plan.end
+        for i in members:
+            outside = [user for user in plan.uses(i) if user not in inside]
+            if outside:
+                self.outputs.append(i)
+                self.uses += sum(user != end for user in outside)
+
+    def current_handle(self) -> Any:
+        """Return the handle, as of a `HeldValue`."""
+        return self.handle
+
+    def kept(self) -> list[Any]:
+        """Return what the engine keeps of it: its parts, or itself."""
+        return self.parts or [self]
+
+    def part_of(self, i: int) -> Any:
+        """Return what the engine keeps with a result: a part, or the group itself."""
+        for part in self.parts:
+            if i in part.outputs:
+                return part
+        return self
+
+    def release(self) -> None:
+        """Drop all handles: it is not submitted, or not needed."""
+        self.handle = None
+        for part in self.parts:
+            part.handle = None
+
+    def forget_puts(self) -> None:
+        """Have the values that were put for it sent again."""
+        for put in self.puts:
+            put.handle = None
+
+
+class Submission(NamedTuple):
+    """A group with all that its submission needs.
+
+    deps
+        Groups, results of earlier runs and put values to which the payload refers.
+    """
+
+    run: Any
+    group: TaskGroup
+    payload: bytes
+    deps: list[Any]
+    options: Options
