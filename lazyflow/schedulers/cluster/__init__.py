@@ -34,7 +34,9 @@ one that the user has started is left alone.
   lazyflow.config.set(ray_options={"scheduling_strategy": ..., "runtime_env": ...})``. Tasks may
   use ``get_client``, ``worker_client`` and ``secede``. With an asynchronous client write ``await
   x``: what would block its loop is refused.
-- On the engines' own pages a group is called by its functions and its size, ``load+sum~16``.
+- On the engines' own pages a group is called by its functions and its size, ``load+sum~16``. Of
+  large results that go to different users each part is sent to its own: on distributed, a part is
+  a task ``part_of_load+sum~16``, and on Ray one more result.
 - Clusters keep the modules that they imported, and a warning says so when one was reloaded here.
 
 On a real cluster, make its client and go on as above:
@@ -62,6 +64,7 @@ The modules:
 
     run.py             a run: from its beginning over what arrives and what goes wrong to its end
     group_queue.py     which tasks go together, and which groups may go
+    task_group.py      such a group, and in which parts the engine keeps its results
     naming.py          what the engine's own pages call a group
     packing.py         what a run sends: groups, leaves and large literals; what can't be sent
     outcome.py         results as the engine holds and moves them

@@ -108,7 +108,31 @@ def test_no_group_brings_large_results_together(seed):
         assert set().union(*read) in read  # one of its tasks reads them all
         given = [i for i in group if not set(group).issuperset(plan.uses(i))]
         if len(given) > 1 and not set(plan.outputs).intersection(given):
-            assert sum(sizes[i] for i in given) <= LIMITS.packed
+            made_of = {}  # the large results of which each is made
+            for i in group:
+                inputs = set(plan.inputs[i] or ())
+                large = {j for j in inputs if is_large[j]}
+                made_of[i] = large.union(*[made_of[j] for j in inputs & made_of.keys()])
+            is_of_one = set.intersection(*[made_of[i] for i in given])
+            most = LIMITS.held if is_of_one else LIMITS.packed
+            assert sum(sizes[i] for i in given) <= most
+
+
+def test_what_reads_one_large_result_is_in_its_group():
+    block = delayed(mix)(0)
+    pieces = [delayed(mix)(i, block) for i in range(8)]
+    joined = [delayed(mix)(i, *pieces) for i in range(2)]
+    plan = make_plan(joined)
+    size = {i: 8_000_000 if not plan.inputs[i] else 1_000_000 for i in range(len(plan))}
+    cost = dict.fromkeys(size, 0.002)
+
+    def groups_of(limits):
+        return clusters(plan, range(len(plan)), cost.get, size.get, limits)
+
+    assert [len(group) for group in groups_of(LIMITS._replace(held=20_000_000))] == [9, 2]
+    assert [len(group) for group in groups_of(LIMITS)] == [1, 8, 2]  # they would hold 16 MB
+    few = LIMITS._replace(seconds=0.01)  # it would take longer
+    assert [len(group) for group in groups_of(few)] == [1, 5, 3, 2]
 
 
 def tree(leaf, join, count):

@@ -4,6 +4,7 @@
     engine.py      submits groups by a client, and handles their ends
     client.py      a reference to a client, and handles of the values that its cluster keeps
     workers.py     the workers of its cluster, and which of them may run a group
+    places.py      what lets a group run elsewhere than where it was asked to
     in_worker.py   groups in a worker
     actors.py      actors in a worker, and the way to them
 """

@@ -24,6 +24,7 @@ from lazyflow.schedulers.cluster.dask.client import (
     refuse_on_loop,
 )
 from lazyflow.schedulers.cluster.dask.local import OwnCluster
+from lazyflow.schedulers.cluster.dask.places import let_move
 
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
 _MOST_SHOWN = 8  # workers, in a message
@@ -57,6 +58,7 @@ class ClusterWorkers:
         self._width = 0
         self._places: list[str] = []  # the address of each worker, for each of its threads
         self._turns = count()
+        self._may_place: bool | None = None  # not known yet
         self._memory = inf
         self._asked_at = 0.0
         self._hears_of_workers = False
@@ -68,9 +70,14 @@ class ClusterWorkers:
         return self._width
 
     def next_place(self) -> list[str]:
-        """Return the address of a worker, of each thread in turn; empty if there is none."""
+        """Return where a group should run, each thread in turn; empty if that can't be asked for.
+
+        Called in the engine's thread.
+        """
         self._look()
-        places = self._places
+        if self._may_place is None:
+            self._may_place = let_move(self._reference.get())
+        places = self._places if self._may_place else []
         return [places[next(self._turns) % len(places)]] if places else []
 
     def memory(self) -> float:
