@@ -252,20 +252,24 @@ class GroupQueue:
         return [other for j, other in self._makers(group) if j not in self.failed]
 
     def is_near_to_all(self, group: TaskGroup) -> bool:
-        """Tell whether a group makes results for the caller that could be made anywhere as well.
+        """Tell whether a group makes results for the caller of parts of what lies everywhere.
 
-        Its inputs were cut for at least two readers for each worker, and it reads as many of them;
-        or it needs nothing, makes one of as many large results, and takes as long as others do.
+        Its inputs were cut for at least two readers for each worker, and it reads as many of them.
         """
         if group.uses:
             return False
         tasks, inputs, least = self.plan.tasks, self.plan.inputs, 2 * self.engine.width()
-        read = {j for i in group.members for j in inputs[i] or ()}
-        if self._leaves.keys() >= read - set(group.members):
-            large = (self.size(group.outputs[0]) or 0) > _PACKED
-            return self.knows_all and large and len(self.plan.outputs) >= least
-        funcs = [tasks[j]._func for j in read]
-        return sum(each.__class__ is Item and each.length >= least for each in funcs) >= least
+        read = [tasks[j]._func for j in {j for i in group.members for j in inputs[i] or ()}]
+        return sum(each.__class__ is Item and each.length >= least for each in read) >= least
+
+    def is_a_share(self, group: TaskGroup) -> bool:
+        """Tell whether a group that reads nothing makes one of the caller's many large results.
+
+        Not before all is known of the costs: the first ones go to whoever is free.
+        """
+        is_large = any((self.size(i) or 0) > _PACKED for i in group.outputs)
+        many = len(self.plan.outputs) >= 2 * self.engine.width()
+        return self.knows_all and not group.uses and is_large and many
 
     def _makers(self, group: TaskGroup) -> Iterator[tuple[int, TaskGroup]]:
         """Yield each input of a group that another group computes, with that group."""

@@ -87,3 +87,16 @@ def test_each_user_is_sent_its_own_part(cluster):
         }
     assert any(name.startswith("part_of_") for name in groups)
     assert bytes_moved(cluster) - before < 0.7 * 8 * 400_000  # whole ones would be all of that
+
+
+def test_what_reads_kept_values_runs_where_they_are(cluster):
+    def added(one, other):
+        return one + other
+
+    with distributed.Client(cluster, set_as_default=False) as client:
+        pairs = list(zip(blocks_on(client), blocks_on(client), strict=True))
+        for _ in range(2):
+            before = bytes_moved(cluster)
+            sums = [delayed(added)(*pair) for pair in (*pairs[1:], pairs[0])]
+            lazyflow.wait(list(persist(*sums, scheduler=client)))
+        assert bytes_moved(cluster) == before

@@ -129,7 +129,8 @@ class DaskEngine(Engine):
             graph[handle.key] = TheirTask(
                 handle.key, run_group, handle.key, payload, self.topic, *refs,
                 _data_producer=not refs)
-            if asked is None and len(refs) != 1 and run.queue.is_near_to_all(group):
+            may_lie_anywhere = run.queue.is_near_to_all if len(refs) > 1 else run.queue.is_a_share
+            if asked is None and len(refs) != 1 and may_lie_anywhere(group):
                 places[handle.key] = self._workers.next_place()
             for part in group.parts:
                 graph[part.handle.key] = TheirTask(
