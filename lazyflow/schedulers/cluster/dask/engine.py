@@ -136,7 +136,7 @@ class DaskEngine(Engine):
                 graph[part.handle.key] = TheirTask(
                     part.handle.key, GroupOutcome.part, TaskRef(handle.key), part.outputs)
             for kept in group.kept():  # of what is cut into parts, nothing else stays
-                failed = partial(self.post, self._failed, run, group, handle)
+                failed = partial(self.post, self._failed, run, group, handle.key)
                 states[kept.handle.key] = WatchedState(kept.handle.key, failed)
             self._groups[group.number] = run, group
         client = self.client
@@ -246,18 +246,18 @@ class DaskEngine(Engine):
         return error
 
     def _failed(
-        self, run: EngineRun, group: TaskGroup, handle: DaskHandle, error: BaseException | None
+        self, run: EngineRun, group: TaskGroup, key: Any, error: BaseException | None
     ) -> None:
         """Handle a group that has failed in the cluster. Called in the engine's thread."""
-        if group.handle is not handle:  # another part of it has failed before
+        if group.handle is None or group.handle.key != key:  # a part of it has failed before
             return
         self._groups.pop(group.number, None)
         if isinstance(error, distributed.KilledWorker):
             deaths = f"{error.allowed_failures + 1} workers"
             run.died(group, error, deaths)
         elif isinstance(error, MemoryError):
-            keys = [handle.key, *[part.handle.key for part in group.parts]]
-            run.refused(group, error, any(repr(key) in str(error) for key in keys))
+            keys = [key, *[part.handle.key for part in group.parts]]
+            run.refused(group, error, any(repr(each) in str(error) for each in keys))
         elif _is_lost_data(error) and self.is_usable():
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:
