@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import cluster
 from benchmarks.measure import number
 
 #: Those that compare, in the order of the page.
 COMPARED = ("overhead", "processes", "actors", "arrays", "solvers", "engines", "cluster")
 
-#: In full it takes hours: what is larger than the workers' memory goes to their disks and back.
-NOT_IN_FULL = "cluster"
+#: In full these take an hour: what is larger than the workers' memory goes to their disks and back.
+LONG = tuple(case for case in cluster.CASES if case.startswith("larger"))
 
 INTRODUCTION = """\
 Results
@@ -110,8 +111,16 @@ def main(argv: Sequence[str]) -> int:
     reports = []
     for name in COMPARED:
         print(f"\n== {name}", flush=True)
-        size = "small" if name == NOT_IN_FULL and given.size == "full" else given.size
-        reports.append(run(name, "--size", size, *repeat))
+        if name == "cluster" and given.size == "full":
+            rest = [case for case in cluster.CASES if case not in LONG]
+            reports.append(run(name, "--size", "full", *repeat, *_only(rest)))
+            reports.append(run(name, "--size", "small", *repeat, *_only(LONG)))
+        else:
+            reports.append(run(name, "--size", given.size, *repeat))
     if given.write:
         Path(given.write).write_text(page(reports), encoding="utf-8")
     return 0
+
+
+def _only(cases: Sequence[str]) -> list[str]:
+    return [word for case in cases for word in ("--only", case)]
