@@ -170,25 +170,21 @@ class Engine(ABC):
 
     # -- reports ------------------------------------------------------------------------------
 
-    def receive(self, *reports: bytes) -> None:
-        """Queue reports of a worker. Called by any thread."""
-        self.post(self._received, reports)
+    def receive(self, data: bytes) -> None:
+        """Queue the report of a worker. Called by any thread."""
+        self.post(self._received, data)
 
-    def _received(self, reports: Sequence[bytes]) -> None:
-        for data in reports:
-            report = pickle.loads(data)
-            if type(report[0]) is str:
-                self.post(self._received_from_actor, *report)
-                continue
-            found = self._groups.pop(report[0], None)
-            if found is not None:
-                run, group = found
-                self.post(run.reported, group, report)
-
-    def _received_from_actor(self, name: str, report: bytes) -> None:
-        link = self.links.get(name)
-        if link is not None:
-            link.receive(pickle.loads(report))
+    def _received(self, data: bytes) -> None:
+        report = pickle.loads(data)
+        if type(report[0]) is str:
+            link = self.links.get(report[0])
+            if link is not None:
+                link.receive(pickle.loads(report[1]))
+            return
+        found = self._groups.pop(report[0], None)
+        if found is not None:
+            run, group = found
+            self.post(run.reported, group, report)
 
     def lookout(self) -> Iterator[float]:
         """Yield times to wait; each next step may warn the waiting caller of a problem."""

@@ -17,7 +17,7 @@ from lazyflow.graph.items import Item
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import too_much
-from lazyflow.schedulers.cluster.task_group import GroupPart, TaskGroup
+from lazyflow.schedulers.cluster.task_group import TaskGroup
 from lazyflow.store.sizes import size_of
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
@@ -156,13 +156,13 @@ class GroupQueue:
         sizes_known = all(self.size(i) is not None for i in apart)
         self.knows_all = sizes_known and len(known) == len(costs)
         is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
+        held = config.get("group_memory") * self.engine.memory()
         if is_tiny and not plan.has_scheduler_options:
             found = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
             seconds = min(max(total / shares, LEAST), MOST)
-            held = config.get("group_memory") * self.engine.memory()
             limits = Limits(seconds, min(_PACKED, held), held)
             found = clusters(plan, todo, costs.__getitem__, self.size, limits, shown, apart)
         self._ready = []
@@ -171,19 +171,10 @@ class GroupQueue:
         for group in groups:
             self.group_of.update(dict.fromkeys(group.members, group))
         for group in groups:
-            self._divide(group)
+            given = sum([self.size(i) or 0 for i in group.outputs])
+            if _PACKED < given <= held:  # each part is made where all of them are
+                group.divide(plan, self.group_of)
             self.line_up(group)
-
-    def _divide(self, group: TaskGroup) -> None:
-        """Have results of a group kept in parts if they are large and have different users."""
-        if len(group.outputs) < 2 or sum([self.size(i) or 0 for i in group.outputs]) <= _PACKED:
-            return
-        by_users: dict[frozenset[int], list[int]] = {}
-        for i in group.outputs:
-            users = [self.group_of[j].number for j in self.plan.uses(i) if j in self.group_of]
-            by_users.setdefault(frozenset(users), []).append(i)
-        if len(by_users) > 1:
-            group.parts = [GroupPart(self.plan, outputs) for outputs in by_users.values()]
 
     def _moves_little(self, todo: Collection[int]) -> bool:
         """Tell whether all that some tasks read and return to the caller may be brought together.

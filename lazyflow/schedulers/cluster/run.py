@@ -310,7 +310,8 @@ class EngineRun(Lifecycle):
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
-        if is_cause:
+        group.tries += not is_cause
+        if is_cause or group.tries > _TRIES:
             group.release()
             group.done = True
             i = max(group.members, key=self.queue.needs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -21,9 +22,9 @@ class GroupPart:
 
     __slots__ = ("handle", "outputs", "uses")
 
-    def __init__(self, plan: Plan, outputs: list[int]) -> None:
-        self.outputs = outputs
-        self.uses = sum([user != plan.end for i in outputs for user in plan.uses(i)])
+    def __init__(self) -> None:
+        self.outputs: list[int] = []
+        self.uses = 0
         self.handle: Any = None
 
     def current_handle(self) -> Any:
@@ -49,8 +50,8 @@ class TaskGroup:
     """
 
     __slots__ = (
-        "done", "handle", "members", "name", "number", "outputs", "parts", "puts", "tries", "uses",
-        "waits",
+        "_part_of", "done", "handle", "members", "name", "number", "outputs", "parts", "puts",
+        "tries", "uses", "waits",
     )
 
     def __init__(self, plan: Plan, members: list[int]) -> None:
@@ -65,6 +66,7 @@ class TaskGroup:
         inside = frozenset(members)
         self.outputs: list[int] = []
         self.parts: list[GroupPart] = []
+        self._part_of: dict[int, GroupPart] = {}
         self.uses = 0
         end = plan.end
         for i in members:
@@ -83,10 +85,21 @@ class TaskGroup:
 
     def part_of(self, i: int) -> Any:
         """Return what the engine keeps with a result: a part, or the group itself."""
-        for part in self.parts:
-            if i in part.outputs:
-                return part
-        return self
+        return self._part_of.get(i, self)
+
+    def divide(self, plan: Plan, group_of: Mapping[int, TaskGroup]) -> None:
+        """Have the results kept in parts, unless all go to the same groups."""
+        inside = frozenset(self.members)
+        parts: dict[frozenset[int], GroupPart] = {}
+        for i in self.outputs:
+            outside = [user for user in plan.uses(i) if user not in inside]
+            groups = frozenset([group_of[user].number for user in outside if user in group_of])
+            part = parts.setdefault(groups, GroupPart())
+            part.outputs.append(i)
+            part.uses += sum(user != plan.end for user in outside)
+        if len(parts) > 1:
+            self.parts = list(parts.values())
+            self._part_of = {i: part for part in self.parts for i in part.outputs}
 
     def release(self) -> None:
         """Drop all handles: it is not submitted, or not needed."""

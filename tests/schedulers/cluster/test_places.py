@@ -6,6 +6,7 @@ import lazyflow
 from lazyflow import compute, delayed, persist
 
 numpy = pytest.importorskip("numpy")
+dask = pytest.importorskip("dask", reason="dask is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
 
@@ -100,3 +101,43 @@ def test_what_reads_kept_values_runs_where_they_are(cluster):
             sums = [delayed(added)(*pair) for pair in (*pairs[1:], pairs[0])]
             lazyflow.wait(list(persist(*sums, scheduler=client)))
         assert bytes_moved(cluster) == before
+
+
+def block_and_worker(i):
+    return block(i), distributed.get_worker().name
+
+
+def test_a_place_is_not_asked_for_where_resources_are(cluster):
+    """The scheduler would drop the restrictions, that of the resources with them."""
+    async def another():
+        return await distributed.Worker(
+            cluster.scheduler.address, nthreads=1, resources={"GPU": 1}, name="with GPU")
+
+    with distributed.Client(cluster, set_as_default=False) as client:
+        worker = cluster.sync(another)
+        try:
+            for _ in range(2):
+                made = [delayed(block_and_worker, resources={"GPU": 1})(i) for i in range(8)]
+                kept = persist(*made, scheduler=client)
+                lazyflow.wait(list(kept), timeout=60)
+                names = compute([delayed(pair)[1] for pair in kept], scheduler=client)
+                assert names == (["with GPU"] * 8,)
+        finally:
+            cluster.sync(worker.close)
+
+
+def more(x):
+    return x + 1
+
+
+def test_results_that_are_more_than_a_worker_holds_are_not_parts():
+    """Each would be made where all of them are, and no worker may have as much for one task."""
+    no_spilling = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause")}
+    with dask.config.set(no_spilling), distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, memory_limit=600_000,
+        dashboard_address="127.0.0.1:0",
+    ) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        for _ in range(3):
+            x = delayed(block)(1)
+            found = compute(x, delayed(more)(x), scheduler=client, timeout=60)
+            assert [each[0] for each in found] == [1.0, 2.0]

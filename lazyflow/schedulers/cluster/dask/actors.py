@@ -34,7 +34,7 @@ from lazyflow.schedulers.cluster.actors.protocol import ActorMessages, Report
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState
 from lazyflow.schedulers.cluster.dask.direct import DirectWay
-from lazyflow.schedulers.cluster.dask.in_worker import settle, tell
+from lazyflow.schedulers.cluster.dask.in_worker import settle
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
@@ -95,7 +95,7 @@ class _ActorInWorker(EngineActor):
     def _send(self, data: bytes) -> None:
         reply, self._reply = self._reply, None
         if reply is None or not settle(reply, data):
-            tell(self.worker, self.topic, data)
+            self.worker.log_event(self.topic, data)
 
     async def exchange(self, messages: ActorMessages) -> bytes | None:
         """Handle messages; return the next report, if it comes soon."""
@@ -159,7 +159,7 @@ class DaskActor:
         self._actor = _ActorInWorker(worker, topic, key, client)
         self._end = LastCall(self._actor.close)
         opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
-        worker.log_event(topic, [pickle.dumps((key, pickle.dumps(opened, 5)), 5)])
+        worker.log_event(topic, pickle.dumps((key, pickle.dumps(opened, 5)), 5))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
         """Handle messages, on the worker's loop; return the next report if it comes soon."""

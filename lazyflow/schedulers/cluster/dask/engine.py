@@ -59,8 +59,8 @@ class DaskEngine(Engine):
         """Return whether the client is connected."""
         return self.reference.is_usable()
 
-    def _event(self, event: tuple[float, list[bytes]]) -> None:
-        self.receive(*event[1])
+    def _event(self, event: tuple[float, bytes]) -> None:
+        self.receive(event[1])
 
     def lookout(self) -> Iterator[float]:
         return self._workers.lookout()
@@ -130,7 +130,8 @@ class DaskEngine(Engine):
                 handle.key, run_group, handle.key, payload, self.topic, *refs,
                 _data_producer=not refs)
             may_lie_anywhere = run.queue.is_near_to_all if len(refs) > 1 else run.queue.is_a_share
-            if asked is None and len(refs) != 1 and may_lie_anywhere(group):
+            is_free = asked is None and not options.resources and len(refs) != 1
+            if is_free and may_lie_anywhere(group):
                 places[handle.key] = self._workers.next_place()
             for part in group.parts:
                 graph[part.handle.key] = TheirTask(
@@ -281,9 +282,10 @@ def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
     """Submit groups, some of which should run at a place, unless the caller has said where.
 
     They are as near to all workers, or need nothing. The scheduler would choose by what runs when
-    they are ready, and one worker could end with twice its share of what is kept.
+    they are ready, and one worker could end with twice its share of what is kept. Where resources
+    are asked for, it would take a place for more than a wish, or break.
     """
-    if not places or "workers" in dask.get_annotations():
+    if not places or not dask.get_annotations().keys().isdisjoint(("workers", "resources")):
         return get()
     with dask.annotate(workers=places.__getitem__, allow_other_workers=True):
         return get()

@@ -96,39 +96,8 @@ async def run_group(key: Any, payload: bytes, topic: str, *deps: GroupOutcome) -
     outcome: GroupOutcome
     outcome, report = found
     if report:
-        tell(worker, topic, report)
+        worker.log_event(topic, report)
     return outcome
-
-
-#: Reports that wait to go in one event, by worker and topic: there is an entry for some moments
-#: after each event.
-_waiting: dict[tuple[str, str], list[bytes]] = {}
-_MOMENTS = 0.002  # seconds: as long as messages of a worker wait for each other
-
-
-def tell(worker: Any, topic: str, report: bytes) -> None:
-    """Send a report to the caller: at once, or soon after another one, with all until then.
-
-    An event costs the scheduler and the caller more than what a report of a short group says.
-    """
-    name = worker.address, topic
-    waiting = _waiting.get(name)
-    if waiting is not None:
-        waiting.append(report)
-    else:
-        _send(worker, name, [report])
-
-
-def _send(worker: Any, name: tuple[str, str], reports: list[bytes]) -> None:
-    if reports:
-        with suppress(OSError):  # the worker is closing
-            worker.log_event(name[1], reports)
-        _waiting[name] = []
-        asyncio.get_running_loop().call_later(_MOMENTS, _send_rest, worker, name)
-
-
-def _send_rest(worker: Any, name: tuple[str, str]) -> None:
-    _send(worker, name, _waiting.pop(name))
 
 
 def settle(future: asyncio.Future[Any], found: Any) -> bool:
