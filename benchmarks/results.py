@@ -22,7 +22,7 @@ from benchmarks.measure import number
 #: Those that compare, in the order of the page.
 COMPARED = ("overhead", "processes", "actors", "arrays", "solvers", "engines", "cluster")
 
-#: In full these take an hour: what is larger than the workers' memory goes to their disks and back.
+#: In full these take too long: what is larger than workers' memory goes to their disks and back.
 LONG = tuple(case for case in cluster.CASES if case.startswith("larger"))
 
 INTRODUCTION = """\

@@ -7,8 +7,9 @@ measured what the functions cost and return. It makes two kinds of groups:
   chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
   little at once;
 * groups that are still small are packed together with others on the same level, in the order of
-  the plan, if they read and return little, or all read the same large results: what they return is
-  then as large as it may be, and what they read is made in their group if no other needs it.
+  the plan, if they read and return little, or all need the same large results and nothing else that
+  is still to be made: what they return is then as large as it may be, and what they need is made in
+  their group if no other needs it. So no task waits for what another one of its group needs.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
@@ -273,14 +274,16 @@ class _Grouping:
             levels[last] = level = self._level(group, root, levels)
             options = scheduling_options(self.plan.tasks[last]._options)
             given, weight, large = self._given(last, group), self.weight[last], self.large[last]
-            is_little = given <= self.limits.packed or (large and given <= self.limits.held)
+            is_cut = bool(large) and self._needs_only(large, group)
+            is_little = given <= (self.limits.held if is_cut else self.limits.packed)
             is_fixed = weight is None or not is_little or not self._may_be_packed(last)
-            pack = None if is_fixed else opened.get((level, options, large))
+            key = level, options, large, is_cut
+            pack = None if is_fixed else opened.get(key)
             if pack is None or not self._fits(pack, last, given):
-                pack = _Pack(level, options, large)
+                pack = _Pack(level, options, large, is_cut)
                 packs.append(pack)
                 if not is_fixed:
-                    opened[level, options, large] = pack
+                    opened[key] = pack
             pack.parts.append(last)
             pack.members.extend(group)
             pack.weight += inf if weight is None else weight
@@ -294,12 +297,13 @@ class _Grouping:
         return [pack.members for pack in packs]
 
     def _with_sources(self, packs: list[_Pack]) -> list[_Pack]:
-        """Bring packs together with the subtree whose result all in them read, and no others."""
+        """Bring packs of what is cut together with the subtree that makes it for nobody else."""
         alone = {pack.parts[0]: pack for pack in packs if len(pack.parts) == 1}
         gone: set[int] = set()
         for pack in packs:
-            source = alone.get(next(iter(pack.large))) if len(pack.large) == 1 else None
-            if source is None or len(pack.parts) == 1 or source.options != pack.options:
+            is_of_one = pack.is_cut and len(pack.large) == 1 and len(pack.parts) > 1
+            source = alone.get(next(iter(pack.large))) if is_of_one else None
+            if source is None or source.options != pack.options:
                 continue
             (last,) = source.parts
             held = self.peak[last] + pack.given
@@ -330,10 +334,17 @@ class _Grouping:
     def _moved(self, pack: _Pack, last: int, given: float) -> float:
         """Return the bytes that a pack moves in addition with a subtree.
 
-        Where all is made of the same large results, each goes to its own users.
+        Of what is cut from large results, each goes to its own users.
         """
         new = self.noted[last] - pack.noted
-        return sum([self._size(j) or 0 for j in new]) + (0.0 if pack.large else given)
+        return sum([self._size(j) or 0 for j in new]) + (0.0 if pack.is_cut else given)
+
+    def _needs_only(self, large: frozenset[int], group: list[int]) -> bool:
+        """Tell whether a subtree needs nothing that is still to be made, but large results."""
+        inside = large.union(group)
+        return all(
+            j in inside for i in group for j in self.plan.inputs[i] or () if j in self.cost
+        )
 
     def _level(self, group: list[int], root: dict[int, int], levels: dict[int, int]) -> int:
         level = 0
@@ -362,6 +373,8 @@ class _Pack:
         The last task of each subtree.
     large
         The large results that all of them read.
+    is_cut
+        Whether they need nothing else that is still to be made.
     bytes
         Of what it moves, see `_Grouping._moved`.
     given
@@ -370,10 +383,13 @@ class _Pack:
         The results of others that are counted.
     """
 
-    def __init__(self, level: int, options: Any, large: frozenset[int]) -> None:
+    def __init__(
+        self, level: int, options: Any, large: frozenset[int], is_cut: bool
+    ) -> None:
         self.level = level
         self.options = options
         self.large = large
+        self.is_cut = is_cut
         self.parts: list[int] = []
         self.members: list[int] = []
         self.weight = 0.0

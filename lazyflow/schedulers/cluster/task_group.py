@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -79,11 +79,11 @@ class TaskGroup:
         """Return the handle, as of a `HeldValue`."""
         return self.handle
 
-    def kept(self) -> list[Any]:
+    def kept(self) -> Sequence[GroupPart | TaskGroup]:
         """Return what the engine keeps of it: its parts, or itself."""
         return self.parts or [self]
 
-    def part_of(self, i: int) -> Any:
+    def part_of(self, i: int) -> GroupPart | TaskGroup:
         """Return what the engine keeps with a result: a part, or the group itself."""
         return self._part_of.get(i, self)
 

@@ -135,6 +135,24 @@ def test_what_reads_one_large_result_is_in_its_group():
     assert [len(group) for group in groups_of(few)] == [1, 5, 3, 2]
 
 
+def test_no_block_of_a_scan_waits_for_the_carry_of_those_before():
+    alone = [delayed(mix)(i) for i in range(4)]
+    carry, joined = alone[0], []
+    for i, block in enumerate(alone[1:]):
+        joined.append(delayed(mix)("joined", i, carry, block))
+        carry = delayed(mix)("carry", i, carry, block)
+    plan = make_plan([delayed(mix)(carry, *joined)])
+    is_carry = [bool(task._bind) and "carry" in repr(task) for task in plan.tasks]
+    assert sum(is_carry) == 3
+    size = {i: 8_000 if is_carry[i] else 8_000_000 for i in range(len(plan))}
+    cost = dict.fromkeys(size, 0.001)
+    groups = clusters(plan, range(len(plan)), cost.get, size.get, LIMITS._replace(held=1e9))
+    blocks = [group for group in groups if any(not plan.inputs[i] for i in group)]
+    assert len(blocks) == 4
+    for group in blocks:
+        assert all(j in group for i in group for j in plan.inputs[i] or ())
+
+
 def tree(leaf, join, count):
     row = [leaf(i) for i in range(count)]
     while len(row) > 1:
