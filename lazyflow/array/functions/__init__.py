@@ -51,6 +51,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     products                      dot, matmul, tensordot, trace, cross
     einstein                      einsum
     statistics                    cov, corrcoef
+    storage.store_targets         the part of a target that a region takes
     storage.storing               store
     storage.zarr_files            from_zarr, to_zarr
     report                        which operations run together, and how

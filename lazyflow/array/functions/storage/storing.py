@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from itertools import product
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from lazyflow import config
 from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.core import Array
-from lazyflow.array.functions.storage.loading import guards_one_process, lock_of
-from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.functions.storage.loading import lock_of
+from lazyflow.array.functions.storage.store_targets import StoreTarget
+from lazyflow.array.nodes.elementwise import Fused
+from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.selection import Index
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import TaskDetails
 from lazyflow.array.passes.pipeline import optimize
-from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
 
 
@@ -40,11 +43,12 @@ def store(
     sources, targets
         An array and what it is written to by ``target[slices] = block``, or lists of these.
     lock
-        True: one write at a time in this process; False: writes at once, for targets that can; or
-        a lock. Workers of other processes don't wait for each other: there, have the chunks of
-        the array end where those of the target do, or pass a lock that all of them see.
+        True: one write at a time in each process; False: writes at once, for targets that can; or
+        a lock. Writes of one call that touch the same shard (or chunk) of a target wait for each
+        other on every scheduler, whatever the lock.
     regions
-        Slices of the targets that are written to, one tuple for each.
+        What of the targets is written to: a tuple of slices, numbers, and a list of places along
+        one axis at most; or a list of such tuples, one for each target.
     compute
         False: return a lazy value without writing; computing it writes, and gives None. With
         `return_stored` it is lazy arrays.
@@ -57,6 +61,13 @@ def store(
     ------
     ValueError
         Numbers of sources and targets differ, or shapes do.
+    SerializationError
+        A target can't be written to by other processes: memory of this one, or an HDF5 file.
+
+    Notes
+    -----
+    An array that is made of what it is written to is made as a whole before the first write, unless
+    each of its blocks is made of the very place where it goes.
 
     Examples
     --------
@@ -70,7 +81,6 @@ def store(
     single = isinstance(sources, Array)
     if single:
         sources, targets = [sources], [targets]
-        regions = None if regions is None else [regions]
     for source in sources:
         if not isinstance(source, Array):
             raise ValueError(
@@ -80,15 +90,16 @@ def store(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and targets [{len(targets)}]"
         )
-    if regions is None or (regions and not isinstance(regions[0], tuple | list)):
-        regions = [tuple(regions) if regions else None] * len(sources)
+    if not isinstance(regions, tuple | list) or not all(isinstance(r, tuple) for r in regions):
+        regions = [tuple(regions) if isinstance(regions, list) else regions] * len(sources)
     if len(regions) != len(sources):
         raise ValueError(
             f"Different number of sources [{len(sources)}] and regions [{len(regions)}]"
         )
     guard = lock_of(lock)
     writers = [
-        StoreTarget(target, region, guard) for target, region in zip(targets, regions, strict=True)
+        StoreTarget.of(target, region, guard)
+        for target, region in zip(targets, regions, strict=True)
     ]
     for source, writer in zip(sources, writers, strict=True):
         writer.check(source)
@@ -112,93 +123,116 @@ def _tasks(
         x.with_known_sizes()
     nodes = optimize([x.expr for x in sources], True, config.get("array_fusion"))
     low = Lowering()
+    turns: dict[Any, _Turns] = {}
+    for node, writer in zip(nodes, writers, strict=True):
+        turns.setdefault(writer.same, _Turns(writer)).add(writer, low.bounds(node))
     found = []
     for node, writer in zip(nodes, writers, strict=True):
-        bounds = low.bounds(node)
-        tasks = []
+        mine, first = turns[writer.same], _read_before(low, nodes, writers, writer)
+        written = []
         for index in product(*map(range, node.numblocks)):
-            block = low.block(node, index)
-            place = TaskDetails(tuple([
-                slice(edges[i], edges[i + 1]) for edges, i in zip(bounds, index, strict=True)
-            ]))
-            task = low.task(write, (block, writer, place), node)
-            tasks.append(low.task(read, (task, writer, place), node) if back else task)
-        found.append((node, tasks))
-    return found
+            edges = zip(low.bounds(node), index, strict=True)
+            place = TaskDetails(tuple([slice(ends[i], ends[i + 1]) for ends, i in edges]))
+            touched = mine.touched(writer, index)
+            before = [*first, *mine.last(touched)]
+            task = low.task(write, (low.block(node, index), writer, place, before), node)
+            mine.written(touched, task)
+            written.append((task, place, touched))
+        found.append((node, writer, mine, written))
+    if not back:
+        return [(node, [task for task, _, _ in written]) for node, _, _, written in found]
+    return [
+        (node, [
+            low.task(read, (mine.last(touched) or [task], writer, place), node)
+            for task, place, touched in written
+        ])
+        for node, writer, mine, written in found
+    ]
 
 
-class StoreTarget:
-    """What is written to, and where in it; an argument of tasks that is not searched."""
+class _Turns:
+    """Which writes into one target wait for which others.
 
-    _lazyflow_kind = ATOM
+    A zarr array is written by whole shards, or chunks where it has none: who writes a part of one
+    reads it and writes all of it, so that of two at once one is lost. Writes that touch the same
+    one wait for each other as tasks do, which holds on every scheduler; a lock holds in a process.
 
-    def __init__(self, store: Any, region: Any, guard: Any) -> None:
-        self.store = store
-        self.region = region
-        self.guard = guard
+    What is touched along an axis is counted in stretches between the ends of what is written, not
+    in chunks of the target, of which a block may cover millions.
+    """
 
-    def check(self, source: Array) -> None:
-        """Raise where the source does not fit."""
-        if not hasattr(self.store, "__setitem__"):
-            raise TypeError(
-                f"a {type(self.store).__name__} can't be stored to: it takes no target[slices] = "
-                "block"
-            )
-        shape = getattr(self.store, "shape", None)
-        if shape is None:
+    def __init__(self, writer: StoreTarget) -> None:
+        self._unit = writer.unit
+        self._spans: dict[int, list[list[tuple[int, int]]]] = {}  # chunks at the ends of blocks
+        self._ends: list[set[int]] = [set() for _ in self._unit or ()]
+        self._last: dict[Index, Task] = {}
+
+    def add(self, writer: StoreTarget, bounds: Sequence[Sequence[int]]) -> None:
+        """Take in what the blocks of one source will write."""
+        if self._unit is None:
             return
-        source_shape = source.with_known_sizes().shape
-        if self.region is not None:
-            shape = np.broadcast_to(0, tuple(shape))[self.region].shape
-        if tuple(shape) != source_shape:
-            raise ValueError(
-                f"the array has shape {source_shape}, but what it is stored to has {tuple(shape)}"
-                + ("" if self.region is not None else "; pass regions= to write to a part of it")
-            )
+        spans = self._spans[id(writer)] = []
+        for places, unit, ends in zip(writer.ends(bounds), self._unit, self._ends, strict=True):
+            spans.append([(low // unit, high // unit + 1) for low, high in places])
+            ends.update(*spans[-1])
 
-    def place(self, slices: tuple[slice, ...]) -> Any:
-        """Return where in the store a part of the source is."""
-        if self.region is None:
-            return slices
-        found = []
-        left = list(slices)
-        for each, n in zip(self.region, self.store.shape, strict=False):
-            if not isinstance(each, slice):
-                found.append(each)
-                continue
-            inner = range(n)[each]
-            part = inner[left.pop(0)]
-            stop: int | None = part.stop
-            found.append(slice(part.start, None if part.stop < 0 else stop, part.step))
-        return (*found, *left)
+    def touched(self, writer: StoreTarget, index: Index) -> list[Index]:
+        """Return the stretches that a block touches, as numbers along the axes of the target."""
+        if self._unit is None:
+            return []
+        numbers = []
+        for spans, ends, i in zip(
+            self._spans[id(writer)], self._ordered, writer.own(index), strict=True
+        ):
+            low, high = spans[i]
+            numbers.append(range(bisect_left(ends, low), bisect_left(ends, high)))
+        return list(product(*numbers))
 
-    def __reduce__(self) -> Any:
-        if isinstance(self.store, np.memmap) and self.store.filename is not None:
-            if self.store.mode == "c":
-                raise TypeError("a memmap of mode 'c' is private to its process; open it by 'r+'")
-            store = self.store
-            details = (str(store.filename), store.dtype, store.offset, store.shape)
-            return _memmap_target, (*details, self.region)
-        if isinstance(self.store, np.ndarray):
-            raise TypeError(
-                "an array in the memory of this process can't be written to by others: store with "
-                'scheduler="threads", or to a file, such as np.memmap or zarr'
-            )
-        if guards_one_process(self.guard):
-            return _target, (self.store, self.region)
-        return StoreTarget, (self.store, self.region, self.guard)
+    @cached_property
+    def _ordered(self) -> list[list[int]]:
+        return [sorted(ends) for ends in self._ends]
+
+    def last(self, touched: Sequence[Index]) -> list[Task]:
+        """Return the writes so far that touch the same, the last along each chain."""
+        tasks = [self._last[at] for at in touched if at in self._last]
+        return list({id(task): task for task in tasks}.values())
+
+    def written(self, touched: Sequence[Index], task: Task) -> None:
+        """Take in that a write comes after those so far."""
+        self._last.update(dict.fromkeys(touched, task))
 
 
-def _target(store: Any, region: Any) -> StoreTarget:
-    return StoreTarget(store, region, Lock())
+def _read_before(
+    low: Lowering, nodes: Sequence[Expr], writers: Sequence[StoreTarget], writer: StoreTarget
+) -> list[Task]:
+    """Return what must have been read before a target is written to: all blocks made of it.
+
+    Nothing where each block is made of the very place that it is written to.
+    """
+    readers = [node for node in nodes if any(map(writer.is_read_by, below([node])))]
+    own = [node for node, each in zip(nodes, writers, strict=True) if each is writer]
+    if not readers or (len(readers) == 1 and readers == own and _in_place(own[0], writer)):
+        return []
+    blocks = [
+        low.block(node, index) for node in readers for index in product(*map(range, node.numblocks))
+    ]
+    return [low.task(_all_made, (blocks,), readers[0])]
 
 
-def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, region: Any) -> StoreTarget:
-    return StoreTarget(np.memmap(name, dtype, "r+", offset, shape), region, None)
+def _in_place(node: Expr, writer: StoreTarget) -> bool:
+    inputs = node.inputs if isinstance(node, Fused) else (node,)
+    if writer.parts is not None or writer.chunks_for(node.chunks) != node.chunks:
+        return False
+    return all(
+        x.chunks == node.chunks and any(x is each for each in inputs)
+        for x in below([node]) if writer.is_read_by(x)
+    ) and not any(
+        writer.is_read_by(below_it) for x in inputs if x is not node for below_it in below(x.inputs)
+    )
 
 
-def write(block: Any, target: StoreTarget, place: TaskDetails) -> None:
-    """Write a block where it belongs."""
+def write(block: Any, target: StoreTarget, place: TaskDetails, before: list[None]) -> None:
+    """Write a block where it belongs, after others."""
     at = target.place(*place.values)
     with target.guard or nullcontext():
         target.store[at] = block
@@ -214,6 +248,13 @@ def _all_written(written: list[None]) -> None:
 _all_written.__name__ = "store"
 
 
-def read(written: None, target: StoreTarget, place: TaskDetails) -> Any:
+def _all_made(blocks: list[Any]) -> None:
+    """Stand for all blocks that are made of what is then written to."""
+
+
+_all_made.__name__ = "store"
+
+
+def read(written: list[None], target: StoreTarget, place: TaskDetails) -> Any:
     """Return what was written."""
     return np.asarray(target.store[target.place(*place.values)])

@@ -7,7 +7,10 @@ from typing import Any
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike
 from lazyflow.array.functions.storage.loading import from_array
+from lazyflow.array.functions.storage.store_targets import StoreTarget, identity
 from lazyflow.array.functions.storage.storing import store
+from lazyflow.array.nodes.expr import below
+from lazyflow.array.nodes.sources import Stored
 
 
 def _zarr() -> Any:
@@ -64,21 +67,23 @@ def to_zarr(
     arr
         A chunked array.
     url
-        A zarr array to write to; or a path, a URL or a store of zarr's, where one is made with the
-        largest chunk of `arr`.
+        A zarr array to write to; or a path, a URL or a store of zarr's, where one is made. What is
+        written has chunks that end where shards, or else chunks, of the zarr array do.
     component
         Path of the array in a group.
     region
-        Slices of the zarr array that are written to; only if `url` is one.
+        What of the zarr array is written to, as of `store`; only if `url` is one.
     compute, return_stored
         As of `store`.
     **kwargs
-        Of ``zarr.create_array``, such as ``overwrite=True``.
+        Of ``zarr.create_array``, such as ``overwrite=True`` or ``shards=(4, 4)``. ``chunks`` is
+        the largest chunk of `arr` unless it is said, ``dtype`` that of `arr`.
 
     Raises
     ------
     ValueError
-        `region` is given with a path, or shapes differ.
+        `region` is given with a path, shapes differ, or `arr` is read from what ``overwrite=True``
+        would erase.
 
     Examples
     --------
@@ -93,24 +98,36 @@ def to_zarr(
     arr = arr.with_known_sizes()
     if isinstance(url, zarr.Array):
         target = url
-        if region is None:
-            arr = arr.rechunk(_multiples(arr, target.chunks))
-            return store(arr, target, False, None, compute, return_stored)
-        return store(arr, target, True, region, compute, return_stored)
-    if region is not None:
+    elif region is not None:
         raise ValueError(
             "to_zarr() writes a region of an array that is there: open it by zarr.open_array(url) "
             "and pass it as url"
         )
-    sizes = tuple([max(n, 1) for n in arr.chunksize])
-    target = zarr.create_array(
-        url, name=component, shape=arr.shape, chunks=sizes, dtype=arr.dtype, **kwargs
-    )
-    return store(arr.rechunk(sizes), target, False, None, compute, return_stored)
+    else:
+        if kwargs.get("overwrite"):
+            _refuse_to_erase(arr, url, component)
+        kwargs.setdefault("chunks", tuple([max(n, 1) for n in arr.chunksize]))
+        kwargs.setdefault("dtype", arr.dtype)
+        target = zarr.create_array(url, name=component, shape=arr.shape, **kwargs)
+    part = StoreTarget.of(target, region, None)
+    part.check(arr)
+    arr = arr.rechunk(part.chunks_for(arr.chunks))
+    return store(arr, target, False, region, compute, return_stored)
 
 
-def _multiples(arr: Array, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """Return chunks near those of an array of which no two share a stored chunk."""
-    return tuple([
-        max(round(n / each), 1) * each for n, each in zip(arr.chunksize, stored, strict=True)
-    ])
+def _refuse_to_erase(arr: Array, url: Any, component: str | None) -> None:
+    """Raise where an array is read from what is erased before it is written."""
+    read = [identity(x.store) for x in below([arr.expr]) if isinstance(x, Stored)]
+    if not read:
+        return
+    try:
+        erased = identity(_zarr().open(url, path=component or "", mode="r"))
+    except FileNotFoundError:  # nothing is there
+        return
+    for place in read:
+        if place == erased or str(place).startswith(f"{str(erased).rstrip('/')}/"):
+            raise ValueError(
+                f"to_zarr(overwrite=True) would erase {erased}, from which the array is read, "
+                "before it is written. Write to another path; or write the values back where "
+                "they were: to_zarr(x, zarr.open_array(path))"
+            )
