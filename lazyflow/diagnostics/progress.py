@@ -66,6 +66,54 @@ def _short(name: str) -> str:
     return shown if len(shown) <= _NAME else shown[:_NAME - 1] + "…"
 
 
+def _is_terminal(file: Any) -> bool:
+    """Whether a file is a terminal; a program may have no standard error, or one of its own."""
+    try:
+        return bool(file.isatty())
+    except Exception:
+        return False
+
+
+class _QuietFile:
+    """A file for tqdm, whose errors are logged once, and after which nothing is written.
+
+    tqdm writes with the lock taken that all bars of the program share, and lets an error pass
+    without giving it back: every later bar would wait for ever.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._failed = False
+
+    def __eq__(self, other: object) -> bool:  # tqdm asks whether it is standard error
+        return self._file is other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self._file, name)
+        except Exception as error:
+            raise AttributeError(name) from error
+
+    def write(self, text: str) -> None:
+        self._try(lambda: self._file.write(text))
+
+    def flush(self) -> None:
+        self._try(lambda: self._file.flush())
+
+    def _try(self, function: Callable[[], Any]) -> None:
+        if self._failed:
+            return
+        try:
+            function()
+        except Exception:
+            self._failed = True
+            logging.getLogger("lazyflow").exception(
+                "a progress bar can't be written, and is given up; results are not affected"
+            )
+
+
 class _Drawing:
     """A bar, and the only thread that makes, draws, closes and drops it.
 
@@ -169,7 +217,7 @@ class ProgressBar(ProgramObserver):
                     f"{name}={given!r:.100} is no number of seconds, 0 or more"
                 )
         self._bar_class = _bar_class()
-        self._is_shown = file is not None or sys.stderr.isatty() or _in_notebook()
+        self._is_shown = file is not None or _is_terminal(sys.stderr) or _in_notebook()
         self._description = description
         self._minimum = minimum
         self._interval = interval
@@ -322,9 +370,13 @@ class ProgressBar(ProgramObserver):
             description, unit = (self._description, "task") if work is None else (
                 self._description or work.name, work.unit
             )
+            file = self._file  # None in a notebook, whose bars are no text
+            if file is None and not _in_notebook():
+                file = sys.stderr
             self._drawing = _Drawing(
                 partial(
-                    self._bar_class, desc=description, unit=unit, file=self._file, mininterval=0,
+                    self._bar_class, desc=description, unit=unit,
+                    file=None if file is None else _QuietFile(file), mininterval=0,
                     leave=True,
                 )
             )

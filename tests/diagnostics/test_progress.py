@@ -317,3 +317,42 @@ class TestFits:
         last = text.getvalue().split("\r")[-1]
         assert re.match(r"LogisticRegression: \d+pass \[.*gradient norm .*, gap .*\]", last)
         assert text.getvalue().count("\n") == 1
+
+
+class _Unwritable(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError("disk full")
+
+
+class _UnflushableWithoutEncoding:
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        raise RuntimeError("no flush")
+
+
+@pytest.mark.parametrize("file", [_Unwritable(), _UnflushableWithoutEncoding(), object()])
+def test_a_file_that_fails_changes_nothing_for_the_program(
+    file: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = delayed(sum)([delayed(abs)(-i) for i in range(7)])
+    with ProgressBar(file=file):
+        assert work.compute() == 21
+    assert [record.getMessage() for record in caplog.records] == [
+        "a progress bar can't be written, and is given up; results are not affected"
+    ]
+    text = io.StringIO()
+    with ProgressBar(file=text):  # tqdm's lock is free
+        assert work.compute() == 21
+    assert "8/8" in text.getvalue()
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("stream", [None, object(), io.StringIO()])
+def test_any_standard_error_will_do(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if stream is not None and hasattr(stream, "close"):
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with ProgressBar():
+        assert delayed(abs)(-1).compute() == 1
