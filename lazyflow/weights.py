@@ -45,7 +45,7 @@ __all__ = [
     "set_weights",
 ]
 
-_EQUAL = "classes_"  # of scikit-learn: labels, which have no mean
+_EQUAL = "['classes_']"  # of scikit-learn: labels, which have no mean
 
 
 # -- the weights of a model -------------------------------------------------------------------

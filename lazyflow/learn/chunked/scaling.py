@@ -196,9 +196,10 @@ def _refuse_frames(scaler: StandardScaler) -> None:
 
 
 def _moments(scaler: StandardScaler, X: Array, sample_weight: Any) -> ColumnMoments:
-    weights = None
+    given = weights = None
     if sample_weight is not None:
         X, weights = cut_alike(X, _checked_weights(X, sample_weight))
+        given = weights
         if not (scaler.with_mean or scaler.with_std):
             weights = None  # only values are counted: so does scikit-learn
     found = sums_by_column(_moments_of_block, X, weights)
@@ -208,6 +209,10 @@ def _moments(scaler: StandardScaler, X: Array, sample_weight: Any) -> ColumnMome
             f"Found array with 0 sample(s) (shape=(0, {X.shape[1]})) while a minimum of 1 is "
             "required by StandardScaler."
         )
+    unseen = weights is None or not any(part.weight.any() for part in found)
+    if given is not None and unseen:  # or all values are NaN, which scikit-learn fits
+        if not (la.asarray(given) != 0).any().compute():
+            raise ValueError("Sample weights must contain at least one non-zero number.")
     columns = [np.concatenate(each) for each in zip(
         *[(part.weight, part.origin, part.offset, part.squares) for part in found], strict=True)]
     return ColumnMoments(rows, *columns)

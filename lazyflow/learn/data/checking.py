@@ -1,6 +1,7 @@
 """One part of the rows: brought into the types of the kernels, or an error that names the row."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,10 @@ from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.targets import Targets
 from lazyflow.learn.kernels.tiles import column_sums
 
-__all__ = ["PartSummary", "as_numbers", "check_finite", "checked", "checked_weights"]
+__all__ = [
+    "PartSummary", "as_numbers", "check_finite", "check_names", "checked", "checked_weights",
+    "names_of",
+]
 
 
 class PartSummary(NamedTuple):
@@ -25,6 +29,8 @@ class PartSummary(NamedTuple):
         The sums of the columns, with weights.
     present
         How many rows have each feature, of sparse rows.
+    names
+        Of the columns, if the part came as a frame.
 
     Examples
     --------
@@ -39,6 +45,7 @@ class PartSummary(NamedTuple):
     sums: np.ndarray
     present: np.ndarray | None
     dtype: np.dtype[Any]
+    names: tuple[str, ...] | None = None
 
 
 @delayed(nout=4)
@@ -52,6 +59,7 @@ def checked(
     ValueError
         Something of the part can't be trained on; the message names chunk and row.
     """
+    names = names_of(X)
     X = as_numbers(X, f"{place} of X")
     if X.ndim != 2:
         raise ValueError(f"{place} of X has the shape {X.shape}; needed is (rows, features)")
@@ -64,7 +72,44 @@ def checked(
     encoded = targets.encoded(y, place)
     if weight is not None:
         weight = checked_weights(weight, X.shape[0], place)
-    return X, encoded, weight, summary(X, weight, sums)
+    return X, encoded, weight, summary(X, weight, sums)._replace(names=names)
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Return the names of a frame's columns; None of an array, or where they are no text.
+
+    Examples
+    --------
+    >>> names_of(np.ones((2, 2))) is None
+    True
+    """
+    names = getattr(X, "columns", None)
+    if names is None:
+        return None
+    are_text = [isinstance(name, str) for name in names]
+    if any(are_text) and not all(are_text):
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but a "
+            f"chunk of X has the columns {list(names)!r:.200}. Convert them: "
+            "X.columns = X.columns.astype(str)"
+        )
+    return tuple(names) if any(are_text) else None
+
+
+def check_names(X: Any, names: Sequence[str]) -> None:
+    """Refuse a frame whose columns are not those that a model was fitted on, in their order.
+
+    Examples
+    --------
+    >>> check_names(np.ones((2, 2)), ["a", "b"])
+    """
+    own = names_of(X)
+    if own is not None and own != tuple(names):
+        raise ValueError(
+            "The feature names should match those that were passed during fit: a chunk of X has "
+            f"the columns {list(own)!r:.200}, the model was fitted on {list(names)!r:.200}. Name "
+            "them in that order: chunk[model.feature_names_in_]"
+        )
 
 
 def _sums_of_columns(X: Any) -> np.ndarray:

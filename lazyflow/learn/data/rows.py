@@ -45,6 +45,8 @@ class Rows:
         What the chunks of X take.
     kept : bool
         Whether X is kept, or made again in every pass.
+    names : tuple of str, or None
+        Of the columns, where chunks came as frames.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Rows:
     present: np.ndarray | None
     nbytes: int
     kept: bool
+    names: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:
@@ -120,7 +123,7 @@ def kept_rows(
         (kept,) = persist(kept, **run)
     found = compute(*[each[3] for each in kept], **run)
     kept = [each[:3] for each in kept]
-    _check(found)
+    names = _check(found)
     if len({each.dtype for each in found}) > 1:
         kept = [(_as_double(X), y, weight) for X, y, weight in kept]
         if keep:
@@ -135,7 +138,7 @@ def kept_rows(
     return Rows(
         [RowChunk(*chunk) for chunk in chunks], sizes, found[0].features, targets, total,
         np.sum([each.sums for each in found], axis=0) / total, present,
-        sum(each.nbytes for each in found), keep,
+        sum(each.nbytes for each in found), keep, names,
     )
 
 
@@ -145,9 +148,18 @@ def _checked(part: RowChunk, targets: Targets, place: Place) -> tuple[Any, ...]:
     return X, y, None if part.weight is None else weight, summary
 
 
-def _check(found: Sequence[PartSummary]) -> None:
-    """Refuse what no chunk alone shows."""
+def _check(found: Sequence[PartSummary]) -> tuple[str, ...] | None:
+    """Refuse what no chunk alone shows; return the names of the columns, where any chunk has some.
+
+    Chunks without names go with any."""
+    named = next((k for k, each in enumerate(found) if each.names), 0)
     for k, each in enumerate(found):
+        if each.names is not None and each.names != found[named].names:
+            raise ValueError(
+                f"chunk {k} of X has the columns {list(each.names)!r:.200}, chunk {named} has "
+                f"{list(found[named].names or ())!r:.200}: bring all chunks in one order first, "
+                "as by chunk[names]"
+            )
         if each.features != found[0].features:
             raise ValueError(
                 f"chunk {k} of X has {each.features} features, chunk 0 has {found[0].features}"
@@ -159,6 +171,7 @@ def _check(found: Sequence[PartSummary]) -> None:
         raise ValueError(f"Found array with {rows} sample(s) and {d} feature(s): needed is 1 each")
     if not any(each.weight[0] > 0 for each in found):
         raise ValueError("Sample weights must contain at least one non-zero number.")
+    return found[named].names
 
 
 def _brought_together(

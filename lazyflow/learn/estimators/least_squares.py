@@ -54,7 +54,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         parts, keep = self._fitting(X, parts)
         targets = NumberTargets(self._columns or 1)
         rows = kept_rows(parts, targets, self._run, keep=keep, places=places)
-        self.n_features_in_ = rows.n_features
+        self._keep_features(X, rows)
         return rows
 
     def _keep_theta(self, theta: np.ndarray) -> None:

@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,10 +20,11 @@ from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
 from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import users_depth
-from lazyflow.learn.data.checking import as_numbers, check_finite
+from lazyflow.learn.data.checking import as_numbers, check_finite, check_names
 from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
 from lazyflow.learn.data.keeping import fitting
 from lazyflow.learn.data.places import Place
+from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.history import Progress, Solution, StopRule
 
@@ -58,6 +59,11 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
     if not np.isfinite(scores).all():
         check_finite(X, Place())  # or scores are too large, which is no fault
     return scores[:, 0] if len(theta) == 1 else scores
+
+
+def _of_named(function: Callable[..., Any], names: np.ndarray, X: Any, **fitted: Any) -> Any:
+    check_names(X, names)
+    return function(X, **fitted)
 
 
 def gathered(values: Any) -> Any:
@@ -140,7 +146,7 @@ class LinearEstimator(BaseEstimator, ABC):
             if isinstance(X, Array):
                 validate_data(self, X, skip_check_array=True)
             elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_  # of an earlier fit; chunks in a list have none
+                del self.feature_names_in_  # of an earlier fit; those of chunks are seen later
             return parts_of(X, y, sample_weight, self._run)
         with config.set(**self._run):
             y, sample_weight = gathered(y), gathered(sample_weight)
@@ -154,6 +160,12 @@ class LinearEstimator(BaseEstimator, ABC):
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         return parts_of(X, y, sample_weight)
+
+    def _keep_features(self, X: Any, rows: Rows) -> None:
+        """Keep the number of features, and their names where chunks in a list had some."""
+        self.n_features_in_ = rows.n_features
+        if rows.names is not None and not isinstance(X, Array):
+            self.feature_names_in_ = np.array(rows.names, object)
 
     def _fitting(self, X: Any, parts: list[RowChunk]) -> tuple[list[RowChunk], bool]:
         """Return parts, and whether their rows are kept."""
@@ -252,7 +264,8 @@ class LinearEstimator(BaseEstimator, ABC):
                 return la.map_blocks(function, X, dtype=dtype, drop_axis=1, **fitted)
             return la.map_blocks(function, X, dtype=dtype, chunks=(rows, (width,)), **fitted)
         if is_chunked(X):
-            one = delayed(function)
+            names = getattr(self, "feature_names_in_", None)
+            one = delayed(function if names is None else partial(_of_named, function, names))
             return [one(chunk, **fitted) for chunk in listed(X, "X")]
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return function(X, **fitted)

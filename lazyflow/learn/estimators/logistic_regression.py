@@ -188,7 +188,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         parts = class_weighted(parts, places, classes, self.class_weight, self._run)
         rows = kept_rows(parts, ClassTargets(classes), self._run, keep=keep, places=places)
         del parts  # what was converted is not kept as it was, too
-        self.classes_, self.n_features_in_ = classes, rows.n_features
+        self.classes_ = classes
+        self._keep_features(X, rows)
         strength = 1.0 / (self.C * rows.total)
         problem = Problem(
             rows, LOGISTIC if len(classes) == 2 else SOFTMAX, self.l1_ratio * strength,

@@ -249,3 +249,18 @@ def test_other_features_and_unfitted_scalers_are_refused():
             method(la.ones((4, 3), chunks=2))
     with pytest.raises(ValueError, match="The 'with_std' parameter of StandardScaler must be"):
         StandardScaler(with_std="yes").fit(x)
+
+
+@pytest.mark.parametrize("weights", [0.0, np.zeros(10), la.zeros(10, chunks=3)])
+@pytest.mark.parametrize("on", [True, False])
+def test_no_weight_at_all_is_refused_as_by_scikit_learn(weights, on):
+    scaler = StandardScaler(with_mean=on, with_std=on)
+    with pytest.raises(ValueError, match="must contain at least one non-zero number"):
+        scaler.fit(la.ones((10, 2), chunks=5), sample_weight=weights)
+    assert not hasattr(scaler, "mean_")
+
+
+def test_weights_of_nothing_but_nan_are_fitted_as_by_scikit_learn():
+    x = np.full((4, 2), np.nan)
+    scaler = StandardScaler().fit(la.from_array(x, chunks=2), sample_weight=np.ones(4))
+    assert np.isnan(scaler.mean_).all()
