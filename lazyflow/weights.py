@@ -34,7 +34,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lazyflow.learn.fitted import fitted_arrays, set_fitted_arrays, without_arrays
-from lazyflow.learn.trees import array_of, fitted_to, leaves, mapped, place, replace
+from lazyflow.learn.trees import (
+    array_of,
+    check_changeable,
+    fitted_to,
+    leaves,
+    mapped,
+    place,
+    replace,
+)
 
 __all__ = [
     "get_flat",
@@ -79,7 +87,9 @@ def get_weights(model: Any) -> Any:
     """
     kind = _kind_of(model)
     if kind == "keras":
-        return [array_of(w, f"weights[{k}]") for k, w in enumerate(model.get_weights())]
+        own = model.get_weights()
+        own = own if isinstance(own, Mapping | list | tuple) else list(own)
+        return mapped(lambda where, w: array_of(w, where), [own], "weights")
     if kind == "torch":
         return {name: array_of(w, name) for name, w in model.state_dict().items()}
     if kind == "sklearn":
@@ -121,6 +131,7 @@ def set_weights(model: Any, weights: Any) -> None:
     elif kind == "torch":
         _load(model, fitting, True)
     else:
+        check_changeable(model, "weights")
         replace(model, fitting)
 
 
@@ -267,7 +278,7 @@ def _mean(where: str, *values: Any) -> Any:
                 "entry 0; all must come from models of one form"
             )
     dtype = np.result_type(*arrays)
-    if dtype.kind not in "fciu" or _EQUAL in where:
+    if not (dtype.kind in "ciu" or _is_float(dtype)) or _EQUAL in where:
         for k, array in enumerate(arrays):
             if not np.array_equal(array, first):
                 raise ValueError(
@@ -282,6 +293,13 @@ def _mean(where: str, *values: Any) -> Any:
     mean = total / len(arrays)
     mean = np.asarray(np.rint(mean) if dtype.kind in "iu" else mean).astype(dtype)
     return float(mean) if type(first) is float else mean
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    """Whether a dtype is one of floats; those of ml_dtypes (bfloat16) have the kind of bytes."""
+    if dtype.kind != "V" or dtype.names or dtype.subdtype:
+        return dtype.kind == "f"
+    return np.can_cast(dtype, np.float64) and not np.can_cast(dtype, np.int64)
 
 
 def _adding(dtype: np.dtype) -> np.dtype:
@@ -326,7 +344,7 @@ def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
     found = False
     for where, value in leaves(weights, "weights"):
         array = np.asarray(value)
-        if array.dtype.kind not in "fc" or not where.startswith(trained):
+        if not (array.dtype.kind == "c" or _is_float(array.dtype)) or not where.startswith(trained):
             continue
         if array.dtype.kind == "c" or array.dtype.itemsize > 8:
             raise ValueError(
@@ -343,7 +361,10 @@ def _trained(model: Any, weights: Any) -> tuple[str, ...]:
     """Return the beginnings of the places of trained weights."""
     kind = _kind_of(model)
     if kind == "torch" and hasattr(model, "named_parameters"):
-        return tuple([place("weights", name) for name, _ in model.named_parameters()])
+        return tuple([
+            place("weights", name) for name, each in model.named_parameters()
+            if getattr(each, "requires_grad", True)  # or it is frozen
+        ])
     variables = getattr(model, "weights", None) if kind == "keras" else None
     if variables is not None and hasattr(model, "trainable_weights"):
         ids = {id(v) for v in model.trainable_weights}

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.learn.trees import array_of, fitted_to, mapped
+from lazyflow.learn.trees import are_labels, array_of, fitted_to, mapped
 
 __all__ = ["fitted_arrays", "set_fitted_arrays", "without_arrays"]
+
+_LABELS = {"classes_"}  # which alone predict nothing
 
 
 def fitted_arrays(model: Any) -> dict[str, Any]:
@@ -21,8 +23,11 @@ def fitted_arrays(model: Any) -> dict[str, Any]:
     >>> fitted_arrays(SimpleNamespace(C=1.0, coef_=np.ones(2)))
     {'coef_': array([1., 1.])}
     """
+    _refuse_models_in(model)
     found: dict[str, Any] = {}
     for name, value in vars(model).items():
+        if name == "feature_names_in_":  # of the rows, not learned of them
+            continue
         if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
             continue
         if hasattr(value, "tocsr"):
@@ -33,11 +38,34 @@ def fitted_arrays(model: Any) -> dict[str, Any]:
             found[name] = value if type(value) is float else np.array(value)
         elif isinstance(value, list) and value and all(_is_array(x) for x in value):
             found[name] = [np.array(x) for x in value]
-    return found
+    return {} if set(found) <= _LABELS else found
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O"
+    if not isinstance(value, np.ndarray | np.generic):
+        return False
+    return value.dtype.kind != "O" or are_labels(value)
+
+
+def _refuse_models_in(model: Any) -> None:
+    """Refuse an estimator that predicts by other objects: trees, estimators, candidates."""
+    for name, value in vars(model).items():
+        if name.endswith("_") or name.startswith("_"):  # what parameters hold is not fitted
+            if _holds_model(value):
+                raise ValueError(
+                    f"what this {type(model).__name__} has learned is in {name}, which is no array: "
+                    "its weights can't be taken out or set. Send the whole model, by pickle"
+                )
+
+
+def _holds_model(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_model, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_model, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "O" and any(map(_holds_model, value.ravel()))
+    return not isinstance(value, type) and callable(getattr(value, "predict", None))
 
 
 def without_arrays(model: Any) -> str:
@@ -75,6 +103,11 @@ def set_fitted_arrays(model: Any, weights: Any) -> None:
             "get_weights(model) shows its form"
         )
     own = fitted_arrays(model)
+    if weights and set(weights) <= _LABELS:
+        raise ValueError(
+            f"weights of {type(model).__name__} are labels alone, {sorted(weights)}: nothing would "
+            "be set by which it predicts. Send the whole model, by pickle"
+        )
     strange = [k for k in weights if not (isinstance(k, str) and k.endswith("_"))]
     if strange:
         raise ValueError(

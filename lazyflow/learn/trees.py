@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["array_of", "fitted_to", "leaves", "mapped", "place", "replace"]
+__all__ = ["are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place", "replace"]
 
 
 def array_of(value: Any, where: str) -> Any:
@@ -32,9 +32,22 @@ def array_of(value: Any, where: str) -> Any:
             f"{where} ({type(value).__name__}) does not become an array: {error}. Convert it "
             "first, for example model.float() for types that NumPy has not"
         ) from error
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and not are_labels(array):
         raise ValueError(f"{where} is {type(value).__name__}, not an array of numbers or labels")
     return array
+
+
+def are_labels(array: np.ndarray) -> bool:
+    """Whether an array of objects has labels alone: texts and numbers, as pandas keeps them.
+
+    Examples
+    --------
+    >>> are_labels(np.array(["a", 1], object)), are_labels(np.array([print, None]))
+    (True, False)
+    """
+    return array.size > 0 and all(
+        isinstance(label, str | bytes | int | float | np.generic) for label in array.ravel()
+    )
 
 
 def fitted_to(where: str, own: Any, new: Any) -> Any:
@@ -53,7 +66,7 @@ def fitted_to(where: str, own: Any, new: Any) -> Any:
         )
     if type(own) is float:
         return float(array)
-    if own.dtype.kind in "US" and array.dtype.kind in "US":
+    if own.dtype.kind in "US" and array.dtype.kind in "USO":
         return array  # labels may be longer
     return array.astype(own.dtype, copy=False)
 
@@ -148,6 +161,27 @@ def _listed(names: list[Any]) -> str:
     return f"{text} and {len(names) - 5} more" if len(names) > 5 else text
 
 
+def check_changeable(model: Any, where: str) -> None:
+    """Refuse containers that `replace` could not change, before it changes any.
+
+    Examples
+    --------
+    >>> check_changeable({"x": ([1, 2], [3])}, "weights")
+    >>> check_changeable({"x": [1], "y": (2,)}, "weights")
+    Traceback (most recent call last):
+    ...
+    TypeError: weights['y'] is a tuple, which can't be changed: keep the arrays in a list or a dict
+    """
+    for at, value in model.items() if isinstance(model, Mapping) else enumerate(model):
+        if isinstance(value, Mapping | list | tuple):
+            check_changeable(value, place(where, at))
+        elif not hasattr(model, "__setitem__"):
+            raise TypeError(
+                f"{where} is a {type(model).__name__}, which can't be changed: keep the arrays in a "
+                "list or a dict"
+            )
+
+
 def replace(model: Any, new: Any) -> None:
     """Put new arrays in the places of the old ones, in the user's own containers.
 
@@ -162,10 +196,5 @@ def replace(model: Any, new: Any) -> None:
     for at, value in items:
         if isinstance(value, Mapping | list | tuple):
             replace(model[at], value)
-            continue
-        try:
+        else:
             model[at] = value
-        except TypeError:
-            raise TypeError(
-                f"a {type(model).__name__} can't be changed: keep the arrays in a list or a dict"
-            ) from None
