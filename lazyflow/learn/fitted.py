@@ -44,18 +44,18 @@ def fitted_arrays(model: Any) -> dict[str, Any]:
 def _is_array(value: Any) -> bool:
     if not isinstance(value, np.ndarray | np.generic):
         return False
-    return value.dtype.kind != "O" or are_labels(value)
+    return value.dtype.kind != "O" or are_labels(np.asarray(value))
 
 
 def _refuse_models_in(model: Any) -> None:
     """Refuse an estimator that predicts by other objects: trees, estimators, candidates."""
     for name, value in vars(model).items():
-        if name.endswith("_") or name.startswith("_"):  # what parameters hold is not fitted
-            if _holds_model(value):
-                raise ValueError(
-                    f"what this {type(model).__name__} has learned is in {name}, which is no array: "
-                    "its weights can't be taken out or set. Send the whole model, by pickle"
-                )
+        is_fitted = name.endswith("_") or name.startswith("_")  # and no parameter
+        if is_fitted and _holds_model(value):
+            raise ValueError(
+                f"what this {type(model).__name__} has learned is in {name}, which is no array: "
+                "its weights can't be taken out or set. Send the whole model, by pickle"
+            )
 
 
 def _holds_model(value: Any) -> bool:

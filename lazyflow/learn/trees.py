@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place", "replace"]
+__all__ = [
+    "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place", "replace",
+]
 
 
 def array_of(value: Any, where: str) -> Any:
@@ -177,8 +179,8 @@ def check_changeable(model: Any, where: str) -> None:
             check_changeable(value, place(where, at))
         elif not hasattr(model, "__setitem__"):
             raise TypeError(
-                f"{where} is a {type(model).__name__}, which can't be changed: keep the arrays in a "
-                "list or a dict"
+                f"{where} is a {type(model).__name__}, which can't be changed: keep the arrays in "
+                "a list or a dict"
             )
 
 

@@ -210,9 +210,9 @@ def _moments(scaler: StandardScaler, X: Array, sample_weight: Any) -> ColumnMome
             "required by StandardScaler."
         )
     unseen = weights is None or not any(part.weight.any() for part in found)
-    if given is not None and unseen:  # or all values are NaN, which scikit-learn fits
-        if not (la.asarray(given) != 0).any().compute():
-            raise ValueError("Sample weights must contain at least one non-zero number.")
+    # Or all values are NaN, which scikit-learn fits.
+    if given is not None and unseen and not (la.asarray(given) != 0).any().compute():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
     columns = [np.concatenate(each) for each in zip(
         *[(part.weight, part.origin, part.offset, part.squares) for part in found], strict=True)]
     return ColumnMoments(rows, *columns)

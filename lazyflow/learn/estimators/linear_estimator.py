@@ -61,7 +61,7 @@ def scores_of_chunk(X: Any, theta: np.ndarray) -> np.ndarray:
     return scores[:, 0] if len(theta) == 1 else scores
 
 
-def _of_named(function: Callable[..., Any], names: np.ndarray, X: Any, **fitted: Any) -> Any:
+def _of_named(function: Callable[..., Any], names: list[str], X: Any, **fitted: Any) -> Any:
     check_names(X, names)
     return function(X, **fitted)
 
@@ -265,7 +265,9 @@ class LinearEstimator(BaseEstimator, ABC):
             return la.map_blocks(function, X, dtype=dtype, chunks=(rows, (width,)), **fitted)
         if is_chunked(X):
             names = getattr(self, "feature_names_in_", None)
-            one = delayed(function if names is None else partial(_of_named, function, names))
+            one = delayed(
+                function if names is None else partial(_of_named, function, list(names))
+            )
             return [one(chunk, **fitted) for chunk in listed(X, "X")]
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return function(X, **fitted)

@@ -1,11 +1,12 @@
 """`minimize`: any function that is a sum over chunks, by SciPy's L-BFGS."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import OptimizeResult
+from scipy.optimize import Bounds, OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from lazyflow import delayed, persist, trace
@@ -36,7 +37,8 @@ def minimize(
     fun_on_chunk
         Called as ``fun_on_chunk(x, chunk, *args)`` in a task for each chunk; returns the value of
         the chunk and its gradient in the shape of x. With ``jac=False`` the value only: then
-        gradients are central differences, made in the tasks, 2 calls for each element of x.
+        gradients are central differences, made in the tasks, 2 calls for each element of x;
+        at a bound they are of points inside.
     x0
         The start, of any shape; `fun_on_chunk` gets x in it.
     data
@@ -81,12 +83,14 @@ def minimize(
     start = np.array(x0, np.float64)
     run: dict[str, Any] = {"scheduler": scheduler, "num_workers": num_workers}
     (chunks,) = persist([delayed(chunk) for chunk in data], **run)
-    part = delayed(_with_gradient if jac else _with_differences)
+    low, high = _limits(bounds, start)
+    start = np.clip(start, low, high)
+    part = delayed(_with_gradient if jac else partial(_with_differences, low, high))
     total = trace(
         lambda x: tree_sum([part(fun_on_chunk, x, chunk, args) for chunk in chunks]), **run
     )
     if check_gradient and jac:
-        _check(total, start)
+        _check(total, start, low, high)
 
     passes = count(1)
 
@@ -99,6 +103,8 @@ def minimize(
         objective, start.ravel(), jac=True, method=method, tol=tol, bounds=bounds,
         callback=callback, options=options,
     )
+    if "jac" not in found:  # the bounds are equal, and leave nothing to search
+        found.jac = objective(found.x)[1]
     found.x, found.jac = found.x.reshape(start.shape), found.jac.reshape(start.shape)
     return found
 
@@ -120,8 +126,34 @@ def _with_gradient(
     return float(value), gradient
 
 
+def _limits(bounds: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the greatest x, of SciPy's two forms of bounds; infinity for none."""
+    low, high = np.full(x.size, -np.inf), np.full(x.size, np.inf)
+    if isinstance(bounds, Bounds):
+        low[:], high[:] = bounds.lb, bounds.ub
+    elif bounds is not None:
+        pairs = list(bounds)
+        if len(pairs) != x.size:
+            raise ValueError(f"bounds are {len(pairs)} pairs, and x0 has {x.size} elements")
+        low[:] = [-np.inf if least is None else least for least, _ in pairs]
+        high[:] = [np.inf if most is None else most for _, most in pairs]
+    if (low > high).any():
+        at = np.flatnonzero(low > high)[0]
+        raise ValueError(
+            f"bounds of element {at} leave nothing: {low[at]:g} to {high[at]:g}"
+        )
+    return low.reshape(x.shape), high.reshape(x.shape)
+
+
+def _slope(value: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return the slope at 0 of the parabola through `value` there and two points (at, value)."""
+    (p, at_p), (q, at_q) = one, other
+    return ((at_p - value) * (q / p) - (at_q - value) * (p / q)) / (q - p)
+
+
 def _with_differences(
-    fun_on_chunk: Callable[..., Any], x: np.ndarray, chunk: Any, args: tuple[Any, ...]
+    low: np.ndarray, high: np.ndarray, fun_on_chunk: Callable[..., Any], x: np.ndarray,
+    chunk: Any, args: tuple[Any, ...],
 ) -> tuple[float, np.ndarray]:
     """Return value and central differences of one chunk."""
     value = fun_on_chunk(x, chunk, *args)
@@ -131,21 +163,38 @@ def _with_differences(
     moved = x.copy()
     for at in np.ndindex(x.shape):
         step = _STEP * max(1.0, abs(float(x[at])))
-        moved[at] = x[at] + step
-        above = float(fun_on_chunk(moved, chunk, *args))
-        moved[at] = x[at] - step
-        gradient[at] = (above - float(fun_on_chunk(moved, chunk, *args))) / (2 * step)
+        below, above = float(x[at] - low[at]), float(high[at] - x[at])
+        steps = (step, -step)
+        if min(below, above) < step:  # both points on the wider side
+            far = min(2 * step, max(below, above)) * (1 if above >= below else -1)
+            steps = (far / 2, far)
+        points = []
+        for each in steps:
+            moved[at] = np.clip(x[at] + each, low[at], high[at])
+            points.append((float(moved[at] - x[at]), float(fun_on_chunk(moved, chunk, *args))))
         moved[at] = x[at]
+        alone = 0.0 in {points[0][0], points[1][0], points[0][0] - points[1][0]}
+        gradient[at] = 0.0 if alone else _slope(float(value), *points)  # it can't move
     return float(value), gradient
 
 
-def _check(total: Callable[[np.ndarray], Any], x: np.ndarray) -> None:
+def _check(
+    total: Callable[[np.ndarray], Any], x: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> None:
     """Compare the gradient along a direction with differences: three passes for any x."""
     direction = np.random.default_rng(0).normal(size=x.shape)
     direction /= np.linalg.norm(direction)
     step = _STEP * max(1.0, float(abs(x).max(initial=0.0)))
-    slope = float((total(x)[1] * direction).sum())
-    difference = (total(x + step * direction)[0] - total(x - step * direction)[0]) / (2 * step)
+    steps = (step, -step)
+    if ((x - low < step) | (high - x < step)).any():  # both points inside
+        inward = np.where(high - x >= x - low, 1.0, -1.0)
+        room = np.maximum(high - x, x - low)
+        direction = inward * np.minimum(abs(direction), room / (2 * step))
+        steps = (step, 2 * step)
+    value, gradient = total(x)
+    slope = float((gradient * direction).sum())
+    one, other = [(s, total(np.clip(x + s * direction, low, high))[0]) for s in steps]
+    difference = _slope(value, one, other)
     scale = max(abs(slope), abs(float(difference)), 1e-6)
     if not abs(slope - difference) <= _WRONG * scale:
         raise ValueError(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from learn_tools import labelled
+from scipy.optimize import Bounds
 
 import lazyflow.array as la
 from lazyflow import delayed
@@ -164,3 +165,55 @@ def test_errors_of_the_function_come_back():
 
     with pytest.raises(ZeroDivisionError, match="in the chunk"):
         minimize(fail, np.zeros(4), chunks(), **SYNC)
+
+
+class TestBounds:
+    """No point that is asked for lies outside, and the optimum is SciPy's."""
+
+    @pytest.mark.parametrize("jac", [True, False])
+    @pytest.mark.parametrize("bounds", [
+        [(0, 1), (0, 1)], [(0.5, 0.5), (0, None)], [(None, 0.5), (0.25, 1)], [(0, 1e-9), (0, 1)],
+        [(0.5, 0.5), (0.25, 0.25)], Bounds(0, 1), Bounds([0, 0.5], [np.inf, 0.5]), None,
+    ])
+    def test_points_lie_inside(self, bounds, jac):
+        low, high = -np.inf, np.inf
+        if isinstance(bounds, Bounds):
+            low, high = bounds.lb, bounds.ub
+        elif bounds is not None:
+            low, high = np.array(
+                [(-np.inf if a is None else a, np.inf if b is None else b) for a, b in bounds]
+            ).T
+
+        def value(x, chunk):
+            assert np.all(x >= low) and np.all(x <= high), x
+            return ((x - chunk) ** 2).sum() + x[0] * x[1]
+
+        def both(x, chunk):
+            return value(x, chunk), 2 * (x - chunk) + x[::-1]
+
+        chunks, x0 = [np.array([-1.0, 2.0]), np.array([-2.0, 3.0])], np.array([0.5, 0.5])
+        found = minimize(
+            both if jac else value, x0, chunks, jac=jac, bounds=bounds, check_gradient=jac,
+            scheduler="sync",
+        )
+        wanted = scipy.optimize.minimize(
+            lambda x: sum(both(x, chunk)[0] for chunk in chunks), x0,
+            jac=lambda x: sum(both(x, chunk)[1] for chunk in chunks), bounds=bounds,
+        )
+        assert found.success
+        np.testing.assert_allclose(found.x, wanted.x, atol=1e-5)
+        assert found.jac.shape == (2,)
+
+    def test_a_function_that_is_not_defined_outside(self):
+        found = minimize(
+            lambda x, chunk: float(chunk * np.sqrt(x[0])), [0.5], [1.0], jac=False,
+            bounds=[(0, 1)], scheduler="sync",
+        )
+        assert found.x[0] == 0
+
+    def test_a_wrong_gradient_at_a_bound_is_still_seen(self):
+        with pytest.raises(ValueError, match="the gradient is wrong"):
+            minimize(
+                lambda x, chunk: ((x**2).sum() + x.sum(), 2 * x - 1), np.zeros(2), [1],
+                bounds=[(0, 1), (-1, 0)], check_gradient=True, scheduler="sync",
+            )
