@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place", "replace",
+    "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place",
+    "replace",
 ]
 
 
