@@ -176,7 +176,7 @@ def test_frames(model):
     parts = [delayed(frame[:20]), delayed(frame[20:])]
     model.fit(parts, [delayed(pd.Series(y[:20])), delayed(pd.Series(y[20:]))])
     np.testing.assert_allclose(theta_of(model), exact, atol=1e-8)
-    assert hasattr(model, "feature_names_in_")  # chunks in a list have none
+    assert hasattr(model, "feature_names_in_")  # of the chunks
     found = np.concatenate(compute(*model.predict(parts), **SYNC))
     assert len(found) == 60
 
