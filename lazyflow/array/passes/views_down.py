@@ -76,22 +76,26 @@ def _passed(wanted: Sequence[Expr]) -> set[Expr]:
         uses[node][None] = None
     passed = set()
     for node in reversed(nodes):
-        if _repeats_little(node, list(uses[node]), steps[node]):
+        seen = list(uses[node])
+        if _repeats_little(node, seen, steps[node]):
             passed.add(node)
-        for selection in list(uses[node]):
+        for selection in seen:  # which gets longer where a view stays above the node itself
             for x, own in _recipe(passed, node, selection)[0]:
-                uses[x][None if own is None or own.is_identity(x.shape) else own] = None
+                how = None if own is None or own.is_identity(x.shape) else own
+                if x is node and how not in uses[x]:
+                    seen.append(how)
+                uses[x][how] = None
     return passed
 
 
 def _steps(nodes: list[Expr]) -> dict[Expr, int]:
-    """Count the quick operations that make each node of what is no such one; 0 for others.
+    """Count the quick operations that make each node of views of others.
 
     More than CHEAP of them, and any that is not quick, are CHEAP + 1.
     """
     steps: dict[Expr, int] = {}
     for node in nodes:
-        count = 0
+        count = steps[node.inputs[0]] if isinstance(node, View) else 0
         if isinstance(node, Elementwise):
             count = 1 + sum([steps[x] for x in node.inputs]) if node.name in QUICK else CHEAP + 1
         steps[node] = min(count, CHEAP + 1)
@@ -99,24 +103,26 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
 
 
 def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
-    """Tell whether a node can be made for each of its views alone, of which `steps` is the cost."""
+    """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
+
+    Then no element is made more than twice on average, whatever is above: a view that comes from
+    further up, through what is repeated itself, is one more here.
+    """
     if len(uses) == 1:
         return True
-    if not isinstance(node, Elementwise):
+    if not isinstance(node, Elementwise) or steps > CHEAP:
         return False
-    if steps == 1:  # which costs no more than to read what was made
-        return True
-    return steps <= CHEAP and sum([_size(node, each) for each in uses]) <= 2 * node.size
+    whole = Selection.of_all(node.ndim)
+    return sum([_size(node, each or whole) for each in uses]) <= 2 * _size(node, whole)
 
 
-def _size(node: Expr, selection: Seen) -> int:
-    """Count the elements that a view takes of a node."""
-    picks = selection.picks if selection is not None else (None,) * node.ndim
-    lengths = [
-        n if pick is None else pick.length if isinstance(pick, Pick) else 1
-        for pick, n in zip(picks, node.shape, strict=True)
-    ]
-    return prod(lengths)  # type: ignore[arg-type]
+def _size(node: Expr, selection: Selection) -> int:
+    """Count the elements that a view takes of a node, as if axes of unknown lengths had one."""
+    lengths = zip(selection.picks, node.shape, strict=True)
+    return prod([
+        (1 if n is None else n) if pick is None else pick.length if isinstance(pick, Pick) else 1
+        for pick, n in lengths
+    ])
 
 
 def _give_lines(made: Expr, node: Expr, selection: Seen) -> None:
