@@ -53,7 +53,9 @@ class Size(common.Turns):
 SIZES = {
     "tiny": Size(1, 1, 100_000, 10_000, 2_000, 10, 20, 200, 100, 8_000_000, 10_000, 3),
     "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 100, 1000, 250, 160_000_000, 100_000, 5),
-    "full": Size(11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000, 250_000, 8),
+    "full": Size(
+        11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000, 250_000, 8
+    ),
 }
 
 
@@ -287,8 +289,8 @@ def stencils(bench: Bench) -> Table:
             lambda: repeated(np, step, x, bench.size.steps).sum(), right
         )
     rows, failed = bench.measure(turns, "ms", 1e3, patience=20.0)
-    for row in rows:
-        _judged(bench, row, row.ratio("dask", "lazyflow"), Goal(">=", 2), "stencil", "steps")
+    for one in rows:
+        _judged(bench, one, one.ratio("dask", "lazyflow"), Goal(">=", 2), "stencil", "steps")
     amount = f"{n:,} elements, {bench.size.steps} steps"
     return bench.table(stencils, rows, failed, amount=amount)
 
