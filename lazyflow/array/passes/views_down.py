@@ -105,15 +105,16 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
 def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
     """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
 
-    Then no element is made more than twice on average, whatever is above: a view that comes from
-    further up, through what is repeated itself, is one more here.
+    Then no element is made more than twice on average, or three times by a single operation on what
+    is no such one, whatever is above: a view from further up is one more here.
     """
     if len(uses) == 1:
         return True
     if not isinstance(node, Elementwise) or steps > CHEAP:
         return False
     whole = Selection.of_all(node.ndim)
-    return sum([_size(node, each or whole) for each in uses]) <= 2 * _size(node, whole)
+    most = 3 if steps == 1 else 2
+    return sum([_size(node, each or whole) for each in uses]) <= most * _size(node, whole)
 
 
 def _size(node: Expr, selection: Selection) -> int:
