@@ -39,6 +39,43 @@ def transcendental(lib: Any, x: Any, y: Any) -> Any:
     return lib.exp(-x * x) * y + lib.tanh(y)
 
 
+def repeated(lib: Any, step: Callable[[Any, Any], Any], x: Any, times: int) -> Any:
+    """Return what some steps make of an array."""
+    for _ in range(times):
+        x = step(lib, x)
+    return x
+
+
+def _spread(lib: Any, x: Any) -> Any:
+    return np.maximum(lib.roll(x, 1), lib.roll(x, -1))
+
+
+def _heat(lib: Any, x: Any) -> Any:
+    inner = x[1:-1] + (x[2:] - 2 * x[1:-1] + x[:-2]) / 8
+    return lib.concatenate([x[:1], inner, x[-1:]])
+
+
+NEIGHBOURS = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
+
+
+def _lives(x: Any, n: Any) -> Any:
+    return ((n == 3) | ((x == 1) & (n == 2))).astype(x.dtype)
+
+
+def _life_by_rolls(lib: Any, x: Any) -> Any:
+    return _lives(x, sum(lib.roll(x, turn, (0, 1)) for turn in NEIGHBOURS))
+
+
+def _life_by_pads(lib: Any, x: Any) -> Any:
+    (n, m), p = x.shape, lib.pad(x, 1, mode="wrap")
+    return _lives(x, sum(p[1 + i:1 + i + n, 1 + j:1 + j + m] for i, j in NEIGHBOURS))
+
+
+#: Functions of a library and an array that make the next step of it.
+STENCILS = {
+    "rolls": _spread, "slices": _heat, "life, rolls": _life_by_rolls, "life, pads": _life_by_pads,
+}
+
 BLOCK = 1 << 14
 
 

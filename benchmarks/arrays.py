@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy as np
 from benchmarks import bench as common
 from benchmarks.array_sides import (
     SIDES,
+    STENCILS,
     Chunked,
     by_numexpr,
     hand_written,
     near,
+    repeated,
     simple,
     transcendental,
 )
@@ -43,12 +46,16 @@ class Size(common.Turns):
     matrix: int  # rows and columns
     block: int
     bytes: int  # of what is rechunked or stored
+    stencil: int  # elements that stencils go over
+    steps: int  # of each stencil
 
 
 SIZES = {
-    "tiny": Size(1, 1, 100_000, 10_000, 2_000, 10, 20, 200, 100, 8_000_000),
-    "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 100, 1000, 250, 160_000_000),
-    "full": Size(11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000),
+    "tiny": Size(1, 1, 100_000, 10_000, 2_000, 10, 20, 200, 100, 8_000_000, 10_000, 3),
+    "small": Size(5, 3, 8_000_000, 1_000_000, 100_000, 50, 100, 1000, 250, 160_000_000, 100_000, 5),
+    "full": Size(
+        11, 3, 40_000_000, 1_000_000, 400_000, 100, 1000, 4000, 1000, 800_000_000, 250_000, 8
+    ),
 }
 
 
@@ -263,6 +270,31 @@ def anomaly(bench: Bench) -> Table:
     return bench.table(anomaly, [memory, spent], failed, amount=f"{size / MB:,.0f} MB")
 
 
+def stencils(bench: Bench) -> Table:
+    """steps of stencils, by rolls, pads and slices; result = dask / lazyflow"""
+    n, side = bench.size.stencil, isqrt(bench.size.stencil)
+    rng = np.random.default_rng(0)
+    long, board = rng.random(n), rng.integers(0, 2, (side, side)).astype("i1")
+    turns: dict[Label, Turn] = {}
+    for row, step in STENCILS.items():
+        x, chunks = (board, side // 2) if row.startswith("life") else (long, n // 4)
+        right = near(float(repeated(np, step, x, bench.size.steps).sum()))
+
+        def work(lib: Chunked, step: Any = step, x: Any = x, chunks: int = chunks) -> Any:
+            made = repeated(lib.lib, step, lib.array(x, chunks), bench.size.steps)
+            return lib.value(made).sum()
+
+        turns |= bench.turns(row, work, right)
+        turns[row, "numpy"] = lambda step=step, x=x, right=right: clock(  # type: ignore[misc]
+            lambda: repeated(np, step, x, bench.size.steps).sum(), right
+        )
+    rows, failed = bench.measure(turns, "ms", 1e3, patience=20.0)
+    for one in rows:
+        _judged(bench, one, one.ratio("dask", "lazyflow"), Goal(">=", 2), "stencil", "steps")
+    amount = f"{n:,} elements, {bench.size.steps} steps"
+    return bench.table(stencils, rows, failed, amount=amount)
+
+
 IMPORT = """\
 import time
 start = time.perf_counter()
@@ -289,7 +321,7 @@ CASES: dict[str, Callable[[Bench], Table]] = {
     case.__name__: case
     for case in (
         fused, first, functions, standardise, small_chunks, permutation, matmul, rechunk, anomaly,
-        imports,
+        stencils, imports,
     )
 }
 

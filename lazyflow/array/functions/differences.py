@@ -23,11 +23,13 @@ from lazyflow.array.nodes.rechunking import rechunk
 def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
     """Return all but the last and all but the first elements along an axis, in equal chunks.
 
-    Left as they are, their chunks would be cut at the places of both.
+    Left as they are, their chunks would be cut at the places of both. They get those of the one
+    that has fewer, so that what `diff` prepends leaves no block of its own.
     """
     before = along(x, axis, slice(None, -apart))
     after = along(x, axis, slice(apart, None))
-    return before, Array(rechunk(after.expr, before.chunks))
+    chunks = min(before.chunks, after.chunks, key=lambda chunks: len(chunks[axis]))
+    return Array(rechunk(before.expr, chunks)), Array(rechunk(after.expr, chunks))
 
 
 def diff(

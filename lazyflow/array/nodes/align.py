@@ -9,6 +9,9 @@ from typing import Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr
 
+_PIECES = 3  # for each block of full length there are at most so many, however chunks are cut
+_SLIVER = 16  # part of a block by which another may be longer than the longest
+
 
 class SizesNeeded(Exception):
     """Lengths are needed that are not known yet; the holder of the arrays finds them out."""
@@ -42,8 +45,8 @@ def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | Non
 def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
     """Return the chunks of an elementwise operation on some nodes.
 
-    Where theirs differ, every place where one of them is cut is a cut. `fit`: it is known that
-    blocks of unknown lengths do.
+    Where theirs differ, every place where one of them is cut is a cut, as long as that gives few
+    small blocks. `fit`: it is known that blocks of unknown lengths do.
     """
     first = nodes[0].chunks if nodes else ()
     if all(node.chunks is first for node in nodes):
@@ -63,7 +66,7 @@ def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
 def fitting(given: set[tuple[Any, ...]], fit: bool = False) -> tuple[Any, ...]:
     """Return the chunks of an axis that fit several of one length; `fit` as of `common_chunks`."""
     if len(given) > 1 and not any(None in sizes for sizes in given):
-        return union(given)
+        return _without_slivers(given, union(given))
     if len(given) > 1 and not fit:
         raise SizesNeeded
     return given.pop()
@@ -79,6 +82,29 @@ def union(several: set[tuple[int, ...]]) -> tuple[int, ...]:
     if not cuts or cuts == [0]:
         return (0,)
     return tuple([end - start for start, end in zip([0, *cuts], cuts, strict=False) if end > start])
+
+
+def _without_slivers(given: set[tuple[int, ...]], cut: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the chunks that are cut wherever one of several is, or fewer if these are many.
+
+    Each step of a stencil, ``x[1:-1] + x[2:] + x[:-2]``, would cut beside all cuts of the last one.
+    These are the shortest list, its neighbours joined up to about the longest chunk.
+
+    >>> _without_slivers({(5, 5)}, (4, 1, 5))
+    (4, 1, 5)
+    >>> _without_slivers({(80, 1, 1, 1, 77), (80, 2, 78)}, (80, 1, 1, 1, 1, 1, 75))
+    (82, 78)
+    """
+    longest = max(map(max, given))
+    if len(cut) <= _PIECES * max(-(-sum(cut) // max(longest, 1)), 1):
+        return cut
+    found = [0]
+    for n in min(given, key=lambda sizes: (len(sizes), sizes)):
+        if found[-1] + n <= longest + longest // _SLIVER:
+            found[-1] += n
+        else:
+            found.append(n)
+    return tuple(found)
 
 
 def operand_chunks(node: Expr, shape: tuple[int | None, ...], chunks: Chunks) -> Chunks:

@@ -17,7 +17,7 @@ from lazyflow.array.nodes.sources import Const, Made, MadeOnce
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.group_program import GroupProgram
 
-_CHEAP = 4  # steps that are repeated rather than kept
+CHEAP = 4  #: Steps that are repeated rather than kept.
 
 #: Operations that cost about as much as reading their operands.
 QUICK = frozenset({
@@ -194,7 +194,7 @@ class _Fusion:
                 else:
                     why = f"{user.name} needs whole blocks of it"
             if not why and len(found) > 1 and not self._is_cheap(node):
-                why = f"{len(found)} groups use it, and it costs more than {_CHEAP} quick steps"
+                why = f"{len(found)} groups use it, and it costs more than {CHEAP} quick steps"
             if why:
                 self.why[node] = why
                 found = {node}
@@ -208,7 +208,7 @@ class _Fusion:
             one = stack.pop()
             if isinstance(one, Elementwise):
                 steps += 1
-                if steps > _CHEAP or one.name not in QUICK:
+                if steps > CHEAP or one.name not in QUICK:
                     return False
                 stack.extend(one.inputs)
             elif not one.free:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise
@@ -36,12 +37,21 @@ def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     return [found[node, None] for node in wanted]
 
 
-def _free(nodes: Sequence[Expr]) -> set[Expr]:
-    """Return the nodes that can be made in any chunks at no cost."""
+def _free(nodes: list[Expr]) -> set[Expr]:
+    """Return the nodes that can be made in any chunks at no cost.
+
+    Operations are not where several read them: they would be made in the chunks of each, and what
+    is below them for all readers of each.
+    """
+    users: Counter[Expr] = Counter()
+    for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
+        for x in node.inputs:
+            users[x] += max(users[node], 1) if isinstance(node, Concatenate | Rechunk) else 1
     free: set[Expr] = set()
     for node in nodes:
         if node.free or (
-            isinstance(node, Elementwise | Rechunk) and all(x in free for x in node.inputs)
+            isinstance(node, Elementwise | Rechunk) and users[node] < 2
+            and all(x in free for x in node.inputs)
         ):
             free.add(node)
     return free

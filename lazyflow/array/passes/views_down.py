@@ -1,16 +1,25 @@
-"""The pass that moves views to the sources, so that only what is needed is read and computed."""
+"""The pass that moves views to the sources, so that only what is needed is read and computed.
+
+What is seen through one view is made for that view alone. What is seen through several is made once
+and each takes its part, unless next to nothing is repeated: else the overlap of two parts would be
+made twice by each operation below, and more often by each that is further down.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Recipe, answered, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
-from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.views import View, view
-from lazyflow.array.passes.fuse import QUICK
+from lazyflow.array.passes.fuse import CHEAP, QUICK
+
+#: How a node is seen: through which view; None: as it is.
+Seen = Selection | None
 
 
 def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
@@ -53,23 +62,78 @@ def _may_move(node: View) -> bool:
     )
 
 
-def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Selection | None], Expr]:
+def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Seen], Expr]:
     """Return each node, as seen through each view that it is wanted through."""
-    used: set[Expr] = set()
-    shared: set[Expr] = set()
-    for x in (*wanted, *[x for node in below(wanted) for x in node.inputs]):
-        (shared if x in used else used).add(x)
-    return answered(wanted, partial(_recipe, shared), _give_lines)
+    return answered(wanted, partial(_recipe, _passed(wanted)), _give_lines)
 
 
-def _give_lines(made: Expr, node: Expr, selection: Selection | None) -> None:
+def _passed(wanted: Sequence[Expr]) -> set[Expr]:
+    """Return the nodes that views move through, the users of each being known before it."""
+    nodes = below(wanted)
+    steps = _steps(nodes)
+    uses: dict[Expr, dict[Seen, None]] = {node: {} for node in nodes}
+    for node in wanted:
+        uses[node][None] = None
+    passed = set()
+    for node in reversed(nodes):
+        seen = list(uses[node])
+        if _repeats_little(node, seen, steps[node]):
+            passed.add(node)
+        for selection in seen:  # which gets longer where a view stays above the node itself
+            for x, own in _recipe(passed, node, selection)[0]:
+                how = None if own is None or own.is_identity(x.shape) else own
+                if x is node and how not in uses[x]:
+                    seen.append(how)
+                uses[x][how] = None
+    return passed
+
+
+def _steps(nodes: list[Expr]) -> dict[Expr, int]:
+    """Count the quick operations that make each node of views of others.
+
+    More than CHEAP of them, and any that is not quick, are CHEAP + 1.
+    """
+    steps: dict[Expr, int] = {}
+    for node in nodes:
+        count = steps[node.inputs[0]] if isinstance(node, View) else 0
+        if isinstance(node, Elementwise):
+            count = 1 + sum([steps[x] for x in node.inputs]) if node.name in QUICK else CHEAP + 1
+        steps[node] = min(count, CHEAP + 1)
+    return steps
+
+
+def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
+    """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
+
+    Then no element is made more than twice on average, or three times by a single operation on what
+    is no such one, whatever is above: a view from further up is one more here.
+    """
+    if len(uses) == 1:
+        return True
+    if not isinstance(node, Elementwise) or steps > CHEAP:
+        return False
+    whole = Selection.of_all(node.ndim)
+    most = 3 if steps == 1 else 2
+    return sum([_size(node, each or whole) for each in uses]) <= most * _size(node, whole)
+
+
+def _size(node: Expr, selection: Selection) -> int:
+    """Count the elements that a view takes of a node, as if axes of unknown lengths had one."""
+    lengths = zip(selection.picks, node.shape, strict=True)
+    return prod([
+        (1 if n is None else n) if pick is None else pick.length if isinstance(pick, Pick) else 1
+        for pick, n in lengths
+    ])
+
+
+def _give_lines(made: Expr, node: Expr, selection: Seen) -> None:
     is_slice = selection is not None and isinstance(made, View)  # which has a line of its own
     for x in made.inputs if is_slice else (made,):
         same_line(x, node)
 
 
-def _recipe(shared: set[Expr], node: Expr, selection: Selection | None) -> Recipe:
-    """Return what makes a node as seen through a view; `shared` nodes have several users."""
+def _recipe(passed: set[Expr], node: Expr, selection: Seen) -> Recipe:
+    """Return what makes a node as seen through a view, which may move through `passed` nodes."""
     if isinstance(node, View):
         whole = node.selection if selection is None else node.selection.then(selection)
         seen = node if selection is None else View((node,), selection)
@@ -79,7 +143,7 @@ def _recipe(shared: set[Expr], node: Expr, selection: Selection | None) -> Recip
         return [(x, None) for x in node.inputs], partial(same, node)
     if selection.is_identity(node.shape):
         return [(node, None)], lambda found: found[0]
-    if node not in shared or (isinstance(node, Elementwise) and node.name in QUICK):
+    if node in passed:
         through = node.through(selection)
         if through is not None:
             return through
