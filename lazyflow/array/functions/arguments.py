@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
+from lazyflow.graph.task import users_depth
 
 #: Axes of a reduction: one, several, or all.
 Axes = int | Sequence[int] | None
@@ -54,6 +56,16 @@ def operands(given: Sequence[Any]) -> tuple[list[Any], np.dtype[Any]]:
 def operand_as(x: Any, dtype: Any) -> Expr:
     """Return an `operand` as a node of a dtype."""
     return elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
+
+
+def as_numpy_tells(function: Any, *args: Any) -> Any:
+    """Return what NumPy's function gives; its warnings are those of the user's line."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = function(*args)
+    for each in told:
+        warnings.warn(each.message, each.category, stacklevel=users_depth())
+    return found
 
 
 def lengths_of(shape: Any) -> tuple[int, ...]:
