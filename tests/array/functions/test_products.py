@@ -343,9 +343,10 @@ SPANS = np.array([[5, -3, "NaT"], [7, 100, 2]], "m8[s]")
 @pytest.mark.parametrize(("a", "b"), [
     (SPANS, np.arange(6).reshape(3, 2)), (BOOLS, SPANS.T), (SPANS, SPANS.T),
     (BOOLS, BOOLS.T), (BOOLS, BOOLS.T.astype(object)), (SPANS, np.ones((3, 2))),
-    (SPANS, SPANS.T.astype("m8[m]")), (SPANS.astype("m8[ms]"), SPANS.T), (SPANS.T.view("m8"), SPANS),
-    (SPANS.view("m8[10s]"), np.arange(6, dtype="u4").reshape(3, 2)), (BOOLS, SPANS.T.astype(">m8[s]")),
-    (SPANS, np.arange(6, dtype="u8").reshape(3, 2)), (SPANS, SPANS.T.view("m8[M]")),
+    (SPANS, SPANS.T.astype("m8[m]")), (SPANS.astype("m8[ms]"), SPANS.T),
+    (SPANS.T.view("m8"), SPANS), (SPANS.view("m8[10s]"), np.arange(6, dtype="u4").reshape(3, 2)),
+    (BOOLS, SPANS.T.astype(">m8[s]")), (SPANS, np.arange(6, dtype="u8").reshape(3, 2)),
+    (SPANS, SPANS.T.view("m8[M]")),
 ])
 @pytest.mark.parametrize("call", [
     lambda m, a, b: m.dot(a, b), lambda m, a, b: m.inner(a, b.T), lambda m, a, b: m.vdot(a, b.T),
