@@ -143,6 +143,13 @@ def compress(
     return take(x, np.flatnonzero(np.asarray(condition)), axis, out)
 
 
+def compress_method(
+    a: Array, condition: ArrayLike, axis: int | None = None, out: Array | None = None
+) -> Array:
+    """As `compress`, with the condition after the array."""
+    return compress(condition, a, axis, out)
+
+
 def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     """Return the elements for which a condition of the array's shape holds, in C order.
 
