@@ -25,7 +25,7 @@ CALLS = {
                 lambda x, o: x.argsort(axis=None, stable=True)],
     "astype": [lambda x, o: x.astype("f4"), lambda x, o: x.astype("i1", "K", "unsafe", True, True),
                lambda x, o: x.astype(dtype="f8", casting="safe", copy=False, order="C")],
-    "choose": [lambda x, o: (x % 2).choose([x, 9]), lambda x, o: x.choose([5, 9], None, "clip"),
+    "choose": [lambda x, o: (x % 2).choose([x, 9]), lambda x, o: x.choose([5, 9], mode="clip"),
                lambda x, o: x.choose([[5, 6, 7], [9, 9, 9]], mode="wrap", out=o((3, 3)))],
     "clip": [lambda x, o: x.clip(1), lambda x, o: x.clip(1, 3, o((3, 3))),
              lambda x, o: x.clip(None, 3), lambda x, o: x.clip(max=3),

@@ -197,7 +197,7 @@ def test_inserted_values_are_in_the_order_of_their_indices(data):
         st.lists(st.booleans(), min_size=n, max_size=n).map(lambda x: np.array(x, bool)),
     ))
     count = len(range(n)[at]) if isinstance(at, slice) else np.size(at)
-    if getattr(at, "dtype", None) == bool:
+    if np.asarray(at).dtype == bool:
         count = int(at.sum())
     new = data.draw(st.sampled_from([
         9, np.arange(100, 100 + count), np.arange(100, 100 + 3 * count).reshape(count, 3),
